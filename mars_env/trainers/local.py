@@ -175,8 +175,8 @@ class LocalTrainer:
     def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
         """Update policies by maximum likelihood on given completions, by policy; one step.
 
-        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says. The completions have
-        token ids: they are of `HFModel.written`, or sampled.
+        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says. The
+        completions have token ids: they are of `HFModel.written`, or sampled.
 
         Raises:
             ConfigError: An unknown policy, or a completion without token ids.

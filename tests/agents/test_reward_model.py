@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 from failing_model import FailsOnce
+from messages import raises
 
 from mars_env.agents import GenerativeJudge, HFRewardModel, make_reward_model
 from mars_env.agents.reward_model import read_score
@@ -95,7 +96,7 @@ def test_specifications():
     for wrong in ("nonsense", "no_such_module:x", "json:dumps"):
         with pytest.raises(ConfigError):
             make_reward_model(wrong)
-    with pytest.raises(ConfigError, match="at least one"):
+    with raises(ConfigError):
         GenerativeJudge(Echo(), samples=0)
 
 
@@ -161,7 +162,7 @@ async def test_a_text_is_cut_to_what_the_classifier_can_hold(classifier, tmp_pat
 def test_what_is_no_classifier_is_refused(tmp_path):
     pytest.importorskip("transformers", reason="classifiers need transformers")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
-    with pytest.raises(ConfigError, match="no sequence classifier"):
+    with raises(ConfigError):
         HFRewardModel(tmp_path)
 
 

@@ -6,6 +6,7 @@ from operator import setitem
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 
 from mars_env.agents.roles import ROLES, Corrector, Solver, Verifier
 from mars_env.agents.thinking import Thinking
@@ -90,17 +91,17 @@ def test_prompts_are_replaceable():
         {"role": "user", "content": "Q: p"}
     ]
     assert Solver(model, prompt=lambda seen: [1, 2]).prompt({"problem": "p"}) == [1, 2]
-    with pytest.raises(ConfigError, match="not a Jinja template"):
+    with raises(ConfigError):
         Solver(model, prompt="{{ problem ")
-    with pytest.raises(ConfigError, match="on an observation with problem"):
+    with raises(ConfigError):
         Solver(model, prompt="{{ hint }}").prompt({"problem": "p"})
 
 
 @pytest.mark.parametrize("model", [lambda seen: "4", "http://host:8000/v1#model", ScriptedModel, None])
 def test_what_is_no_model_is_refused_before_it_plays(model):
-    with pytest.raises(ConfigError, match="a model has a method"):
+    with raises(ConfigError):
         Solver(model)
-    with pytest.raises(ConfigError, match=r"sampling= is a Sampling.*, not a dict"):
+    with raises(ConfigError):
         Solver(ScriptedModel(["x"]), sampling={"temperature": 0})
 
 
@@ -110,9 +111,7 @@ async def test_a_model_that_returns_no_completions_is_told_what_to_return(return
         async def complete(self, prompt, n, sampling):
             return returned
 
-    with pytest.raises(
-        ModelError, match=r"solver: a model's `complete` returns a list of Completion, such as"
-    ):
+    with raises(ModelError):
         await Solver(OfTexts()).act({"problem": "2 + 2?"}, 1, seed=0)
 
 
@@ -126,7 +125,7 @@ def test_text_of_models_is_never_a_template(hostile):
 
 def test_templates_run_in_a_sandbox():
     agent = Solver(ScriptedModel(["x"]), prompt="{{ problem.__class__.__mro__ }}")
-    with pytest.raises(ConfigError, match="template fails"):
+    with raises(ConfigError):
         agent.prompt({"problem": "p"})
 
 
@@ -204,11 +203,11 @@ async def test_the_agent_suite_finds_faults():
     for act, words in cases:
         with pytest.raises(AssertionError, match=words):
             await check_agent(Wrong(act), seen)
-    with pytest.raises(TypeError, match="item assignment"):
+    with raises(TypeError):
         await check_agent(Wrong(lambda o, n: setitem(o, "x", 1)), seen)
-    with pytest.raises(AssertionError, match="no completions"):
+    with raises(AssertionError):
         await check_agent(Wrong(lambda o, n: [Action("x")] * n), seen, trainable=True)
-    with pytest.raises(AssertionError, match="attribute policy"):
+    with raises(AssertionError):
         await check_agent(object(), seen)
 
 

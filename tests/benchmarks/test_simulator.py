@@ -2,6 +2,7 @@ import asyncio
 import statistics
 
 import pytest
+from messages import raises
 
 from benchmarks.simulator import Cluster, SimulatedEngine, run_virtual, simulate
 from mars_env.envs import GroupedSettings
@@ -35,7 +36,7 @@ def test_a_standstill_is_an_error_and_not_a_hang():
     async def forever():
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(MarsError, match="is stuck"):
+    with raises(MarsError):
         run_virtual(forever())
 
 
@@ -112,5 +113,5 @@ def test_shares_and_times_agree_with_each_other():
 
 
 def test_a_resolution_above_the_segment_is_refused():
-    with pytest.raises(ConfigError, match="resolution"):
+    with raises(ConfigError):
         simulate(SMALL.model_copy(update={"segment_tokens": 100}))

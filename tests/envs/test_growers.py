@@ -3,6 +3,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from messages import raises
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.growers import Chains, Grouped, Linear, Node, chains
@@ -193,5 +194,5 @@ def test_chains_end_where_a_turn_was_lost():
 
 
 def test_one_chain_has_nothing_to_compare():
-    with pytest.raises(ConfigError, match="at least 2"):
+    with raises(ConfigError):
         chains(1)

@@ -1,6 +1,7 @@
 """What becomes of a turn that the set-up cuts off: nothing is known of it, and nothing is made of it."""
 
 import pytest
+from messages import raises
 
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
@@ -206,5 +207,5 @@ async def test_a_refusal_ends_the_run():
             raise ContextError("a prompt of 9 tokens leaves room for 1 of 4 in a context of 10")
 
     agents = team() | {"solver_0": Solver(Refusing(), sampling=Sampling(overflow="refuse"))}
-    with pytest.raises(ContextError, match="leaves room for 1 of 4"):
+    with raises(ContextError):
         await collect(game(), agents, [Job(PROBLEM)], seed=0)

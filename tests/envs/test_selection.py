@@ -1,4 +1,5 @@
 import pytest
+from messages import raises
 from sandboxes import need_a_sandbox
 
 from mars_env.envs.selection import Choice, First, Highest, Vote, answer_key, candidates
@@ -106,7 +107,7 @@ async def test_programs_that_cannot_be_run_have_no_vote_by_chance(monkeypatch):
         raise SandboxError("no sandbox today")
 
     monkeypatch.setattr(CodeGrader, "outputs", lost)
-    with pytest.raises(ModelError, match="no sandbox today"):
+    with raises(ModelError):
         await Vote().choose(code_problem_from_row(READS), turns("print(1)", "print(2)"), 0)
 
 

@@ -1,6 +1,6 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 
 from mars_env.envs.spaces import UnicodeText
 
@@ -24,5 +24,5 @@ def test_samples_are_seeded_and_in_the_space():
 
 
 def test_masks_are_refused():
-    with pytest.raises(ValueError, match="mask"):
+    with raises(ValueError):
         UnicodeText().sample(mask=1)

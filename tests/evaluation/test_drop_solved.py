@@ -1,6 +1,6 @@
 """Which problems a run found easy."""
 
-import pytest
+from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.problems import drop_solved
@@ -31,5 +31,5 @@ def test_half_of_eight_is_dropped_three_is_kept_and_unknown_is_no_try():
     ]
     assert [p.id for p in drop_solved(problems, trees)] == ["three", "none"]
     assert [p.id for p in drop_solved(problems, trees, share=1.0)] == ["four", "three", "none"]
-    with pytest.raises(ConfigError, match="share"):
+    with raises(ConfigError):
         drop_solved(problems, trees, share=0.0)

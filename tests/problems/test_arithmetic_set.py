@@ -4,6 +4,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.problems import load_problems
@@ -83,7 +84,7 @@ def test_lengths_can_be_chosen():
 
 @pytest.mark.parametrize(("low", "high"), [(0, 3), (4, 3), (1, 26)])
 def test_senseless_lengths_are_refused(low, high):
-    with pytest.raises(ConfigError, match="1 <= min_terms"):
+    with raises(ConfigError):
         load_problems("arithmetic", min_terms=low, max_terms=high)
 
 

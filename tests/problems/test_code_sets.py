@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from messages import raises
 from sandboxes import need_a_sandbox
 
 from mars_env.errors import ConfigError
@@ -104,7 +105,7 @@ def test_operations_are_what_their_text_says():
     for name, text in NIBBLE_OPERATIONS.items():
         outputs = tuple(eval(text, {"x": x}) for x in range(16))  # noqa: S307  (our own texts)
         assert outputs == nibble_table([name]) and set(outputs) <= set(range(16)), name
-    with pytest.raises(ConfigError, match="no operation 'jump'"):
+    with raises(ConfigError):
         nibble_program(["jump"])
 
 

@@ -1,6 +1,7 @@
 """The set `nibbles` with two registers."""
 
 import pytest
+from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.problems import load_problems
@@ -25,7 +26,7 @@ def test_pairs_are_reproducible_split_and_apart_from_single_registers():
     assert one.by_id(one[3].id) == one[3]
     with pytest.raises(KeyError):
         one.by_id(nibbles_problems(seed=1)[3].id)
-    with pytest.raises(ConfigError, match="1 or 2 registers"):
+    with raises(ConfigError):
         nibbles_problems(registers=3)
 
 

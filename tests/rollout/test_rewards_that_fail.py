@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.agents import make_agents
@@ -35,7 +36,7 @@ GAME = Game(Solve(), grader_for("math"))
 AGENTS = make_agents(ScriptedModel([r"\boxed{4}"]), ["solver_0"])
 
 
-def raises(*_):
+def failing(*_):
     raise RuntimeError("my bug")
 
 
@@ -70,7 +71,7 @@ def giving_later(value):
 
 
 FAILS = {
-    "raises": (raises, "the reward raised RuntimeError: my bug"),
+    "raises": (failing, "the reward raised RuntimeError: my bug"),
     "raises later": (raises_later, "the reward raised TimeoutError: later"),
     "rude": (rude, "the reward raised Rude"),
     "stops": (stops, "the reward raised StopIteration"),
@@ -231,13 +232,13 @@ def test_a_reward_of_another_signature_is_refused_before_anything_is_played(wron
         lambda: mars_env.make("arithmetic-solve", rewards={"solver": wrong}),
         lambda: mars_env.evaluate("arithmetic-solve", agents=agent, limit=1, rewards={"solver": wrong}),
     ):
-        with pytest.raises(ConfigError, match=r"'solver' must be a function of \(turn, path, problem\)"):
+        with raises(ConfigError):
             refused()
     assert not asked
 
 
 def test_a_team_reward_of_another_signature_is_refused():
-    with pytest.raises(ConfigError, match=r"the team reward must be a function of \(tree\), but takes \(\)"):
+    with raises(ConfigError):
         mars_env.make("arithmetic-solve", team_reward=lambda: {})
 
 
@@ -253,7 +254,7 @@ def test_rewards_with_defaults_and_callable_objects_are_taken():
 
 
 def test_the_shell_shows_a_failed_reward_as_unknown():
-    env = mars_env.make("arithmetic-solve", rewards={"solver": raises}, team_reward=lambda tree: {"0": "x"})
+    env = mars_env.make("arithmetic-solve", rewards={"solver": failing}, team_reward=lambda tree: {"0": "x"})
     env.reset(seed=0)
     env.step("4")
     assert env.rewards["solver_0"] == 0.0 and env.infos["solver_0"]["reward_unknown"]
@@ -261,7 +262,7 @@ def test_the_shell_shows_a_failed_reward_as_unknown():
 
 
 def test_gymnasium_is_told_that_a_reward_is_unknown():
-    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rewards={"verifier": raises})
+    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rewards={"verifier": failing})
     partners = {"solver_0": lambda seen: "\\boxed{5}", "corrector_0": lambda seen: "\\boxed{5}"}
     view = mars_env.as_gymnasium(env, learner="verifier_0", partners=partners)
     view.reset(seed=0)
@@ -271,11 +272,13 @@ def test_gymnasium_is_told_that_a_reward_is_unknown():
 
 
 async def test_grading_again_with_a_mended_reward_takes_the_reason_away():
-    (tree,) = await run(replace(GAME, rewards={"solver": raises}, team_reward=raises), problems=PROBLEMS[:1])
+    (tree,) = await run(
+        replace(GAME, rewards={"solver": failing}, team_reward=failing), problems=PROBLEMS[:1]
+    )
     mended = await regrade(tree, GAME)
     assert mended.turns[0].reward == 0.0 and REWARD_FAULT not in mended.turns[0].info
     assert REWARD_FAULTS not in mended.info
-    broken = await regrade(mended, replace(GAME, rewards={"solver": raises}))
+    broken = await regrade(mended, replace(GAME, rewards={"solver": failing}))
     assert broken.turns[0].reward is None and "my bug" in broken.turns[0].info[REWARD_FAULT]
 
 
@@ -325,7 +328,7 @@ BAD_RATINGS = {
     "few": lambda texts: Ratings(()),
     "tokens": lambda texts: Ratings((0.5,) * len(texts), "9"),
     "list": lambda texts: [0.5] * len(texts),
-    "raises": raises,
+    "raises": failing,
 }
 
 
@@ -345,7 +348,7 @@ async def test_a_rating_that_is_none_is_never_a_score(name):
 async def test_a_final_choice_by_bad_ratings_costs_the_tree_its_answer_only():
     turns = [mars_env.types.Turn("p0#0", str(i), None, "", "solver_0", "", "p0", Action(str(i)), None, 1.0)
              for i in range(2)]  # fmt: skip
-    with pytest.raises(ModelError, match="rates in"):
+    with raises(ModelError):
         await Highest(Rating(BAD_RATINGS["nan"])).choose(PROBLEMS[0], turns, 0)
 
 
@@ -387,5 +390,5 @@ def test_references_with_infinities_are_stored_as_json_and_read_back(tmp_path):
 
 
 def test_a_configuration_that_is_not_plain_data_is_refused_with_one_sentence(tmp_path):
-    with pytest.raises(StoreError, match="cannot be stored"):
+    with raises(StoreError):
         Store(tmp_path / "run", {"temperature": math.nan}, PROBLEMS)

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from messages import raises
 from sandboxes import need
 
 from mars_env.errors import SandboxError
@@ -190,7 +191,7 @@ async def test_a_closed_server_makes_no_box(pool):
         server = await backend.start({})
         await server.close()
         assert server.spent
-        with pytest.raises(SandboxError, match="has ended"):
+        with raises(SandboxError):
             await server.box()
 
     await on_service_loop(work())

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from messages import raises
 from sandboxes import need, need_a_sandbox
 
 from mars_env import sandbox
@@ -221,38 +222,38 @@ async def test_one_box_runs_several_jobs_and_cleans_up_between(pool):
 
 async def test_what_is_wrong_with_a_job():
     for bad in ("/abs", "../up", "a/../../up", "", "x\0y"):
-        with pytest.raises(ConfigError, match="relative path"):
+        with raises(ConfigError):
             Job(source="1", files={bad: b""})
-    with pytest.raises(ConfigError, match="either"):
+    with raises(ConfigError):
         Job()
-    with pytest.raises(ConfigError, match="cpu_seconds"):
+    with raises(ConfigError):
         Limits(cpu_seconds=0)
-    with pytest.raises(ConfigError, match="disk_bytes"):
+    with raises(ConfigError):
         Limits(disk_bytes=1 << 40)
 
 
 @pytest.mark.parametrize(
-    ("program", "rest", "message"),
+    ("program", "rest"),
     [
-        ("print(1)", {"files": {"data.txt": "hello"}}, "file 'data.txt' must be bytes, not str"),
-        (Job(source="print(1)"), {"stdin": b"x"}, "holds its own stdin"),
-        (["/bin/sleep", 1], {}, "are texts, not 1"),
-        (b"print(1)", {}, "are texts, not"),
+        ("print(1)", {"files": {"data.txt": "hello"}}),
+        (Job(source="print(1)"), {"stdin": b"x"}),
+        (["/bin/sleep", 1], {}),
+        (b"print(1)", {}),
     ],
 )
-async def test_a_job_of_the_wrong_kind_is_refused(program, rest, message):
-    with pytest.raises(ConfigError, match=message):
+async def test_a_job_of_the_wrong_kind_is_refused(program, rest):
+    with raises(ConfigError):
         await sandbox.run(program, **rest)
 
 
 @pytest.mark.parametrize("environment", [{"A": 1}, {"A=": "1"}, {"": "1"}, {"A": "1\0"}])
 async def test_environment_variables_that_no_process_can_have(environment):
-    with pytest.raises(ConfigError, match="environment variable"):
+    with raises(ConfigError):
         Job(source="1", environment=environment)
 
 
 async def test_standard_input_of_a_job_is_bytes():
-    with pytest.raises(ConfigError, match="stdin must be bytes, not str"):
+    with raises(ConfigError):
         Job(source="1", stdin="text")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from messages import raises
 
 from mars_env import sandbox
 from mars_env.errors import ConfigError
@@ -98,7 +99,7 @@ async def test_its_faults_are_not_the_programs(address):
     assert result.ended is Ended.LOST and "internal fault" in result.detail
     result = await sandbox.run("print(1)", backend="remote:http://127.0.0.1:1")
     assert result.ended is Ended.LOST
-    with pytest.raises(ConfigError, match="http address"):
+    with raises(ConfigError):
         Remote("localhost")
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 from pydantic import ValidationError
 
 from mars_env.errors import ConfigError
@@ -84,7 +85,7 @@ def test_as_completed_asks_at_once_and_sees_what_is_told():
 
 
 def test_waves_and_as_completed_exclude_each_other():
-    with pytest.raises(ValidationError, match="leave out"):
+    with raises(ValidationError):
         SearchSettings(wave=4, as_completed=True)
 
 
@@ -156,27 +157,27 @@ def test_bad_input_is_refused_with_one_sentence():
     search = make(calls=3)
     search.ask(2)
     for score in (-0.1, 1.1, math.nan, math.inf):
-        with pytest.raises(ConfigError, match=r"node 0 must lie in \[0, 1\]"):
+        with raises(ConfigError):
             search.tell(0, score)
-    with pytest.raises(ConfigError, match="tokens"):
+    with raises(ConfigError):
         search.tell(0, 0.5, tokens=-1)
-    with pytest.raises(ConfigError, match="node 5 was never asked for"):
+    with raises(ConfigError):
         search.tell(5, 0.5)
-    with pytest.raises(ConfigError, match="never"):
+    with raises(ConfigError):
         search.tell(-1, 0.5)
-    with pytest.raises(ConfigError, match="at least one"):
+    with raises(ConfigError):
         search.ask(0)
     search.tell(1, 0.5)  # waits for node 0
-    with pytest.raises(ConfigError, match="already has a result"):
+    with raises(ConfigError):
         search.tell(1, 0.5)
     search.tell(0, 0.5)
-    with pytest.raises(ConfigError, match="already has a result"):
+    with raises(ConfigError):
         search.tell(0, 0.5)
 
 
 @pytest.mark.parametrize("agents", [(), ("a", "a")])
 def test_agents_must_be_there_and_differ(agents):
-    with pytest.raises(ConfigError, match="agent"):
+    with raises(ConfigError):
         make(agents=agents)
 
 
@@ -250,5 +251,5 @@ def test_a_state_is_small_plain_data():
 )
 def test_a_damaged_state_is_refused(damage):
     search = play(make(calls=3))
-    with pytest.raises(ConfigError, match="state"):
+    with raises(ConfigError):
         Search.load({**search.state_dict(), **damage})

@@ -13,6 +13,7 @@ import aiohttp
 import openai_server
 import pytest
 from command_line import command, run_cli
+from messages import raises
 
 import mars_env
 from mars_env.agents import Solver
@@ -127,34 +128,34 @@ async def test_a_repeated_request_reads_no_other_answer(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "words"),
+    ("options", "kind"),
     [
-        ({"model": "gpt-5"}, openai.NotFoundError, "there is no model 'gpt-5'"),
-        ({"tools": [{"type": "function"}]}, openai.BadRequestError, "knows no 'tools'"),
-        ({"logprobs": True}, openai.BadRequestError, "knows no 'logprobs'"),
-        ({"n": 65}, openai.BadRequestError, "from 1 to 64, got 65"),
-        ({"extra": {"seed": "7"}}, openai.BadRequestError, "'seed' is a whole number, got '7'"),
-        ({"extra": {"mars_env": {"test": []}}}, openai.BadRequestError, "nothing but 'tests'"),
+        ({"model": "gpt-5"}, openai.NotFoundError),
+        ({"tools": [{"type": "function"}]}, openai.BadRequestError),
+        ({"logprobs": True}, openai.BadRequestError),
+        ({"n": 65}, openai.BadRequestError),
+        ({"extra": {"seed": "7"}}, openai.BadRequestError),
+        ({"extra": {"mars_env": {"test": []}}}, openai.BadRequestError),
     ],
 )
-async def test_what_a_team_cannot_do_is_refused_in_a_sentence(options, kind, words):
+async def test_what_a_team_cannot_do_is_refused_in_a_sentence(options, kind):
     async with serving() as server, client(server) as who:
-        with pytest.raises(kind, match=words):
+        with raises(kind):
             await ask(who, **options)
 
 
 @pytest.mark.parametrize(
-    ("messages", "words"),
+    "messages",
     [
-        ([{"role": "user", "content": " "}], "a question is a text that is not empty"),
-        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "reads text alone"),
-        ([QUESTION, {"role": "assistant", "content": "4"}], "the last message of a question is the user's"),
-        ([{"role": "tool", "content": "4"}], "not 'tool'"),
+        [{"role": "user", "content": " "}],
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
+        [QUESTION, {"role": "assistant", "content": "4"}],
+        [{"role": "tool", "content": "4"}],
     ],
 )
-async def test_messages_that_ask_nothing_are_refused(messages, words):
+async def test_messages_that_ask_nothing_are_refused(messages):
     async with serving() as server, client(server) as who:
-        with pytest.raises(openai.BadRequestError, match=words):
+        with raises(openai.BadRequestError):
             await ask(who, *messages)
 
 
@@ -182,7 +183,7 @@ async def test_keys_are_asked_for_and_other_machines_need_one():
         async with client(server, "second") as who:
             assert (await ask(who)).choices
         async with client(server, "third") as who:
-            with pytest.raises(openai.AuthenticationError, match="missing or wrong"):
+            with raises(openai.AuthenticationError):
                 await ask(who)
         async with aiohttp.ClientSession() as session:
             root = server.url.removesuffix("/v1")
@@ -191,7 +192,7 @@ async def test_keys_are_asked_for_and_other_machines_need_one():
                     assert answer.status == status
             async with session.get(root + "/metrics", headers={"Authorization": "Bearer first"}) as answer:
                 assert 'mars_env_trees{of="finished"} 1.0' in await answer.text()
-    with pytest.raises(ConfigError, match="could spend your tokens"):
+    with raises(ConfigError):
         await TeamServer(Answerer("solve", GOOD)).start("0.0.0.0")
 
 
@@ -199,7 +200,7 @@ async def test_too_many_questions_are_sent_away():
     slow = ScriptedModel(["\\boxed{4}"], latency=0.2)
     async with serving(slow, "solve", concurrency=1, waiting=1) as server, client(server) as who:
         answers = await asyncio.gather(*(ask(who, model="solve") for _ in range(3)), return_exceptions=True)
-        with pytest.raises(openai.BadRequestError, match="at most 2 answers"):  # waiting would not help
+        with raises(openai.BadRequestError):  # waiting would not help
             await ask(who, model="solve", n=3)
     refused = [answer for answer in answers if isinstance(answer, openai.RateLimitError)]
     assert len(refused) == 1
@@ -222,7 +223,7 @@ async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
 
     team = {"solver": solver, "verifier": verifier, "corrector": lambda seen: ""}
     async with serving(team, out=tmp_path) as server, client(server) as who:
-        with pytest.raises(openai.InternalServerError, match="could not answer: verifier_0 at turn"):
+        with raises(openai.InternalServerError):
             await ask(who)
         stream = await ask(who, stream=True)
         async for _ in stream:
@@ -245,16 +246,16 @@ async def test_a_search_without_an_answer_says_so_again(tmp_path):
     for _ in range(2):
         async with serving(**options) as server, client(server) as who, asyncio.timeout(20):
             for _ in range(2):
-                with pytest.raises(openai.InternalServerError, match="none of its turns could be judged"):
+                with raises(openai.InternalServerError):
                     await ask(who, model="tree-search", seed=3)
     assert len(calls) == 2
-    with pytest.raises(ModelError, match="none of its turns could be judged"):
+    with raises(ModelError):
         Answerer("tree-search", Filtered()).solution(read_run(tmp_path).trees[0])
 
 
 async def test_a_server_that_could_not_start_is_closed(tmp_path):
     server = TeamServer(Answerer("solve", GOOD), out=tmp_path)
-    with pytest.raises(ConfigError, match="spend your tokens"):
+    with raises(ConfigError):
         await server.start("0.0.0.0")
     await server.close()
 
@@ -269,7 +270,7 @@ async def test_a_search_with_public_tests_answers_programs():
         client(server) as who,
     ):
         answer = await ask(who, model="tree-search", extra={"mars_env": {"tests": tests}})
-        with pytest.raises(openai.BadRequestError, match="may see public tests alone"):
+        with raises(openai.BadRequestError):
             await ask(who, model="tree-search")
     [told] = answer.model_extra["mars_env"]
     assert told["confidence"] == 1.0
@@ -361,5 +362,5 @@ except openai.APIConnectionError:
 
 
 def test_a_question_without_reference_is_no_evaluation():
-    with pytest.raises(ConfigError, match="1 problem without a reference"):
+    with raises(ConfigError):
         mars_env.evaluate("arithmetic-solve", agents=GOOD, problems=[mars_env.Problem("q", "2 + 2?")])

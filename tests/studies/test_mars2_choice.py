@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from messages import raises
 
 from mars_env.agents.reward_model import make_reward_model
 from mars_env.envs.selection import First
@@ -88,7 +89,7 @@ def test_splits_share_no_shown_outputs():
 
 @pytest.mark.parametrize("shown", [0, 4, 7, -1])
 def test_another_number_of_outputs_is_refused(shown):
-    with pytest.raises(ConfigError, match="nibbles shows 1, 2, 3 or 6 outputs"):
+    with raises(ConfigError):
         load_problems("nibbles", shown=shown)
 
 

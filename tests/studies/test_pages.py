@@ -1,6 +1,7 @@
 """Parts of pages are replaced between their marks."""
 
 import pytest
+from messages import raises
 
 from mars_env.errors import ConfigError
 from studies.common.pages import rendered, write
@@ -20,11 +21,11 @@ def test_a_page_without_its_marks_once_each_stays_as_it_is(tmp_path, text):
     page = tmp_path / "page.md"
     before = "".join(f"<!-- {mark} a -->\nold\n" for mark in text.split())
     page.write_text(before)
-    with pytest.raises(ConfigError, match="once each"):
+    with raises(ConfigError):
         write(page, "a", "new")
     assert page.read_text() == before
 
 
 def test_pages_are_rendered_from_templates_that_lack_nothing():
-    with pytest.raises(Exception, match="undefined"):
+    with raises(Exception):
         rendered("openrlhf/results.md.jinja")

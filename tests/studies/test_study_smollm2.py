@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from messages import raises
 from tiny_checkpoint import varied
 
 import studies.smollm2.study as study
@@ -133,11 +134,11 @@ def test_a_killed_seed_continues_to_the_same_rows_and_weights(tmp_path, monkeypa
 def test_a_seed_is_not_continued_by_other_code(tmp_path):
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "commit.json").write_text(json.dumps("1" * 40))
-    with pytest.raises(ConfigError, match="was begun at commit 111"):
+    with raises(ConfigError):
         played(tmp_path)
 
 
 def test_other_weights_are_refused(tmp_path):
     tmp_path.joinpath("model.safetensors").write_bytes(b"other")
-    with pytest.raises(ConfigError, match="other weights than this study"):
+    with raises(ConfigError):
         study.checked(tmp_path)

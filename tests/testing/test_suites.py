@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from messages import raises
 
 import mars_env
 from mars_env.envs import Game, MarsEnv, SolveVerifyCorrect
@@ -62,9 +63,9 @@ class Shaped:
 def test_a_grader_must_give_grades():
     check_grader(Shaped(lambda verdict: Grade(verdict, float(verdict == "CORRECT"))), PROBLEM, "4", "5")
     for shape in (lambda verdict: SimpleNamespace(verdict=verdict), str, lambda verdict: None):
-        with pytest.raises(AssertionError, match="a grader gives a Grade"):
+        with raises(AssertionError):
             check_grader(Shaped(shape), PROBLEM, "4", "5")
-    with pytest.raises(AssertionError, match="a grader needs an async method grade"):
+    with raises(AssertionError):
         check_grader(object(), PROBLEM, "4", "5")
 
 
@@ -73,5 +74,5 @@ def test_a_grader_that_raises_on_a_hostile_text_is_told_which():
         async def grade(self, problem, text):
             return Grade.correct() if int(text) == 4 else Grade.wrong("another number")
 
-    with pytest.raises(AssertionError, match=r"grade\(\) raises on the text '': ValueError"):
+    with raises(AssertionError):
         check_grader(Strict(), PROBLEM, "4", "5")

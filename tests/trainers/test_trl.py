@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from messages import raises
 
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
@@ -130,16 +131,16 @@ def test_the_engine_is_brought_up_to_date_before_each_step(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"scale_rewards": "group"}, "scale_rewards='none'"),
-        ({"num_generations": 6}, "num_generations=12"),
-        ({"temperature": 1.0}, "samples at temperature 1.3, but TRL trains at 1.0"),
+        {"scale_rewards": "group"},
+        {"num_generations": 6},
+        {"temperature": 1.0},
     ],
 )
-def test_settings_of_trl_that_do_not_fit_are_refused(changes, message, tmp_path):
+def test_settings_of_trl_that_do_not_fit_are_refused(changes, tmp_path):
     module = load().module
-    with pytest.raises(ConfigError, match=message):
+    with raises(ConfigError):
         trainer(team(module), module, tmp_path, **changes).train()
 
 
@@ -150,10 +151,10 @@ def test_prompts_and_evaluation_that_do_not_fit_are_refused(tmp_path):
     by_trl.model.train()
     id = rollouts.prompts()[0]["prompt"]
     for prompts in ([id] * (ROWS - 1), ["elsewhere"] * ROWS):
-        with pytest.raises(ConfigError, match="other prompts than 12 times"):
+        with raises(ConfigError):
             rollouts(prompts, by_trl)
     by_trl.model.eval()
-    with pytest.raises(ConfigError, match="TRL cannot evaluate a team"):
+    with raises(ConfigError):
         rollouts([id] * ROWS, by_trl)
 
 
@@ -165,24 +166,24 @@ def test_a_model_that_is_gone_ends_the_run(tmp_path, monkeypatch):
     rollouts = team(module)
     by_trl = trainer(rollouts, module, tmp_path)
     monkeypatch.setattr(MiniatureAgent, "act", gone)
-    with pytest.raises(ModelError, match=r"4 trees in a row could not be played.*connection refused"):
+    with raises(ModelError):
         by_trl.train()
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    "config",
     [
-        (TrainConfig(minibatches=2), "TRL has no minibatches"),
-        (TrainConfig(train_roles=("solver_0",)), "train_roles names 'solver_0'"),
-        (TrainConfig(tis_cap=2.0), "TRL has no tis_cap"),
-        (TrainConfig(batch_roles=("solver",)), "TRL has no batch_roles"),
-        (TrainConfig(overlong=Overlong(limit=4096)), "solver_0 samples up to 24 tokens"),
-        (TrainConfig(kl_coefficient=0.1, aggregation="sequence-mean"), "use token-mean"),
-        (TrainConfig(kl_unbiased=True, ratio="sequence"), "leave kl_unbiased out"),
+        TrainConfig(minibatches=2),
+        TrainConfig(train_roles=("solver_0",)),
+        TrainConfig(tis_cap=2.0),
+        TrainConfig(batch_roles=("solver",)),
+        TrainConfig(overlong=Overlong(limit=4096)),
+        TrainConfig(kl_coefficient=0.1, aggregation="sequence-mean"),
+        TrainConfig(kl_unbiased=True, ratio="sequence"),
     ],
 )
-def test_losses_that_trl_has_not_are_refused(config, message):
-    with pytest.raises(ConfigError, match=message):
+def test_losses_that_trl_has_not_are_refused(config):
+    with raises(ConfigError):
         team(load().module, config)
 
 
@@ -206,14 +207,14 @@ def test_trl_computes_in_the_precision_of_the_settings(autocast):
 
 def test_arguments_that_trl_takes_otherwise_are_refused():
     rollouts = team(load().module, TrainConfig(warmup_updates=1))
-    with pytest.raises(ConfigError, match="leave warmup_updates out"):
+    with raises(ConfigError):
         rollouts.arguments(problems_per_step=4, rows_at_once=12, temperature=1.0)
 
 
 def test_a_set_without_end_and_rows_that_cannot_be_cut_are_refused():
-    with pytest.raises(ConfigError, match="TRL needs a finite data set"):
+    with raises(ConfigError):
         TeamRollouts(GAME, {}, load_problems("arithmetic", seed=2))
-    with pytest.raises(ConfigError, match="48 rows of a step cannot be divided into parts of 7"):
+    with raises(ConfigError):
         team(load().module).arguments(problems_per_step=4, rows_at_once=7, temperature=1.0)
 
 

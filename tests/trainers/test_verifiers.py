@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import openai_server
 import pytest
 from aiohttp import web
+from messages import raises
 
 import mars_env
 from mars_env.agents import Solver
@@ -158,10 +159,10 @@ def test_no_reference_is_in_a_task():
 
 def test_what_makes_no_sense_is_refused():
     env = load_environment(ENV, seed=1)
-    with pytest.raises(ConfigError, match="samples=2"):
+    with raises(ConfigError):
         env.slots(next(iter(env.taskset)), 2)
     assert len(load_environment(ENV).slots(next(iter(env.taskset)), 2)) == 2
-    with pytest.raises(ConfigError, match="not of the form"):
+    with raises(ConfigError):
         load_environment("nonsense")
     other = TeamConfig(taskset=vf.TasksetConfig(id="mars-env-verifiers"))
     assert isinstance(other.taskset, TeamTasksetConfig)

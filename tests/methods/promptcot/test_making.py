@@ -12,6 +12,7 @@ from collections import Counter
 import made_set
 import pytest
 from failing_model import FailsOnce
+from messages import raises
 
 from mars_env.errors import ModelError, StoreError
 from mars_env.methods.promptcot.designs import Design
@@ -92,7 +93,7 @@ async def test_another_set_is_refused(tmp_path):
     async def nothing(*_):
         raise AssertionError("nobody is asked")
 
-    with pytest.raises(StoreError, match="other settings"):
+    with raises(StoreError):
         await make_problems(tmp_path, nothing, nothing, CandidateSettings(tries=7, seed=4))
 
 
@@ -110,7 +111,7 @@ async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path)
         return Reference("1", 1.0, {"by": "test"})
 
     making = CandidateSettings(tries=8, concurrency=4)
-    with pytest.raises(ModelError):
+    with raises(ModelError):
         await make_problems(tmp_path, write, refer, making)
     assert len(lines(tmp_path)) == 1 + 4  # the first round
     assert len(await make_problems(tmp_path, write, refer, making)) == 8
@@ -119,7 +120,7 @@ async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="locks of files need a POSIX system")
 async def test_two_processes_do_not_make_one_set(tmp_path):
     async def write(index, seed):
-        with pytest.raises(StoreError, match="another process"):
+        with raises(StoreError):
             await made_set.make(tmp_path)
         return Design(("c",), "What?", "So.")
 
@@ -142,6 +143,6 @@ async def test_a_failed_part_ends_the_others(tmp_path, part):
         await model.complete("", 1, Sampling())
         return Reference("1", 1.0)
 
-    with pytest.raises(ModelError):
+    with raises(ModelError):
         await make_problems(tmp_path, write, refer, CandidateSettings(tries=3, concurrency=3))
     assert (model.asked, model.ended) == (3, 2)

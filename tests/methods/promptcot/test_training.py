@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, StoreError
 from mars_env.methods.promptcot.designs import ChatWriting, Design, score_design
@@ -71,7 +72,7 @@ def test_the_texts_of_both_models_have_exact_ids():
     ids = both.problem.encode
     assert (text.prompt_ids, text.token_ids) == (ids("a:"), (*ids("cd;"), *ids("xx"), 1))
     assert (rationale.prompt_ids, rationale.token_ids) == (ids("a/xx:"), (*ids("cd"), 1))
-    with pytest.raises(ConfigError, match="would be read otherwise"):
+    with raises(ConfigError):
         both.problem_text(replace(design, rationale=""))
 
 
@@ -79,7 +80,7 @@ def test_a_cold_start_teaches_both_models_their_designs():
     both = designers()
     curve = cold_start(both, both.trainer(CONFIG), DESIGNS, steps=80, batch=3)
     assert curve[-1][PROBLEM] < 0.5 < curve[0][PROBLEM] and curve[-1][RATIONALE] < 0.5
-    with pytest.raises(ConfigError, match="needs designs"):
+    with raises(ConfigError):
         cold_start(both, both.trainer(CONFIG), [], steps=1)
 
 
@@ -167,7 +168,7 @@ async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, chang
         return len(figures), trainer.steps
 
     assert await run(DESIGNS) == (1, 2)
-    with pytest.raises(StoreError, match=f"run.{named}"):
+    with raises(StoreError):
         await run(designs, **changes)
     assert await run([replace(d, rationale="") for d in DESIGNS], steps=2) == (
         1,
@@ -200,7 +201,7 @@ async def test_a_text_beyond_a_models_context_is_not_trained_on(tmp_path):
     asked = replace(both, problem=narrow)
     texts = await m_step(asked, DESIGNS, Loop(sampling=SAMPLING))
     assert len(texts.completions[PROBLEM]) == sum(length < max(lengths) for length in lengths)
-    with pytest.raises(ContextError, match="its context holds"):
+    with raises(ContextError):
         cold_start(asked, asked.trainer(CONFIG), explained, steps=1)
 
 
@@ -208,9 +209,9 @@ async def test_fewer_pairs_than_are_done_are_refused(tmp_path):
     both, loop = designers(), Loop(steps=2, batch=1, candidates=2, sampling=SAMPLING)
     await alternate(both, both.trainer(CONFIG, DESIGNS, loop), DESIGNS, loop, directory=tmp_path)
     fewer = loop.model_copy(update={"steps": 1})
-    with pytest.raises(ConfigError):
+    with raises(ConfigError):
         await alternate(both, both.trainer(CONFIG, DESIGNS, loop), DESIGNS, fewer, directory=tmp_path)
-    with pytest.raises(ConfigError):  # a trainer of another loop
+    with raises(ConfigError):  # a trainer of another loop
         await alternate(both, both.trainer(CONFIG), DESIGNS, loop, directory=tmp_path)
 
 

@@ -6,6 +6,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 from spell_team import ASKED, CLUSTER, cut, played, rewards_of
 
 from mars_env.errors import ConfigError
@@ -28,9 +29,9 @@ def test_the_rules_keep_the_contract(grounding):
 
 
 def test_a_problem_without_documents_is_refused():
-    with pytest.raises(ConfigError, match="no documents"):
+    with raises(ConfigError):
         Spell().start(Problem("p", "2 + 2?", "4"))
-    with pytest.raises(ConfigError, match="task"):
+    with raises(ConfigError):
         cluster("c", "Ask.", ["a"], task="poem")
 
 
@@ -158,7 +159,7 @@ def test_the_questioners_rewards_by_hand():
     assert gaussian(0.25) == pytest.approx(math.exp(-1.125)) == pytest.approx(gaussian(0.75))
     assert DIFFICULTY["unsolved"](0.25) == 0.75
     assert [DIFFICULTY["tent"](m) for m in (0.25, 0.5, 0.875)] == [0.5, 1.0, 0.25]
-    with pytest.raises(ConfigError, match="gaussian"):
+    with raises(ConfigError):
         SpellReward("gausian")
 
 

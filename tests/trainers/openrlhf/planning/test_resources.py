@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from messages import raises
 from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
@@ -61,21 +62,15 @@ def test_placement_is_that_of_openrlhf(changes, pools):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"vllm__num_engines": None}, "rollouts need engines"),
-        (
-            {"train__colocate_all": True, "vllm__num_engines": 4},
-            "must be the actor's 8: set --vllm.num_engines 8 --vllm.tensor_parallel_size 1",
-        ),
-        (
-            {"train__colocate_actor_ref": True, "algo__kl__init_coef": 0.1, "ref__num_nodes": 2},
-            "set --ref.num_nodes 1 --ref.num_gpus_per_node 8",
-        ),
+        {"vllm__num_engines": None},
+        {"train__colocate_all": True, "vllm__num_engines": 4},
+        {"train__colocate_actor_ref": True, "algo__kl__init_coef": 0.1, "ref__num_nodes": 2},
     ],
 )
-def test_impossible_placements_are_refused(changes, message):
-    with pytest.raises(ConfigError, match=message):
+def test_impossible_placements_are_refused(changes):
+    with raises(ConfigError):
         placement(arguments(**changes))
 
 
