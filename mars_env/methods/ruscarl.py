@@ -19,7 +19,7 @@ from mars_env.grading.rubrics import Criterion, Rubric
 from mars_env.models.requests import is_messages
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
-from mars_env.types import Action, Message, Observation, Prompt, Sampling, TrainingAsk
+from mars_env.types import Action, Message, Observation, Prompt, TrainingAsk
 
 Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
 """Puts criteria into a prompt."""
@@ -136,7 +136,9 @@ class Scaffolded:
                 f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
             )
-        self.agent = agent
+        self.agent, self.prompt = agent, agent.prompt
+        self.policy, self.sampling = agent.policy, agent.sampling
+        self.model: Any = agent.model
         self.scaffold = scaffold or Scaffold()
         self._rubric, self._train_on, self._show = rubric, train_on, show or with_criteria
 
@@ -152,25 +154,6 @@ class Scaffolded:
             "train_on": self._train_on,
             "show": self._show,
         }
-
-    @property
-    def policy(self) -> str:
-        """The agent's."""
-        return self.agent.policy
-
-    @property
-    def model(self) -> Any:
-        """The agent's."""
-        return self.agent.model
-
-    @property
-    def sampling(self) -> Sampling:
-        """The agent's."""
-        return self.agent.sampling
-
-    def prompt(self, observation: Observation) -> Prompt:
-        """The plain prompt."""
-        return self.agent.prompt(observation)
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Rejected with a ConfigError: this is not training."""

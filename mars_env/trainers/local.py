@@ -367,9 +367,9 @@ def _likelihood_loss(
     """As `_loss`, for maximum likelihood."""
     mask = batch.mask
     logp, entropy = _forward(model, batch, config)
-    surprise = losses.likelihood_loss(logp)
-    loss = (surprise * mask * weights.unsqueeze(-1)).sum()
-    totals = {"surprise": surprise, "entropy": entropy}
+    nll = losses.likelihood_loss(logp)
+    loss = (nll * mask * weights.unsqueeze(-1)).sum()
+    totals = {"nll": nll, "entropy": entropy}
     sums = {name: (value.detach() * mask).sum() for name, value in totals.items()}
     return loss, sums | {"loss": loss.detach(), "tokens": mask.sum()}
 

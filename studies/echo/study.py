@@ -33,7 +33,7 @@ from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
-from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
+from mars_env.trainers.swarm.sampler import Connection
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
 from studies.common.claims import Claim, claims_table
@@ -139,7 +139,7 @@ class Far:
 class Slow:
     """Weights that take a while to arrive."""
 
-    weights: HTTPWeights
+    weights: Connection
     seconds: float
 
     async def wait(self, after: Any = None) -> Any:
@@ -168,7 +168,7 @@ async def sample(url: str, model: HFModel, recipe: Recipe) -> None:
         {"opener": model},
         url,
         SamplerSettings(refresh="demanded"),
-        weights=Slow(HTTPWeights(Connection(url), 2**26), recipe.spread_seconds),
+        weights=Slow(Connection(url), recipe.spread_seconds),
     )
 
 

@@ -36,7 +36,9 @@ async def main():
     print(f"cold start: {curve[0]['problem']:.2f} nats a token at first, {curve[-1]['problem']:.2f} at last")
     loop = Loop(steps=3, batch=8, sampling=grammar.RATIONALES)
     for done in await alternate(both, both.trainer(CONFIG), known, loop):
-        print(f"step {done.step}: best R {done.best:.1f}, mean R {done.mean:.1f} nats")
+        for name, values in done.policies.items():
+            if values:
+                print(f"step {done.step}: {name}, {values['nll']:.2f} nats a token")
 
     async def write(index, seed):
         concepts = known[index % len(known)].concepts

@@ -50,7 +50,7 @@ def test_imitation_is_one_step_down_the_surprise_of_the_texts(toy, mode):
     each = [-logprob(plain, c.prompt_ids, c.token_ids) for c in TEXTS]
     loss = torch.cat(each).mean() if mode == "token-mean" else sum(x.mean() for x in each) / 3
     assert figures.policies["mars"]["loss"] == pytest.approx(loss.item(), rel=1e-5)
-    assert figures.policies["mars"]["surprise"] == pytest.approx(torch.cat(each).mean().item(), rel=1e-5)
+    assert figures.policies["mars"]["nll"] == pytest.approx(torch.cat(each).mean().item(), rel=1e-5)
     assert (figures.step, trainer.steps, policy.version) == (1, 1, 1)
     torch.testing.assert_close(weights(policy), stepped(plain, loss), rtol=1e-3, atol=1e-5)
 
@@ -60,7 +60,7 @@ def test_imitation_learns_a_text_by_heart(toy):
     trainer = LocalTrainer({"mars": policy}, CONFIG)
     for _ in range(60):
         figures = trainer.imitate({"mars": TEXTS})
-    assert figures.policies["mars"]["surprise"] < 0.1
+    assert figures.policies["mars"]["nll"] < 0.1
 
 
 def test_what_cannot_be_imitated_is_refused(toy):

@@ -1,7 +1,7 @@
 """Problems from concepts by way of a rationale: what two models are asked, and how their output is read.
 
 PromptCoT 2.0 (arXiv 2509.19894): ``p(x|c) = sum_z p(x|z,c) p(z|c)``. The *problem model* p writes a rationale
-z, how a designer comes from the concepts c to a problem, then the problem x. q(z|c,x) is the *rationale model*.
+z, from the concepts c to a problem, then the problem x. The *rationale model* is q(z|c,x).
 """
 
 from __future__ import annotations

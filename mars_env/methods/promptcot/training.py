@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from mars_env.errors import ConfigError, ContextError
+from mars_env.loggers import Logger
 from mars_env.methods.promptcot.designs import (
     ChatWriting,
     Design,
@@ -39,6 +40,7 @@ from mars_env.text import shown
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import Texts, fit
+from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Completion, Sampling
 
 PROBLEM, RATIONALE = "problem", "rationale"
@@ -119,25 +121,6 @@ def _fitting(model: HFModel, text: Completion) -> Completion:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class PairMetrics:
-    """What one pair of steps did.
-
-    Attributes:
-        step: Its number, from 1.
-        best: Mean of the largest R of each problem, in nats; None without an E-step.
-        mean: Mean of all R.
-        unreadable: Rationales that were cut off, or that the problem model could not write.
-        surprise: ``-log p(z, x | c)`` of a token in the M-step, in nats, before the update.
-    """
-
-    step: int
-    best: float | None
-    mean: float | None
-    unreadable: int
-    surprise: float | None
-
-
 def batch_of(number: int, size: int, step: int, seed: int) -> list[int]:
     """Places of a step's batch: whole passes over everything, each in an order of its own.
 
@@ -178,7 +161,7 @@ def cold_start(
     for step in range(trainer.steps, steps):
         chosen = [texts[place] for place in batch_of(len(texts), batch, step, seed)]
         done = trainer.imitate({PROBLEM: [p for p, _ in chosen], RATIONALE: [q for _, q in chosen]})
-        curve.append({name: figures["surprise"] for name, figures in done.policies.items()})
+        curve.append({name: figures["nll"] for name, figures in done.policies.items()})
     designers.refresh(trainer.policies)
     return curve
 
@@ -247,7 +230,8 @@ async def alternate(
     *,
     directory: str | Path | None = None,
     checkpoint_every: int = 10,
-) -> list[PairMetrics]:
+    loggers: Sequence[Logger] = (),
+) -> list[StepMetrics]:
     """The EM loop: pairs of E-step and M-step on known problems, until `loop.steps` pairs are done.
 
     Args:
@@ -257,9 +241,9 @@ async def alternate(
         loop: The numbers.
         directory: For checkpoints of both models, after whole pairs; the same call continues from the newest.
         checkpoint_every: Pairs between two checkpoints; the last pair always gets one.
-
-    Returns:
-        The metrics of the pairs that this call did.
+        loggers: Get the metrics of every step: ``unreadable`` (rationales that were cut off, or that the
+            problem model could not write), and of an E-step ``best`` (mean of each problem's largest R, in
+            nats) and ``mean`` (of all R).
 
     Raises:
         ConfigError: There are no problems, or more pairs than `loop.steps` are done already.
@@ -271,42 +255,16 @@ async def alternate(
         raise ConfigError(
             "a loop with checkpoints needs its own trainer: designers.trainer(config, designs, loop)"
         )
-    each, pairs = 1 + loop.improve_rationales, _Pairs(1 + loop.improve_rationales)
-    await fit(
+    each = 1 + loop.improve_rationales
+    return await fit(
         trainer,
         lambda done: em_batches(designers, designs, loop, done),
         loop.steps * each,
         refresh=designers.refresh,
         directory=directory,
         checkpoint_every=checkpoint_every * each,
-        loggers=[pairs],
+        loggers=loggers,
     )
-    return pairs.found
-
-
-class _Pairs:
-    """A logger that joins the metrics of an E-step and its M-step."""
-
-    def __init__(self, each: int) -> None:
-        self.found: list[PairMetrics] = []
-        self._each = each
-        self._first: Mapping[str, float] = {}
-
-    def start(self, step: int) -> None:
-        """Nothing yet."""
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """One step."""
-        if step % self._each:
-            self._first = values
-            return
-        unreadable = int(values["unreadable"] + self._first.get("unreadable", 0))
-        best, mean = self._first.get("best"), self._first.get("mean")
-        surprise = values.get(f"policy/{PROBLEM}/surprise")
-        self.found.append(PairMetrics(step // self._each, best, mean, unreadable, surprise))
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def _identity(designs: Sequence[Design], loop: Loop) -> dict[str, Any]:
@@ -315,7 +273,7 @@ def _identity(designs: Sequence[Design], loop: Loop) -> dict[str, Any]:
     return {**loop.model_dump(mode="json", exclude={"steps"}), "problems": f"{derive_seed(0, problems):x}"}
 
 
-async def problem_surprise(designers: Designers, designs: Sequence[Design]) -> tuple[float, float]:
+async def problem_nll(designers: Designers, designs: Sequence[Design]) -> tuple[float, float]:
     """Mean ``-log p(x|z,c)`` and ``-log p(x|z,c) - log p(z|c)`` of a problem, in nats, by the problem model.
 
     The first is what the paper's curves show; a rationale that gives the whole problem away makes it 0. The

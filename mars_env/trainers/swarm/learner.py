@@ -37,14 +37,10 @@ log = logger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
 
-_HOLD = 15.0
-"""Seconds after which a request that waits for something is answered."""
-_GRACE = 2.0
-"""Seconds in which samplers learn, at the end, that the training is over."""
-_REMINDER = 60.0
-"""Seconds between two warnings that asks wait and there is no sampler."""
-_QUIET_TURNS = 16
-"""Turns of the event loop for which a request for work waits for more asks to come."""
+_HOLD = 15.0  # seconds after which a request that waits for something is answered
+_GRACE = 2.0  # seconds in which samplers learn, at the end, that the training is over
+_REMINDER = 60.0  # seconds between two warnings that asks wait and there is no sampler
+_QUIET_TURNS = 16  # turns of the event loop for which a request for work waits for more asks to come
 
 
 class SwarmSettings(BaseModel):

@@ -33,8 +33,7 @@ M = TypeVar("M", bound=BaseModel)
 _ANSWER_BYTES = 64 * 2**20
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
 _SLOWEST_RETRY = 10.0
-_FAREWELL = 2.0
-"""Seconds in which a sampler that is stopped tells its learner."""
+_FAREWELL = 2.0  # seconds in which a sampler that is stopped tells its learner
 
 
 class SamplerSettings(BaseModel):
@@ -52,34 +51,29 @@ class SamplerSettings(BaseModel):
     """Seconds without a sign of the learner after which the sampler ends."""
 
 
-class Rejected(ConfigError):
-    """The learner rejects a request; `status` is that of its answer."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class Connection:
-    """A sampler's way to its learner. After network errors it tries again, with longer and longer pauses.
+    """A sampler's way to its learner, and to its weights (`mars_env.trainers.swarm.weights.Weights`).
+
+    After network errors it tries again, with longer and longer pauses.
 
     Args:
         url: The learner's, such as ``"http://10.0.0.1:8700"``.
         key: One of its keys.
         patience: Seconds without any answer after which the learner counts as gone.
+        file_bytes: Longest file of one policy's weights.
 
     Raises:
         ConfigError: The address is none.
     """
 
-    def __init__(self, url: str, key: str = "", patience: float = 600.0) -> None:
+    def __init__(self, url: str, key: str = "", patience: float = 600.0, file_bytes: int = 2**44) -> None:
         try:
-            self.base = URL(url)
+            self._base = URL(url)
         except ValueError as error:
             raise ConfigError(f"{url!r} is no address: {error}") from error
-        if self.base.scheme not in ("http", "https") or not self.base.host:
+        if self._base.scheme not in ("http", "https") or not self._base.host:
             raise ConfigError(f"a learner's address is like http://10.0.0.1:8700, got {url!r}")
-        self._patience, self._heard = patience, time.monotonic()
+        self._patience, self._file_bytes, self._heard = patience, file_bytes, time.monotonic()
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._headers = {"Content-Type": "application/json", **authorization}
 
@@ -92,52 +86,68 @@ class Connection:
         """
         answer = await self._send("POST", path, _ANSWER_BYTES, data=message.model_dump_json().encode())
         try:
-            return kind.model_validate_json(answer.body)
+            return kind.model_validate_json(self._accepted(answer).body)
         except ValidationError as error:
-            raise ConfigError(f"{self.base} answers in another protocol: {described(error)}") from error
+            raise ConfigError(f"{self._base} answers in another protocol: {described(error)}") from error
 
-    async def get(
-        self, path: str, most: int, into: Path | None = None, query: Mapping[str, str] | None = None
-    ) -> bytes:
-        """Get at most so many bytes, or have them written into a file; nothing where there is no content."""
-        return (await self._send("GET", path, most, into, query=query)).body
+    async def wait(self, after: Publication | None = None) -> Publication:
+        """See `Weights`."""
+        query = {} if after is None else {"store": after.store, "after": str(after.number)}
+        while True:
+            answer = self._accepted(await self._send("GET", "weights", MANIFEST_BYTES, query=query))
+            if answer.body:  # else there is nothing new yet
+                return Publication.read(answer.body, str(self._base))
+
+    async def fetch(self, publication: Publication) -> Tensors:
+        """See `Weights`."""
+        found = {}
+        with tempfile.TemporaryDirectory(prefix="mars-env-weights-") as folder:
+            for name, wanted in publication.policies.items():
+                if wanted.size > self._file_bytes:
+                    raise ConfigError(
+                        f"the weights of {name} are announced with {wanted.size:,} bytes, where at most "
+                        f"{self._file_bytes:,} are expected: does the sampler have the learner's model?"
+                    )
+                path = Path(folder) / f"{name}.safetensors"
+                answer = await self._send("GET", f"weights/{publication.number}/{name}", wanted.size, path)
+                if answer.status == 404:
+                    raise StoreError(f"the weights {publication.number} of {name} are gone")
+                self._accepted(answer)
+                found[name] = await asyncio.to_thread(read_tensors, path, wanted)
+        return found
+
+    def _accepted(self, answer: Answer) -> Answer:
+        if answer.status >= 300:
+            why = one_line(answer.body.decode("utf-8", "replace"), 300)
+            raise ConfigError(f"the learner at {self._base} refuses ({answer.status}): {why}")
+        return answer
 
     async def _send(
         self, method: str, path: str, most: int, into: Path | None = None, **options: Any
     ) -> Answer:
-        pause = 0.1
+        """An answer of at most so many bytes, or the file into which it was written."""
+        pause, url = 0.1, (self._base / "v1" / path).with_query(options.pop("query", {}))
         while True:
             try:
-                answer = await self._once(method, path, most, into, options)
+                answer = await self._once(method, url, most, into, options)
                 if answer.status < 500:
-                    break
+                    self._heard = time.monotonic()
+                    return answer
                 why = f"status {answer.status}"
             except BodyTooLong as error:
-                raise ConfigError(f"an answer of {self.base} is too long: {error}") from error
+                raise ConfigError(f"an answer of {self._base} is too long: {error}") from error
             except NETWORK_ERRORS as error:
                 why = described(error)
             if time.monotonic() - self._heard > self._patience:
-                raise ModelError(f"the learner at {self.base} is gone for {self._patience:g} s: {why}")
+                raise ModelError(f"the learner at {self._base} is gone for {self._patience:g} s: {why}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, _SLOWEST_RETRY)
-        self._heard = time.monotonic()
-        if answer.status >= 300:
-            why = one_line(answer.body.decode("utf-8", "replace"), 300)
-            raise Rejected(answer.status, f"the learner at {self.base} refuses ({answer.status}): {why}")
-        return answer
 
     async def _once(
-        self, method: str, path: str, most: int, into: Path | None, options: Mapping[str, Any]
+        self, method: str, url: URL, most: int, into: Path | None, options: Mapping[str, Any]
     ) -> Answer:
-        url = (self.base / "v1" / path).with_query(options.get("query") or {})
-        async with (await session()).request(
-            method,
-            url,
-            data=options.get("data"),
-            headers=self._headers,
-            timeout=_TIMEOUT,
-            allow_redirects=False,
-        ) as response:
+        options = {**options, "headers": self._headers, "timeout": _TIMEOUT, "allow_redirects": False}
+        async with (await session()).request(method, url, **options) as response:
             if into is None or response.status != 200:
                 limit = most if response.status == 200 else MANIFEST_BYTES
                 return Answer(response.status, {}, await read_bounded(response, limit))
@@ -149,45 +159,6 @@ class Connection:
                         raise BodyTooLong(most)
                     await asyncio.to_thread(file.write, part)
             return Answer(200, {}, b"")
-
-
-class HTTPWeights:
-    """The learner's `WeightStore` from another machine. See `mars_env.trainers.swarm.weights.Weights`.
-
-    Args:
-        connection: To the learner.
-        most: Most bytes of one policy's file.
-    """
-
-    def __init__(self, connection: Connection, most: int) -> None:
-        self._connection, self._most = connection, most
-
-    async def wait(self, after: Publication | None = None) -> Publication:
-        """See `Weights`."""
-        query = {} if after is None else {"store": after.store, "after": str(after.number)}
-        while not (body := await self._connection.get("weights", MANIFEST_BYTES, query=query)):
-            pass
-        return Publication.read(body, str(self._connection.base))
-
-    async def fetch(self, publication: Publication) -> Tensors:
-        """See `Weights`."""
-        found = {}
-        with tempfile.TemporaryDirectory(prefix="mars-env-weights-") as folder:
-            for name, wanted in publication.policies.items():
-                if wanted.size > self._most:
-                    raise ConfigError(
-                        f"the weights of {name} are announced with {wanted.size:,} bytes, where at most "
-                        f"{self._most:,} are expected: does the sampler have the learner's model?"
-                    )
-                path = Path(folder) / f"{name}.safetensors"
-                try:
-                    await self._connection.get(f"weights/{publication.number}/{name}", wanted.size, path)
-                except Rejected as error:
-                    if error.status != 404:
-                        raise
-                    raise StoreError(f"the weights {publication.number} of {name} are gone") from error
-                found[name] = await asyncio.to_thread(read_tensors, path, wanted)
-        return found
 
 
 async def run_sampler(
@@ -227,11 +198,8 @@ async def run_sampler(
             require_trainable(sampling)
     await preflight(agents, trained=agents)
     settings = settings or SamplerSettings()
-    connection = Connection(url, key, settings.patience)
-    models = dict(models)
-    held = _Weights(
-        models, weights or HTTPWeights(connection, _most_bytes(models)), settings.refresh == "demanded"
-    )
+    connection = Connection(url, key, settings.patience, _most_bytes(models))
+    held = _Weights(dict(models), weights or connection, settings.refresh == "demanded")
     sampler = _Sampler(agents, connection, held, settings.concurrency)
     try:
         return await sampler.run()
@@ -309,7 +277,7 @@ class _Sampler:
             answer = {"fault": described(error)}
         try:
             receipt = await self._give(ask, answer)
-        except (Rejected, ValidationError) as error:  # too long, for example
+        except (ConfigError, ValidationError) as error:  # too long, for example
             answer = {"fault": described(error)}
             receipt = await self._give(ask, answer)
         self._taken += receipt.result == "taken" and "fault" not in answer

@@ -86,7 +86,7 @@ class Publication(BaseModel):
 
 
 class Weights(Protocol):
-    """Where a sampler gets its weights: a `WeightStore` whose folder it can read, or `HTTPWeights`."""
+    """Where a sampler gets its weights: a `WeightStore` whose folder it can read, or a `Connection`."""
 
     async def wait(self, after: Publication | None = None) -> Publication:
         """The newest publication, as soon as it is newer than `after`."""

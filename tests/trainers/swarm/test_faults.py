@@ -14,7 +14,7 @@ from mars_env.models import tiny_model
 from mars_env.rollout import Job, collect
 from mars_env.trainers.local import Policy
 from mars_env.trainers.swarm import Swarm, SwarmSettings, run_sampler
-from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
+from mars_env.trainers.swarm.sampler import Connection
 from studies.rubrics.lock import opener
 
 GROUP = swarm_run.GROUP
@@ -228,8 +228,7 @@ async def test_weights_of_another_model(tmp_path):
 
 async def test_weights_longer_than_the_model(tmp_path):
     async with learner(tmp_path) as swarm:
-        connection = Connection(swarm.url)
-        weights = HTTPWeights(connection, 1000)
+        weights = Connection(swarm.url, file_bytes=1000)
         with raises(ConfigError):
             await weights.fetch(await weights.wait())
 
