@@ -20,7 +20,7 @@ from mars_env.rollout import Job, collect
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Playing, Team, make_team
+from mars_env.trainers.team import SampledModel, Team, make_team
 from mars_env.types import Agent, Tree, role_of
 
 
@@ -68,7 +68,7 @@ def team_of(settings: RunSettings, game: Game, models: Mapping[str, HFModel], re
     return replace(team, made_by="mars_env.miniature.agents:team")
 
 
-def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:
+def _agent(role: str, model: SampledModel, recipe: Recipe, forced: str = "") -> Agent:
     return MiniatureAgent(role, model, policy=model.name, temperature=recipe.temperature, forced=forced)
 
 

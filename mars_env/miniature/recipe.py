@@ -22,16 +22,12 @@ class Recipe(BaseModel):
 
     environment: str = "arithmetic-solve-verify-correct"
     """Graded by the ordinary mathematics grader, with the paper's 0/1 rewards."""
-
     temperature: PositiveFloat = 1.0
     """In training and in evaluation (the paper: 0.85 and 0.6): slips are what training removes."""
-
     training: Schedule = TRAINING
     """S, V, C, V, C, as in the paper: at most 72 samples per problem."""
-
     inference: Schedule = Schedule(rounds=3, accept_after=1)
     """Up to three corrections, one pass accepts (the paper: ten and four), so that evaluation stays short."""
-
     marsrl: RunSettings = RunSettings(
         steps=30,
         problems_per_step=10,
@@ -47,7 +43,6 @@ class Recipe(BaseModel):
     )
     """Groups of 8, two branches, as in the paper; balanced sampling, because with adaptive sampling the
     Verifier sees hardly any right solution of so weak a Solver."""
-
     evaluation_problems: PositiveInt = 1000
     """Held-out problems of one evaluation."""
 

@@ -7,7 +7,8 @@ rewards, then groups whose rewards are all equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -207,37 +208,26 @@ def _penalised(turn: Turn, max_length: int, buffer: int) -> Turn:
 
 
 def _within_groups(groups: Sequence[Group], compare: Callable[[Floats], Floats]) -> dict[TurnKey, float]:
+    """Compare the known rewards of each group in which they differ."""
+    _require_distinct(groups)
     advantages: dict[TurnKey, float] = {}
-    for turns in _comparable(groups):
-        rewards = np.array([turn.reward for turn in turns], dtype=np.float64)
-        advantages.update(zip(map(turn_key, turns), compare(rewards).tolist(), strict=True))
+    for turns in map(known_turns, groups):
+        # Equality, not std == 0: the rounded std of equal rewards need not be exactly zero.
+        if len({turn.reward for turn in turns}) > 1:
+            rewards = np.array([turn.reward for turn in turns], dtype=np.float64)
+            advantages.update(zip(map(turn_key, turns), compare(rewards).tolist(), strict=True))
     return advantages
 
 
-def _comparable(groups: Sequence[Group]) -> Iterator[tuple[Turn, ...]]:
-    """The turns with known rewards, of groups whose rewards differ."""
-    _refuse_repeats(groups)
-    for group in groups:
-        turns = known_turns(group)
-        # Equality, not std == 0: the rounded std of equal rewards need not be exactly zero.
-        if len({turn.reward for turn in turns}) > 1:
-            yield turns
-
-
-def _refuse_repeats(groups: Sequence[Group]) -> None:
-    seen: set[str] = set()
-    keys: set[TurnKey] = set()
-    for group in groups:
-        if group.id in seen:
-            raise ConfigError(f"group {group.id!r} occurs twice in one batch: group ids must be unique in it")
-        seen.add(group.id)
-        for turn in group.turns:
-            if turn_key(turn) in keys:
-                raise ConfigError(
-                    f"turn {turn.id} of tree {turn.tree_id} occurs twice in one batch, the second time "
-                    f"in group {group.id!r}: a turn belongs to one group"
-                )
-            keys.add(turn_key(turn))
+def _require_distinct(groups: Sequence[Group]) -> None:
+    for id, number in Counter(group.id for group in groups).items():
+        if number > 1:
+            raise ConfigError(f"group {id!r} occurs twice in one batch: group ids must be unique in it")
+    for (tree, turn), number in Counter(turn_key(turn) for group in groups for turn in group.turns).items():
+        if number > 1:
+            raise ConfigError(
+                f"turn {turn} of tree {tree} occurs twice in one batch: it belongs to one group"
+            )
 
 
 def _example_group(id: str, rewards: Sequence[float | None]) -> Group:

@@ -74,99 +74,72 @@ class TrainConfig(BaseModel):
 
     seed: int = 0
     """Seed of the order of minibatches. In a run (`RunSettings`) the run's own seed takes its place."""
-
     train_roles: tuple[str, ...] | None = None
     """Only turns of these roles enter the loss, e.g. ``("solver",)``; None: all."""
-
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
     """An estimator of `mars_env.trainers.advantages`. MarsRL and MARS2: group_normalised."""
-
     uniform_groups: Literal["count", "drop"] = "count"
     """Groups whose known rewards are all equal: ``"count"``: their turns are in the loss with the advantage
     0, so they count in its denominators and get the KL term, as in the formulas of GRPO, MarsRL and MARS2.
     ``"drop"``: they are left out, as in DAPO's dynamic sampling.
     """
-
     batch_roles: tuple[str, ...] = ()
     """Roles whose turns are compared with each other over the whole batch, whatever their groups; see
     `mars_env.trainers.advantages.over_batch`. SPELL: its Questioner."""
-
     tree_credit: TreeCredit | None = None
     """Shapes the rewards along the tree before advantages are computed; None turns it off."""
-
     overlong: Overlong | None = None
     """Adds a penalty to the rewards of turns close to their limit; None turns it off."""
-
     learning_rate: float = Field(default=1e-6, ge=0)
     """Learning rate of AdamW, constant after the warm-up. MarsRL: 1e-6. A miniature needs 1e-4 or more."""
-
     warmup_updates: int = Field(default=0, ge=0)
     """Number of optimiser updates over which the learning rate grows linearly from 0 to its full value."""
-
     betas: tuple[float, float] = (0.9, 0.999)
     """Betas of AdamW. Not in the papers; torch's default."""
-
     weight_decay: float = Field(default=0.0, ge=0)
     """Weight decay of AdamW, for matrices alone: not for norms and biases. Not in the papers."""
-
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients of one update are scaled down to this Euclidean norm. Not in the papers; the usual value."""
-
     epochs: int = Field(default=1, ge=1)
     """Passes over each batch of turns."""
-
     minibatches: int = Field(default=1, ge=1)
     """Updates in one epoch, of random parts of the batch. 1 x 1 is exactly on-policy: all ratios are 1."""
-
     token_budget: int = Field(default=32_768, ge=1)
     """Most tokens, padding included, in one forward pass; gradients are accumulated over these
     micro-batches, so it affects only memory and speed. Logits take 4 x vocabulary bytes per sampled token,
     several times over: for a vocabulary of 150,000 start at 4,096.
     """
-
     autocast: bool = False
     """Compute in bfloat16 as torch's autocast does; weights, gradients and optimiser stay float32."""
-
     ratio: Literal["token", "sequence"] = "token"
     """Importance ratio for each token (GRPO, MarsRL) or for each completion: GSPO (arXiv 2507.18071), as
     MARS2 trains. It decides the defaults of the clip range and of the aggregation."""
-
     clip_low: float | None = Field(default=None, ge=0, le=1)
     """How far a ratio may fall below 1. None: 0.2 (PPO, GRPO), or 3e-4 with ``ratio="sequence"`` (GSPO)."""
-
     clip_high: float | None = Field(default=None, ge=0)
     """How far a ratio may rise above 1. None: 0.2, or 4e-4 with ``ratio="sequence"``. DAPO: 0.28."""
-
     dual_clip: float | None = Field(default=None, gt=1)
     """For negative advantages the loss is at most this times ``-A``, however large the ratio; None turns it
     off. The usual value is 3 (arXiv 1912.09729)."""
-
     aggregation: Literal["token-mean", "sequence-mean", "sequence-sum"] | None = None
     """See `mars_env.trainers.losses.row_weights`. None: "token-mean", or "sequence-mean" with
     ``ratio="sequence"``."""
-
     normaliser: int | None = Field(default=None, ge=1)
     """The constant of "sequence-sum", in tokens: the limit of one completion."""
-
     old_logprobs: Literal["trainer", "rollout"] | None = None
     """Whose log-probabilities are the ratio's denominator: the trainer's, computed before the first update
     (free if a step has one update), or those that the rollout recorded. None: see `denominator`."""
-
     tis_cap: float | None = Field(default=None, gt=0)
     """Cap of the importance weight between trainer and rollout engine; None turns it off. MARS2: 2."""
-
     tis_veto: float | None = Field(default=1e-4, ge=0)
     """If a token's ratio is below this, its completion gets weight 0 (needs `tis_cap`). MARS2: 1e-4."""
-
     dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
     """Tokens of positive advantage that are at least this probable are left out of the policy loss; None
     turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`.
     """
-
     kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of the k3 term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
     gives no number; MARS2: 1e-3."""
-
     kl_unbiased: bool = False
     """Weights the k3 term with the token's importance ratio, gradient included: unbiased where samples are
     stale (DeepSeek-V3.2, arXiv 2512.02556, section 3.1)."""

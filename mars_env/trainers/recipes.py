@@ -31,28 +31,21 @@ class RunSettings(BaseModel):
 
     seed: int = 0
     """Seed of problems, rollouts and minibatches."""
-
     steps: PositiveInt = 100
     """Number of updates, fixed beforehand, so that no run is stopped because its curve looks good."""
-
     problems_per_step: PositiveInt = 128
     """Problems drawn together, without replacement."""
-
     rollouts: GroupedSettings | None = GroupedSettings()
     """Grouping and selection. With settings, turns on the same input are a group, and some outputs of each
     agent are passed to the next (MarsRL). None: the environment grows its own trees, and a search tree is one
     group of all its agents' nodes (MARS2)."""
-
     sampling: Sampling = Sampling()
     """How the agents of `mars_env.trainers.make_team` sample; agents made by hand have their own."""
-
     segment_tokens: PositiveInt | None = None
     """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
-
     pipeline: PipelineSettings = PipelineSettings(max_staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
-
     train: TrainConfig = Field(default_factory=TrainConfig)
     """Optimiser, loss and advantages."""
 

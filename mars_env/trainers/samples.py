@@ -5,7 +5,7 @@ docs/samples.md describes the fields, `mars_env.trainers.sample_files` the files
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mars_env.errors import ConfigError
@@ -99,11 +99,17 @@ def turn_samples(
         [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
     """
     found = estimator_of(config)(groups) if advantages is None else advantages
-    return [
-        _sample(turn, completion, found[turn_key(turn)])
-        for turn in _trained(groups, found, config.train_roles, policies, frozen, skip)
-        for completion in turn.action.completions
-    ]
+    turns = {turn_key(turn): turn for group in groups for turn in group.turns}
+    samples: list[TurnSample] = []
+    for key in sorted(found.keys() & turns.keys()):
+        turn = turns[key]
+        if turn.policy in frozen or (config.train_roles is not None and turn.role not in config.train_roles):
+            continue
+        if not (why := _unfit(turn, policies)):
+            samples += [_sample(turn, completion, found[key]) for completion in turn.action.completions]
+        elif not skip:
+            raise ConfigError(why)
+    return samples
 
 
 def preference_pairs(
@@ -154,44 +160,11 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
         raise ConfigError(
             f"text {number} to imitate by {policy!r} has no token ids: make it with HFModel.written"
         )
-    return TurnSample(
-        tree_id="given",
-        turn_id=str(number),
-        group_id="given",
-        agent=policy,
-        role=policy,
-        policy=policy,
-        prompt_ids=prompt,
-        completion_ids=completion.token_ids,
-        logprobs=(0.0,) * len(completion.token_ids),
-        temperature=1.0,
-        versions=(),
-        truncated=False,
-        reward=0.0,
-        score=None,
-        advantage=0.0,
+    written = replace(completion, logprobs=(0.0,) * len(completion.token_ids), temperature=1.0, versions=())
+    turn = Turn(
+        "given", str(number), None, "given", policy, policy, "given", Action(completion.text), reward=0.0
     )
-
-
-def _trained(
-    groups: Sequence[Group],
-    advantages: Mapping[TurnKey, float],
-    roles: Collection[str] | None,
-    policies: Collection[str] | None,
-    frozen: Collection[str],
-    skip: bool,
-) -> Iterator[Turn]:
-    """The turns to train on, in the order of their keys."""
-    turns = {turn_key(turn): turn for group in groups for turn in group.turns}
-    for key in sorted(advantages.keys() & turns.keys()):
-        turn = turns[key]
-        if turn.policy in frozen or (roles is not None and turn.role not in roles):
-            continue
-        if why := _unfit(turn, policies):
-            if skip:
-                continue
-            raise ConfigError(why)
-        yield turn
+    return replace(_sample(turn, written, 0.0), prompt_ids=prompt, truncated=False, read_prompt_ids=())
 
 
 def _unfit(turn: Turn, policies: Collection[str] | None) -> str:

@@ -13,6 +13,7 @@ from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
+from mars_env.players import by_name
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
 from mars_env.text import shown
@@ -20,7 +21,7 @@ from mars_env.trainers.checks import require_trainable
 from mars_env.trainers.local import Policy
 from mars_env.trainers.lora import Adapter
 from mars_env.trainers.recipes import RunSettings
-from mars_env.types import Agent, role_of
+from mars_env.types import Agent
 
 Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
 """Brings new weights to the models that sample; `refresher` makes one."""
@@ -29,7 +30,7 @@ Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
 OWN: Final = "mars_env.agents.registry:as_agent"
 """What makes the library's own agents of a model."""
 
-Playing = HFModel | SegmentedModel
+SampledModel = HFModel | SegmentedModel
 """The model that an agent samples from, in segments or not."""
 
 
@@ -86,7 +87,7 @@ def make_team(
     names: Sequence[str],
     models: Sequence[HFModel] | Mapping[str, HFModel],
     *,
-    agent: Callable[[str, Playing], Agent] | None = None,
+    agent: Callable[[str, SampledModel], Agent] | None = None,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> Team:
     """A team from models in this process; each is trained on the turns of the agents that use it.
@@ -104,26 +105,27 @@ def make_team(
         ConfigError: The models do not fit the agents, or a setting does not allow training.
     """
     sampling = require_trainable(settings.sampling)
-    playing = _by_agent(names, models)
-    trained = {model.name: model for model in playing.values()}
-    if len(trained) < len({id(model) for model in playing.values()}):
+    assigned = _by_agent(names, models)
+    trained = {model.name: model for model in assigned.values()}
+    if len(trained) < len({id(model) for model in assigned.values()}):
         raise ConfigError(
-            f"each model needs a name of its own, got {', '.join(m.name for m in playing.values())}"
+            f"each model needs a name of its own, got {', '.join(m.name for m in assigned.values())}"
         )
-    sampled = {name: _segmented(model, settings) for name, model in trained.items()}
+    tokens = settings.segment_tokens
+    sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in trained.items()}
     make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles))
     if agent is not None:
         refuse_misfit(agent, ("name", "model"), "agent=")
-    agents = {name: make(name, sampled[model.name]) for name, model in playing.items()}
+    agents = {name: make(name, sampled[model.name]) for name, model in assigned.items()}
     for name, player in agents.items():
         if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
             raise ConfigError(
                 f"agent= made {shown(player)} for {name}: it must give an agent that uses the model, such as "
                 "RoleAgent(model, prompt=...)"
             )
-    called = {player.policy for player in agents.values()}
-    if len(trained) == 1 and len(called) == 1:  # one model, which your own agents may name as they like
-        trained = dict(zip(called, trained.values(), strict=True))
+    named = {player.policy for player in agents.values()}
+    if len(trained) == 1 and len(named) == 1:  # one model, which your own agents may name as they like
+        trained = dict(zip(named, trained.values(), strict=True))
     policies = {name: _policy(model, settings) for name, model in trained.items()}
     return Team(agents, policies, refresher(trained), made_by=OWN if agent is None else None)
 
@@ -133,26 +135,13 @@ def _by_agent(
 ) -> Mapping[str, HFModel]:
     """The model of each agent."""
     if isinstance(models, Mapping):
-        missing = [name for name in names if name not in models and role_of(name) not in models]
-        strangers = models.keys() - {*names, *map(role_of, names)}
-        if missing or strangers:
-            raise ConfigError(
-                f"the models are given for {', '.join(models)}, but the agents are {', '.join(names)}: "
-                "name each of them, or its role"
-            )
-        return {name: models[name] if name in models else models[role_of(name)] for name in names}
+        return by_name(models, names)
     if len(models) not in (1, len(names)):
         raise ConfigError(
             f"{len(names)} agents take one model that they share, or {len(names)}, one for each; "
             f"got {', '.join(model.name for model in models) or 'none'}"
         )
     return {name: models[i % len(models)] for i, name in enumerate(names)}
-
-
-def _segmented(model: HFModel, settings: RunSettings) -> Playing:
-    if settings.segment_tokens is None:
-        return model
-    return SegmentedModel(model, settings.segment_tokens)
 
 
 def _policy(model: HFModel, settings: RunSettings) -> Policy:
@@ -162,13 +151,8 @@ def _policy(model: HFModel, settings: RunSettings) -> Policy:
         raise ConfigError(
             "adapters share their base with the models that sample: train them with max_staleness=0"
         )
-    return Policy(
-        copy.deepcopy(model.module) if overlaps else model.module,
-        model.tokenizer,
-        reference=_frozen(model.module) if settings.train.kl_coefficient else None,
-    )
-
-
-def _frozen(module: Any) -> Any:
-    """The present weights, for a KL term: the base of an adapter, or a frozen copy."""
-    return module.base if isinstance(module, Adapter) else copy.deepcopy(module).requires_grad_(False)
+    reference = None
+    if settings.train.kl_coefficient:  # the present weights: the base of an adapter, or a frozen copy
+        adapter = isinstance(model.module, Adapter)
+        reference = model.module.base if adapter else copy.deepcopy(model.module).requires_grad_(False)
+    return Policy(copy.deepcopy(model.module) if overlaps else model.module, model.tokenizer, reference)

@@ -150,14 +150,6 @@ async def test_resuming_by_steps_goes_on_with_the_next_step(tmp_path):
     assert torch.equal(whole.weights, resumed.weights)
 
 
-@pytest.mark.parametrize("segment", [None, 16])
-async def test_weights_that_are_sampled_from_while_they_are_trained_are_refused(segment):
-    run = Run(shared=True, segment=segment)
-    ahead = RunSettings(**COMMON, segment_tokens=segment, pipeline=PipelineSettings(max_staleness=1))
-    with raises(ConfigError):
-        await run.train(ahead)
-
-
 async def test_an_async_refresh_is_awaited():
     run = Run()
     told = []
@@ -339,36 +331,10 @@ async def test_groups_of_a_policy_that_is_not_trained_do_not_fill_an_update():
     assert min(solvers) >= 4
 
 
-@pytest.mark.parametrize("changes", [
-    {"train_roles": ("solver_0",)},
-    {"train_roles": ("solver", "judge")},
-    {"train_roles": ()},
-    {"batch_roles": ("questioner",)},
-    {"train_roles": ("verifier",)},
-])  # fmt: skip
-async def test_a_run_that_would_train_nothing_or_less_than_asked_for_is_refused(changes):
-    run = Run(shared=True)
-    run.agents["verifier_0"] = MiniatureAgent("verifier", load(), policy="frozen", max_tokens=24)
-    with raises(ConfigError):
-        await run.train(RunSettings(**{**COMMON, "train": TrainConfig(**changes)}))
-
-
 async def test_a_name_that_no_inner_setting_has_is_refused():
     loss = COMMON["train"].model_copy(update={"learning_rat": 1e-3})
     with raises(ConfigError):
         await Run(shared=True).train(RunSettings(**COMMON).model_copy(update={"train": loss}))
-
-
-async def test_a_team_without_policies_is_refused():
-    run = Run(shared=True)
-    run.policies.clear()
-    with raises(ConfigError):
-        await run.train(RunSettings(**COMMON))
-
-
-async def test_groups_of_one_turn_are_refused():
-    with raises(ConfigError):
-        await Run(shared=True).train(RunSettings(**{**COMMON, "rollouts": GroupedSettings(group=1)}))
 
 
 class Helped(MiniatureAgent):
@@ -397,10 +363,3 @@ async def test_models_that_are_never_told_of_new_weights_end_a_run_that_goes_ste
     with raises(MarsError):
         await run.train(RunSettings(**COMMON))
     assert len(run.logged) == 1  # the first update's groups were as new as could be
-
-
-async def test_a_policy_of_no_agent_is_refused():
-    run = Run(shared=True)
-    run.policies["miniatur"] = run.policies.pop("miniature")
-    with raises(ConfigError):
-        await run.train(RunSettings(**COMMON))

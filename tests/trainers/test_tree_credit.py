@@ -72,10 +72,6 @@ def test_raw_rewards_are_used_throughout():
     assert shaped({"0": 0.0, "0.0": 1.0, "0.0.0": 1.0}) == {"0": 0.0, "0.0": 1.5, "0.0.0": 1.0}
 
 
-def test_without_strength_nothing_changes():
-    assert shaped(EIGHT, strength=0.0) == EIGHT
-
-
 def test_unknown_rewards_stay_unknown_and_nothing_is_compared_with_them():
     # An unknown sibling is left out of the mean.
     assert shaped({"0": 1.0, "1": None, "2": 0.0}) == {"0": 1.5, "1": None, "2": -0.5}
@@ -84,12 +80,6 @@ def test_unknown_rewards_stay_unknown_and_nothing_is_compared_with_them():
     found = shaped({"0": None, "0.0": 1.0, "0.1": 0.0, "0.0.0": 0.0})
     assert found == {"0": None, "0.0": 1.5, "0.1": -0.5, "0.0.0": -0.5}
     assert shaped({"0": None, "0.0": 1.0}) == {"0": None, "0.0": 1.0}
-
-
-def test_trees_of_one_batch_do_not_mix():
-    first, second = tree_shaped([tree(EIGHT, "a#0"), tree({"0": 0.0, "0.0": 1.0}, "b#0")])
-    assert {t.id: t.reward for t in first.turns} == pytest.approx(EIGHT_SHAPED)
-    assert [t.reward for t in second.turns] == [0.0, 1.5]
 
 
 def test_parents_are_found_in_other_groups_of_the_batch():
@@ -153,12 +143,6 @@ def test_the_length_of_a_parent_is_not_its_childs_baseline():
     group = tree({"0": 1.0, "0.0": 1.0}, lengths={"0": 90, "0.0": 10})
     found = {id: a for (_, id), a in estimator_of(config)([group]).items()}
     assert found == pytest.approx({"0": -0.25, "0.0": 0.25})  # rewards 1 - 0.5 and 1
-
-
-def test_what_the_estimator_drops_is_counted():
-    groups = [tree(EIGHT, "a#0"), tree({"0": 1.0, "0.0": 1.0}, "b#0"), tree({"0": None, "0.0": 1.0}, "c#0")]
-    stats = advantage_stats(groups, estimator_of(TrainConfig(tree_credit=TreeCredit()))(groups))
-    assert (stats.kept, stats.uniform, stats.small, stats.unknown) == (10, 1, 1, 1)
 
 
 def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_counted_as_uniform():

@@ -54,34 +54,24 @@ class SpellSettings(BaseModel):
 
     group: PositiveInt = 8
     """Answers to a question."""
-
     verifiers: PositiveInt = 8
     """Votes on an answer."""
-
     fresh: PositiveInt = 5
     """Documents that the Questioner has not seen."""
-
     last: NonNegativeInt = 3
     """Remembered questions that the Questioner sees, with their documents; 0 for no memory."""
-
     questions: PositiveInt = 128
     """Questions that an update trains on: those whose answers got different rewards."""
-
     tries: PositiveInt = 10
     """Most rounds of ``problems_per_step`` clusters that are played to find so many."""
-
     difficulty: Literal["gaussian", "unsolved", "tent"] = "gaussian"
     """The Questioner's reward; see `mars_env.methods.spell.rewards.DIFFICULTY`."""
-
     grounding: bool = True
     """Whether questions that are answered without documents are refused."""
-
     least_agreement: float = Field(default=0.51, ge=0, le=1)
     """A Verifier's group is trained only if at least this share of it votes as its majority ..."""
-
     most_agreement: float = Field(default=0.99, ge=0, le=1)
     """... and at most this share, and if the majority agrees with the rule."""
-
     verifier_turns: float = Field(default=1.0, ge=0)
     """Verifiers' turns in an update for each question in it, in whole groups. SPELL: as many as questions
     (our reading; about 1/G of all turns are then trained, as the paper says)."""

@@ -18,13 +18,13 @@ from yarl import URL
 from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
 from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, Answer, BodyTooLong, read_bounded, session
-from mars_env.players import refuse_training_agents
 from mars_env.text import described, logger, one_line
-from mars_env.trainers.checks import require_trainable
+from mars_env.trainers.checks import SAMPLER, check_agents
+from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.swarm import wire
 from mars_env.trainers.swarm.weights import MANIFEST_BYTES, Publication, Tensors, Weights, read_tensors
 from mars_env.trainers.team import Refreshable
-from mars_env.types import Agent, Sampling
+from mars_env.types import Agent
 
 log = logger(__name__)
 
@@ -190,12 +190,10 @@ async def run_sampler(
         ConfigError: The learner rejects this sampler, or the weights do not fit the models.
         ModelError: The learner is gone.
     """
-    refuse_training_agents(agents, "a sampler")
     for name, agent in agents.items():
         if agent.policy not in models:
             raise ConfigError(f"{name} acts with {agent.policy!r}, but no model has that name")
-        if isinstance(sampling := getattr(agent, "sampling", None), Sampling):
-            require_trainable(sampling)
+    check_agents(agents, TrainConfig(), SAMPLER)
     await preflight(agents, trained=agents)
     settings = settings or SamplerSettings()
     connection = Connection(url, key, settings.patience, _most_bytes(models))

@@ -71,12 +71,6 @@ def test_anything_else_names_no_concepts(text):
     assert read_concepts(text, 2) is None
 
 
-@given(st.text() | st.text(alphabet='{}[]",:\\ \nconcepts#'), st.integers(1, 4))
-def test_any_text_is_read_without_an_error(text, number):
-    found = read_concepts(text, number)
-    assert found is None or len(set(found)) == number
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
     lambda each: st.lists(each) | st.dictionaries(st.text(), each),

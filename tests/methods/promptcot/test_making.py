@@ -11,7 +11,6 @@ from collections import Counter
 
 import made_set
 import pytest
-from failing_model import FailsOnce
 from messages import raises
 
 from mars_env.errors import ModelError, StoreError
@@ -19,7 +18,6 @@ from mars_env.methods.promptcot.designs import Design
 from mars_env.methods.promptcot.making import JOURNAL, PROBLEMS, CandidateSettings, make_problems
 from mars_env.methods.promptcot.references import Reference
 from mars_env.problems import load_problems
-from mars_env.types import Sampling
 
 
 def lines(folder):
@@ -128,21 +126,3 @@ async def test_two_processes_do_not_make_one_set(tmp_path):
         return Reference(None, 0.0, {})
 
     await make_problems(tmp_path, write, refer, CandidateSettings(tries=1))
-
-
-@pytest.mark.parametrize("part", ["write", "refer"])
-async def test_a_failed_part_ends_the_others(tmp_path, part):
-    model = FailsOnce()
-
-    async def write(index, seed):
-        if part == "write":
-            await model.complete("", 1, Sampling())
-        return Design(("c",), f"What is {index} plus 1?", "Add.")
-
-    async def refer(statement, seed):
-        await model.complete("", 1, Sampling())
-        return Reference("1", 1.0)
-
-    with raises(ModelError):
-        await make_problems(tmp_path, write, refer, CandidateSettings(tries=3, concurrency=3))
-    assert (model.asked, model.ended) == (3, 2)

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from failing_model import FailsOnce
 from messages import raises
 
 from mars_env.agents import FunctionAgent, Solver
@@ -139,10 +138,3 @@ def test_votes_that_make_no_sense_are_refused():
             Majority(solver("1"), **wrong)
     with raises(ConfigError):
         WrittenTests(author([]), rounds=2)
-
-
-async def test_a_failed_answer_ends_the_others():
-    model = FailsOnce('{"input": "1"}', '{"input": "2"}', '{"input": "3"}')
-    with raises(ModelError):
-        await WrittenTests(model, rounds=3)("Double the number.", 0)
-    assert (model.asked, model.ended) == (3, 2)

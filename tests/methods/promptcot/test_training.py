@@ -8,7 +8,7 @@ import torch
 from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, StoreError
-from mars_env.methods.promptcot.designs import ChatWriting, Design, score_design
+from mars_env.methods.promptcot.designs import Design, score_design
 from mars_env.methods.promptcot.training import (
     PROBLEM,
     RATIONALE,
@@ -223,9 +223,3 @@ def test_batches_pass_over_everything_in_new_orders():
     places = [place for step in range(5) for place in batch_of(5, 2, step, 1)]
     assert sorted(places[:5]) == sorted(places[5:]) == [*range(5)] and places[:5] != places[5:]
     assert len(batch_of(2, 5, 0, 0)) == 5
-
-
-def test_chat_models_are_asked_for_both_parts():
-    asked = ChatWriting().from_concepts(["primes", "sums"])[0]["content"]
-    assert "- primes\n- sums" in asked and "### Rationale" in asked and "### Problem" in asked
-    assert "What?" in ChatWriting().from_problem(["primes"], "What?")[0]["content"]
