@@ -110,9 +110,9 @@ RECIPE: Final = Mars2Recipe()
 """The recipe of the reported runs."""
 
 QUICK: Final = Mars2Recipe(
-    warm_start=WarmStart(updates=120, rows=128),
-    steps=15,
-    problems=60,
+    warm_start=WarmStart(updates=40, rows=64),
+    steps=4,
+    problems=20,
     tokens=48,
     cuts=(12, 24),
 )

@@ -92,15 +92,15 @@ CHOICE_RECIPE: Final = ChoiceRecipe()
 
 CHOICE_QUICK: Final = ChoiceRecipe(
     mars2=Mars2Recipe(
-        warm_start=WarmStart(shown=2, most=2, updates=120, rows=128),
+        warm_start=WarmStart(shown=2, most=2, updates=40, rows=64),
         level=(1, 2),
         train_score="fraction",
-        steps=10,
-        problems=40,
+        steps=4,
+        problems=16,
         tokens=48,
         cuts=(12, 24),
     ),
-    reward_model=RewardRecipe(problems=40, updates=20),
+    reward_model=RewardRecipe(problems=16, updates=10),
 )
 """A small version: it shows that everything runs, and nothing else."""
 
