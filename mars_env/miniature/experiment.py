@@ -25,7 +25,7 @@ from mars_env.types import Agent, Tree, role_of
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedMiniature:
     """A team after training.
 
     Attributes:
@@ -47,17 +47,17 @@ class Trained:
 
 async def train_team(
     seed: int, recipe: Recipe = RECIPE, *, loggers: Sequence[Logger] = (), directory: Path | None = None
-) -> Trained:
+) -> TrainedMiniature:
     """Train the shipped miniature, one model for all roles; from the directory's newest checkpoint on."""
     models = dict.fromkeys(LIMITS, load())
     game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
     settings = recipe.marsrl.model_copy(update={"seed": seed})
-    team = team_of(settings, game, models, recipe)
+    team = miniature_team(settings, game, models, recipe)
     history = await train(game, team, training_problems(seed), settings, loggers=loggers, directory=directory)
-    return Trained(models, tuple(history))
+    return TrainedMiniature(models, tuple(history))
 
 
-def team_of(settings: RunSettings, game: Game, models: Mapping[str, HFModel], recipe: Recipe) -> Team:
+def miniature_team(settings: RunSettings, game: Game, models: Mapping[str, HFModel], recipe: Recipe) -> Team:
     """The miniature's agents on these models (by role), for `mars_env.trainers.train`."""
     team = make_team(
         settings,
@@ -83,9 +83,9 @@ def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:
 
 
 async def evaluate_team(
-    team: Trained, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
+    team: TrainedMiniature, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
 ) -> list[Tree]:
-    """One episode of the whole team on every held-out problem; `forced` as in `Trained.agents`."""
+    """One episode of the whole team on every held-out problem; `forced` as in `TrainedMiniature.agents`."""
     game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
     jobs = [Job(problem, 0) for problem in held_out(seed, recipe)]
     return await collect(game, team.agents(recipe, forced), jobs, seed=seed, concurrency=len(jobs))

@@ -16,7 +16,7 @@ TOKEN_IDS = {token: i for i, token in enumerate(VOCABULARY)}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelSize:
     """Size of a model: width, width of the feed-forward layers, layers. There are four heads."""
 
     hidden: int = 64
@@ -51,7 +51,9 @@ def build_tokenizer(
     )
 
 
-def build_model(seed: int, vocabulary: int = len(VOCABULARY), shape: Shape = Shape()) -> Qwen3ForCausalLM:
+def build_model(
+    seed: int, vocabulary: int = len(VOCABULARY), shape: ModelSize = ModelSize()
+) -> Qwen3ForCausalLM:
     """A new model, by default of 64 dimensions and 3 layers. The padding token is 0, the end token 1.
 
     Embeddings start with a standard deviation of 1, and matrices with one over the square root of their

@@ -133,7 +133,7 @@ def run_identity(game: Game, team: Team, steps: int) -> dict[str, Any]:
         "team": describe_team(team.agents, team.policies),
         **{name: identity_of(getattr(game, name)) for name in parts},
         **({"steps": steps} if by_progress else {}),
-        "frozen": fingerprints(team.policies),
+        "frozen": fingerprint_weights(team.policies),
     }
 
 
@@ -160,7 +160,7 @@ def _without_models(identity: Any, at: str = "") -> Any:
     return {name: _without_models(value, name) for name, value in identity.items()}
 
 
-def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
+def fingerprint_weights(policies: Mapping[str, Policy]) -> dict[str, str]:
     """Of the weights that a run needs and its checkpoints do not hold: references, and bases of adapters."""
     frozen = {name: getattr(policy.model, "base", policy.reference) for name, policy in policies.items()}
     return {name: _fingerprint(model) for name, model in frozen.items() if model is not None}

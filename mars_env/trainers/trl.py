@@ -36,6 +36,11 @@ _LOSSES: Final[Mapping[str, str]] = {
 }
 """TRL's ``loss_type`` for each aggregation."""
 
+_COLUMNS: Final = (
+    *("prompt_ids", "completion_ids", "logprobs", "env_mask"),
+    *("team_advantage", "turn_reward", "role"),
+)
+
 
 class TeamRollouts:
     """The ``rollout_func`` of `GRPOTrainer`, which calls it for the rollouts of each step.
@@ -172,9 +177,14 @@ class TeamRollouts:
         # Means over completions would count the rows that fill up.
         share = sum(map(len, samples)) / (len(trees) * self.rows)
         scale = 1.0 if self._config.mean == "token-mean" or not share else 1.0 / share
-        filler = _filler(int(trainer.processing_class.pad_token_id))
-        rows = [row for tree in samples for row in self._rows(tree, scale, filler)]
-        return {column: [row[column] for row in rows] for column in filler}
+        pad = [int(trainer.processing_class.pad_token_id)]
+        filler = (pad, pad, [0.0], [0], 0.0, 0.0, "")  # nothing of it is trained
+        rows = [
+            row
+            for tree in samples
+            for row in [_row(sample, scale) for sample in tree] + [filler] * (self.rows - len(tree))
+        ]
+        return {name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
 
     def advantage(
         self,
@@ -214,6 +224,7 @@ class TeamRollouts:
     def _samples(self, tree: Tree, temperature: float) -> list[TurnSample]:
         """The samples of a tree; a ConfigError if TRL would distort them."""
         samples = turn_samples(groups_of([tree]), self._config)
+        refuse_other_prompts(samples, "TRL")
         for sample in samples:
             if sample.temperature != temperature:
                 raise ConfigError(
@@ -232,25 +243,6 @@ class TeamRollouts:
             )
         return samples
 
-    def _rows(
-        self, samples: Sequence[TurnSample], scale: float, filler: Mapping[str, Any]
-    ) -> list[Mapping[str, Any]]:
-        """The rows of one tree."""
-        refuse_other_prompts(samples, "TRL")
-        rows: list[Mapping[str, Any]] = [
-            {
-                "prompt_ids": list(sample.prompt_ids),
-                "completion_ids": list(sample.completion_ids),
-                "logprobs": list(sample.logprobs),
-                "env_mask": [1] * len(sample.completion_ids),
-                "team_advantage": sample.advantage * scale,
-                "turn_reward": sample.reward,
-                "role": sample.role,
-            }
-            for sample in samples
-        ]
-        return rows + [filler] * (self.rows - len(rows))
-
 
 def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
     """The most turns of one tree: of grouped rollouts, or of the game's own growth."""
@@ -258,14 +250,7 @@ def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
     return turns if rollouts is None else rollouts.group * (1 + rollouts.branches * (turns - 1))
 
 
-def _filler(token: int) -> dict[str, Any]:
-    """A row of which nothing is trained."""
-    return {
-        "prompt_ids": [token],
-        "completion_ids": [token],
-        "logprobs": [0.0],
-        "env_mask": [0],
-        "team_advantage": 0.0,
-        "turn_reward": 0.0,
-        "role": "",
-    }
+def _row(sample: TurnSample, scale: float) -> tuple[Any, ...]:
+    ids = list(sample.completion_ids)
+    credit = (sample.advantage * scale, sample.reward, sample.role)
+    return list(sample.prompt_ids), ids, list(sample.logprobs), [1] * len(ids), *credit

@@ -130,16 +130,9 @@ class TurnHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         body: dict[str, Any] = {"model": ctx.model, "messages": messages}
         if isinstance(data, TurnData) and data.seed is not None:
             body["seed"] = data.seed
-        headers = {"Authorization": f"Bearer {secret}"}
-        unlimited = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
-        answer = await request(
-            "POST",
-            f"{endpoint}/chat/completions",
-            _ANSWER_BYTES,
-            json=body,
-            headers=headers,
-            timeout=unlimited,
-        )
+        options: dict[str, Any] = {"json": body, "headers": {"Authorization": f"Bearer {secret}"}}
+        options["timeout"] = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
+        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, **options)
         failed = answer.status != 200
         words = answer.body[:2000].decode("utf-8", "replace")
         return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=words if failed else "")
@@ -180,9 +173,9 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         self.game = _game(taskset, config)
         self._prompts = roles_of(self.game.rules)
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
-        if strangers := [role for role in self.roles if role not in type(config).model_fields]:
+        if missing := [role for role in self.roles if role not in type(config).model_fields]:
             raise ConfigError(
-                f"the role {strangers[0]!r} has no seat: there are seats for {', '.join(ROLES)}; give a "
+                f"the role {missing[0]!r} has no seat: there are seats for {', '.join(ROLES)}; give a "
                 "subclass of TeamConfig one more AgentConfig of that name"
             )
 
@@ -208,7 +201,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         team = {name: role_agent(models[role_of(name)], name, roles=self._prompts) for name in names}
         job = Job(self._tasks.problems[task.data.place], task.data.sample)
         tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
-        record(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},
+        record_tree(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},
                self.config.advantage)  # fmt: skip
         if tree.fault:
             raise ModelError(tree.fault)
@@ -288,7 +281,7 @@ def completion_of(trace: vf.Trace) -> Completion:
     )
 
 
-def record(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage) -> None:
+def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage) -> None:
     """Write what is known of a tree's turns to their traces, which are given by the `id` of the completion.
 
     The reward is the turn's own. One that is unknown makes the trace, and with it the episode, a failed one:

@@ -21,9 +21,8 @@ from mars_env.loggers import Logger
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
 from mars_env.miniature.experiment import (
-    Trained,
+    TrainedMiniature,
     held_out,
-    team_of,
     training_problems,
 )
 from mars_env.miniature.model import build_model
@@ -100,7 +99,7 @@ async def train_arm(
     start: Path = CHECKPOINT,
     loggers: Sequence[Logger] = (),
     directory: Path | None = None,
-) -> Trained:
+) -> TrainedMiniature:
     """Train a warm-started miniature, by default the shipped one, as the arm says.
 
     With a directory, training continues from its newest checkpoint and leaves its own there.
@@ -108,9 +107,9 @@ async def train_arm(
     shared = load(start)
     models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
     if arm.roles == ():
-        return Trained(models, ())
+        return TrainedMiniature(models, ())
     history = await train(*set_up(arm, seed, recipe, models), loggers=loggers, directory=directory)
-    return Trained(models, tuple(history))
+    return TrainedMiniature(models, tuple(history))
 
 
 def set_up(
@@ -118,7 +117,7 @@ def set_up(
 ) -> tuple[Game, Team, ProblemSet, RunSettings]:
     """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
     game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
-    return game, team_of(settings, game, models, recipe), training_problems(seed), settings
+    return game, miniature_team(settings, game, models, recipe), training_problems(seed), settings
 
 
 def warm_started(
@@ -134,7 +133,7 @@ def warm_started(
 
 
 async def equal_token_baselines(
-    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
+    trained: TrainedMiniature, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
 ) -> dict[str, Baseline]:
     """What the Solver alone achieves with the System's mean tokens per problem, in three ways.
 
@@ -161,7 +160,7 @@ async def equal_token_baselines(
 
 
 async def continuing_baselines(
-    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
+    trained: TrainedMiniature, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
 ) -> dict[str, Baseline]:
     """What the Solver alone achieves with the System's tokens when it is continued after each cut.
 

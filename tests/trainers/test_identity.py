@@ -6,16 +6,18 @@ from toy_training import tiny_model
 
 from mars_env.agents import Solver
 from mars_env.models import ScriptedModel
-from mars_env.trainers.checkpoints import describe_team, fingerprints
+from mars_env.trainers.checkpoints import describe_team, fingerprint_weights
 from mars_env.trainers.local import Policy
 
 
 def test_only_weights_that_no_checkpoint_holds_have_a_fingerprint():
     one, same, other = tiny_model(seed=0), tiny_model(seed=0), tiny_model(seed=1)
-    told = fingerprints({"mars": Policy(tiny_model(), reference=one), "free": Policy(tiny_model(seed=2))})
+    told = fingerprint_weights(
+        {"mars": Policy(tiny_model(), reference=one), "free": Policy(tiny_model(seed=2))}
+    )
     assert told.keys() == {"mars"}
-    assert told == fingerprints({"mars": Policy(other, reference=same)})
-    assert told != fingerprints({"mars": Policy(tiny_model(), reference=other)})
+    assert told == fingerprint_weights({"mars": Policy(other, reference=same)})
+    assert told != fingerprint_weights({"mars": Policy(tiny_model(), reference=other)})
 
 
 def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learnt():
@@ -27,12 +29,12 @@ def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learn
         return {name: Policy(adapter) for name, adapter in adapters.items()}
 
     learning = policies(0)
-    before = fingerprints(learning)
+    before = fingerprint_weights(learning)
     with torch.no_grad():
         for parameter in learning["solver"].model.parameters():
             parameter += 1
-    assert before == fingerprints(learning) == fingerprints(policies(0))
-    assert before != fingerprints(policies(1))
+    assert before == fingerprint_weights(learning) == fingerprint_weights(policies(0))
+    assert before != fingerprint_weights(policies(1))
 
 
 def test_of_the_models_of_trained_policies_only_counts_how_they_read_messages():

@@ -22,7 +22,7 @@ from mars_env.methods.promptcot.training import (
     m_step,
     problem_nll,
 )
-from mars_env.miniature.model import Shape, build_model, build_tokenizer
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models import HFModel
 from mars_env.seeds import derive_seed
@@ -54,7 +54,7 @@ class Writing:
 
 def designers(seed=0):
     tokenizer = build_tokenizer(VOCABULARY, [PAD, END], "[a-dxyz/:;]")
-    shape = Shape(hidden=16, feed_forward=16, layers=1)
+    shape = ModelSize(hidden=16, feed_forward=16, layers=1)
     p, q = (
         HFModel((build_model(seed + i, len(VOCABULARY), shape), tokenizer), device="cpu", name=name)
         for i, name in enumerate((PROBLEM, RATIONALE))
