@@ -23,6 +23,7 @@ from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
 from mars_env.miniature.experiment import (
     TrainedMiniature,
     held_out,
+    miniature_team,
     training_problems,
 )
 from mars_env.miniature.model import build_model
