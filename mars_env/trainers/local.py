@@ -200,7 +200,7 @@ class LocalTrainer:
         metrics: StepMetrics,
         began: float,
     ) -> StepMetrics:
-        """One step on the samples of each policy; the metrics with its figures."""
+        """One step on the samples of each policy; the metrics with those of the policies."""
         policies = {
             name: _update(name, policy, samples[name], self.config, self.steps, objective)
             if samples[name]
@@ -299,7 +299,7 @@ def _update(
     step: int,
     objective: _Objective,
 ) -> dict[str, float]:
-    """All updates of one policy on one batch of samples; returns its figures."""
+    """All updates of one policy on one batch of samples; returns its metrics."""
     if config.tis_cap is not None:
         refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
     batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
@@ -318,7 +318,7 @@ def _update(
         minibatches = (batch.rows(objective.rows(torch.from_numpy(np.sort(part)))) for part in parts)
         norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
     policy.version += 1
-    return _figures(sums, norms, config.epochs, objective.over) | {
+    return _means(sums, norms, config.epochs, objective.over) | {
         "learning_rate": _learning_rate(policy.updates - 1, config),
         "updates": float(len(norms)),
         "completions": float(len(batch)),
@@ -345,15 +345,17 @@ def _descend(
         batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
     policy.optimiser.zero_grad()
     for rows in objective.micro_batches(batch, config.token_budget):
-        loss, figures = objective.loss(
+        loss, metrics = objective.loss(
             policy.model, batch.rows(rows).to(policy.device), weights[rows].to(policy.device), config
         )
         loss.backward()  # type: ignore[no-untyped-call]
-        sums.append(figures)
+        sums.append(metrics)
     parameters = trained_parameters(policy.model).values()
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
     if not torch.isfinite(norm):
-        raise MarsError("a gradient is not finite: lower the learning rate, or check the rollout's figures")
+        raise MarsError(
+            "a gradient is not finite: lower the learning rate, or check the rollout's log-probabilities"
+        )
     for group in policy.optimiser.param_groups:
         group["lr"] = _learning_rate(policy.updates, config)
     policy.optimiser.step()
@@ -394,7 +396,7 @@ def _preference_loss(
 
 
 def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tuple[Tensor, dict[str, Tensor]]:
-    """The weighted loss of a micro-batch, and sums of its figures over sampled tokens."""
+    """The weighted loss of a micro-batch, and sums of its metrics over sampled tokens."""
     mask, advantages = batch.mask, batch.advantages
     logp, entropy = _forward(model, batch, config)
     old = logp.detach() if batch.old is None else batch.old
@@ -405,7 +407,7 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
     clip = (*config.clip, config.dual_clip or math.inf)
     per_token = losses.clipped_loss(ratio, advantages, *clip)
     gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
-    figures = {
+    metrics = {
         "ratio": ratio,
         "clipped": losses.is_clipped(ratio, advantages, *clip),
         "entropy": entropy,
@@ -415,19 +417,19 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
     if config.tis_cap is not None:
         importance = losses.truncated_weights(old, batch.rollout, mask, config.tis_cap, config.tis_veto)
         per_token = per_token * importance
-        figures |= {"importance": importance, "vetoed": importance == 0}
+        metrics |= {"importance": importance, "vetoed": importance == 0}
     if config.dmmpt_threshold is not None:
         mastered = losses.mastered(old, advantages, config.dmmpt_threshold)
         per_token = per_token * ~mastered
-        figures["mastered"] = mastered
+        metrics["mastered"] = mastered
     if batch.reference is not None:
         kl = losses.kl_k3(logp, batch.reference)
         if config.kl_unbiased:
             kl = kl * losses.token_ratio(logp, old)
         per_token = per_token + config.kl_coefficient * kl
-        figures["kl"] = kl
+        metrics["kl"] = kl
     loss = (per_token * mask * weights.unsqueeze(-1)).sum()
-    totals = {name: (value.detach() * mask).sum() for name, value in figures.items()}
+    totals = {name: (value.detach() * mask).sum() for name, value in metrics.items()}
     return loss, totals | {"loss": loss.detach(), "tokens": mask.sum()}
 
 
@@ -467,7 +469,7 @@ def _score(model: Any, batch: Batch, config: TrainConfig) -> Tensor:
     return scores
 
 
-def _figures(
+def _means(
     sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor], epochs: int, over: str
 ) -> dict[str, float]:
     """Means over tokens or pairs, from the micro-batches' sums in all epochs; counts are of one."""

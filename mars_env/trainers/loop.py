@@ -44,11 +44,11 @@ class Texts:
 
     Attributes:
         completions: By policy; see `LocalTrainer.imitate`.
-        figures: What its source measured, for the loggers.
+        metrics: What its source measured, for the loggers.
     """
 
     completions: Mapping[str, Sequence[Completion]]
-    figures: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 Batches = Callable[[int], AsyncGenerator[UpdateBatch | Texts]]
@@ -178,7 +178,9 @@ async def fit(
                 await _refresh(refresh, trainer.policies)
                 history.append(metrics)
                 for logger in loggers:
-                    logger.log(metrics.step, {"seconds/waited": waited, **_figures(batch), **metrics.flat()})
+                    logger.log(
+                        metrics.step, {"seconds/waited": waited, **_batch_metrics(batch), **metrics.flat()}
+                    )
                 if trainer.steps == steps:
                     break
                 if directory is not None and trainer.steps % checkpoint_every == 0:
@@ -203,9 +205,9 @@ async def _refresh(refresh: Refresh | None, policies: Mapping[str, Policy]) -> N
         await maybe_await(await asyncio.to_thread(refresh, policies))
 
 
-def _figures(batch: UpdateBatch | Texts) -> Mapping[str, float]:
+def _batch_metrics(batch: UpdateBatch | Texts) -> Mapping[str, float]:
     if isinstance(batch, Texts):
-        return batch.figures
+        return batch.metrics
     return {
         "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
         "pipeline/oldest": float(max(batch.ages, default=0)),

@@ -55,19 +55,18 @@ class TrainedTeam:
         model: Mapping[str, Any] | None = None,
     ) -> None:
         path = Path(run) if (Path(run) / "state.json").is_file() else newest_checkpoint(Path(run))
-        told = (
-            {} if path is None else json.loads((path / "state.json").read_text(encoding="utf-8"))["settings"]
-        )
-        if path is None or "run.made_by" not in told:
+        state = {} if path is None else json.loads((path / "state.json").read_text(encoding="utf-8"))
+        run_settings = state.get("settings", {})
+        if path is None or "run.made_by" not in run_settings:
             raise ConfigError(
                 f"there is no checkpoint of a team in {str(run)!r}: give the folder that --out of mars-env "
                 "train names; a single model is hf:PATH"
             )
-        self._path, self._policies, self._thinking = path, told["run.agents"], thinking
+        self._path, self._policies, self._thinking = path, run_settings["run.agents"], thinking
         self._sampling = replace(
-            TypeAdapter(Sampling).validate_python(told["run.sampling"]), **(changes or {})
+            TypeAdapter(Sampling).validate_python(run_settings["run.sampling"]), **(changes or {})
         )
-        self._function = _function_of(function or told["run.made_by"], self._sampling, changes)
+        self._function = _function_of(function or run_settings["run.made_by"], self._sampling, changes)
         self._arguments = dict(model or {})
         self._models: dict[str, HFModel] = {}
         self._made: dict[str, Mapping[str, Agent]] = {}

@@ -208,7 +208,7 @@ class TeamRollouts:
             raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")
         if trainer.num_generations != self.rows or trainer.scale_rewards != "none":
             raise ConfigError(
-                f"TRL must be told num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
+                f"TRL needs num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
                 "arguments of TeamRollouts.arguments"
             )
         if self._config.mean != "token-mean" and trainer.accelerator.num_processes > 1:

@@ -267,8 +267,10 @@ def completion_of(trace: vf.Trace) -> Completion:
     ids = tuple(branch.token_ids[read:])
     settings = call.sampling
     limit = (settings.max_tokens if settings is not None else None) or NO_LIMIT
-    told = call.finish_reason
-    ended = finish_reason(told, len(ids) or sampled, Sampling(max_tokens=limit)) if told else "content_filter"
+    reason = call.finish_reason
+    ended = (
+        finish_reason(reason, len(ids) or sampled, Sampling(max_tokens=limit)) if reason else "content_filter"
+    )
     return Completion(
         text=text,
         finish_reason=ended,

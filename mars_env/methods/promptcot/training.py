@@ -161,7 +161,7 @@ def cold_start(
     for step in range(trainer.steps, steps):
         chosen = [texts[place] for place in batch_of(len(texts), batch, step, seed)]
         done = trainer.imitate({PROBLEM: [p for p, _ in chosen], RATIONALE: [q for _, q in chosen]})
-        curve.append({name: figures["nll"] for name, figures in done.policies.items()})
+        curve.append({name: metrics["nll"] for name, metrics in done.policies.items()})
     designers.refresh(trainer.policies)
     return curve
 
@@ -211,15 +211,15 @@ async def em_batches(
         if loop.improve_rationales:
             texts, scores = await e_step(designers, batch, loop, step)
             every = [joint for row in scores for joint in row]
-            figures = {"unreadable": float(len(batch) * loop.candidates - len(every))}
+            metrics = {"unreadable": float(len(batch) * loop.candidates - len(every))}
             if every:
-                figures |= {
+                metrics |= {
                     "best": float(np.mean([max(row) for row in scores])),
                     "mean": float(np.mean(every)),
                 }
-            yield replace(texts, figures=figures)
+            yield replace(texts, metrics=metrics)
         texts = await m_step(designers, batch, loop)
-        yield replace(texts, figures={"unreadable": float(len(batch) - len(texts.completions[PROBLEM]))})
+        yield replace(texts, metrics={"unreadable": float(len(batch) - len(texts.completions[PROBLEM]))})
 
 
 async def alternate(

@@ -44,7 +44,7 @@ def cluster(id: str, task_text: str, documents: Sequence[str], *, task: str = "g
 
     Args:
         id: Unique within its set.
-        task_text: What the Questioner is told to ask about.
+        task_text: What the Questioner is to ask about.
         documents: At least one.
         task: One of `TASKS`.
 
@@ -221,7 +221,7 @@ class Spell:
         for name in ("longest_answer", "most_characters"):
             value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number above 0, got {shown(value)}")
+                raise ConfigError(f"{name} must be an integer above 0, got {shown(value)}")
 
     @property
     def max_turns(self) -> int:

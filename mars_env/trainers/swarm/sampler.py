@@ -270,7 +270,7 @@ class _Sampler:
         try:
             async with self._weights.acting(ask.weights):
                 answer = {"actions": await self._agents[ask.agent].act(ask.observation, ask.n, ask.seed)}
-        except Exception as error:  # the learner is told, and tries again, here or elsewhere
+        except Exception as error:  # the learner hears of it, and tries again, here or elsewhere
             log.warning("%s could not act: %s", one_line(ask.agent), described(error))
             answer = {"fault": described(error)}
         try:
