@@ -168,10 +168,7 @@ def require_roles(config: TrainConfig, agents: Iterable[str]) -> None:
     """Reject `train_roles` and `batch_roles` that no agent has: less than was meant would be trained.
 
     Example:
-        >>> require_roles(TrainConfig(train_roles=("solver_0",)), ["solver_0", "verifier_0"])
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: train_roles names 'solver_0', but the roles are solver, verifier; did
-        you mean 'solver'?
+        >>> require_roles(TrainConfig(train_roles=("solver",)), ["solver_0", "verifier_0"])
     """
     known = list(dict.fromkeys(map(role_of, agents)))
     if config.train_roles is not None and not config.train_roles:
