@@ -24,7 +24,7 @@ from transformers.utils import logging as transformers_logging
 
 from mars_env.envs import Game
 from mars_env.errors import StoreError
-from mars_env.identity import changes, identity_of
+from mars_env.identity import identity_changes, identity_of
 from mars_env.text import logger
 from mars_env.types import Agent, TrainingAgent
 
@@ -103,7 +103,7 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
     if state["format"] != _FORMAT:
         raise StoreError(f"checkpoint {path} has the format {state['format']}, this version reads {_FORMAT}")
     given = json.loads(json.dumps(dict(settings)))  # tuples become lists
-    if differing := changes(state["settings"], given):
+    if differing := identity_changes(state["settings"], given):
         raise StoreError(
             f"checkpoint {path} was made with other settings ({'; '.join(differing)}): "
             "give the same ones, or another directory for a new run"

@@ -18,7 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.envs import Game
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
@@ -159,7 +159,7 @@ async def fit(
     Raises:
         ConfigError: More updates than `steps` are done already.
     """
-    whole(checkpoint_every, "checkpoint_every")
+    require_integer(checkpoint_every, "checkpoint_every")
     if directory is not None:
         trainer.resume(directory)
     require_steps(trainer.steps, steps, directory)

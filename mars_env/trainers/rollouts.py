@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from mars_env.envs import Game, grouped
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.errors import ConfigError, ModelError
-from mars_env.files import write_whole
-from mars_env.models.batching import in_step
+from mars_env.files import write_atomically
+from mars_env.models.batching import hold_waves
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
@@ -195,7 +195,7 @@ class _InStep:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """The grade, when all gradings that started with it have ended."""
-        async with in_step():
+        async with hold_waves():
             return await self.grader.grade(problem, text)
 
 
@@ -238,7 +238,7 @@ class UpdateLog:
                 break
             rows.append(row)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
         return cls(path), rows
 
     def write(self, step: int, row: Mapping[str, Any]) -> None:

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from mars_env.checks import logprobs, token_ids
 from mars_env.errors import StoreError
-from mars_env.files import jsonl_rows, open_regular, whole
-from mars_env.text import shown, unfit
+from mars_env.files import atomic_draft, jsonl_rows, open_regular
+from mars_env.text import shown, validation_message
 from mars_env.trainers.samples import TurnSample
 
 SCHEMA: Final = "mars-env.samples/2"
@@ -42,7 +42,7 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
     try:
         sample = _ROW.validate_json(json.dumps(dict(row), allow_nan=False), strict=True)
     except ValidationError as error:
-        raise ValueError(unfit(error)) from error
+        raise ValueError(validation_message(error)) from error
     for ids in (sample.prompt_ids, sample.completion_ids, sample.read_prompt_ids):
         token_ids(ids)
     logprobs(sample.logprobs)
@@ -63,7 +63,7 @@ def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
     """
     number = 0
     try:
-        with whole(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
+        with atomic_draft(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
             for number, sample in enumerate(samples, 1):  # noqa: B007 (the last number is used below)
                 file.write(json.dumps(sample_to_row(sample), allow_nan=False) + "\n")
     except OSError as error:

@@ -39,7 +39,7 @@ from mars_env.grading.code.outcomes import (
 from mars_env.grading.code.reference import check_reference
 from mars_env.problems.code import with_integer_keys
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
-from mars_env.text import described
+from mars_env.text import describe_error
 from mars_env.types import Grade, Problem
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ class CodeGrader:
         except ConfigError:
             raise
         except Exception as error:  # a problem may come from anywhere: a bad one costs only its own verdict
-            return finished(Grade.unknown(f"the problem's tests cannot be read ({described(error)})"))
+            return finished(Grade.unknown(f"the problem's tests cannot be read ({describe_error(error)})"))
         program, why = extract_program(text, *task.names)
         if program is None:
             return finished(Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}."))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.mutants import mutants
@@ -120,7 +120,7 @@ async def validate_problems(
     Raises:
         ConfigError: A problem is not one of code, or `concurrency` is no whole number above 0.
     """
-    concurrency = whole(concurrency, "concurrency")
+    concurrency = require_integer(concurrency, "concurrency")
     own = CodeGrader() if grader is None else None
     judge = grader or own
     assert judge is not None

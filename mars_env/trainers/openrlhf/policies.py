@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from mars_env.errors import ConfigError, StoreError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.seeds import derive_seed
 from mars_env.types import role_of
 
@@ -125,7 +125,7 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
         )
     tag = max(common, key=_update)
     for directory in directories:
-        write_whole(directory / LATEST, tag)
+        write_atomically(directory / LATEST, tag)
     return tag
 
 

@@ -10,7 +10,7 @@ from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
 from mars_env.errors import ConfigError
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Agent, Model, Sampling, role_of
 
@@ -81,7 +81,7 @@ def _of_function(
         "max_tokens": sampling.max_tokens,
         "policy": policy,
     }
-    function: Any = resolve(agents)
+    function: Any = import_object(agents)
     parameters = inspect.signature(function).parameters
     optional = {name for name, p in parameters.items() if p.default is not p.empty}
     if unknown := set(parameters) - given.keys() - optional:

@@ -18,7 +18,7 @@ from yarl import URL
 from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
 from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, Answer, BodyTooLong, read_bounded, session
-from mars_env.text import described, logger, one_line
+from mars_env.text import describe_error, logger, one_line
 from mars_env.trainers.checks import SAMPLER, check_agents
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.swarm import wire
@@ -88,7 +88,7 @@ class Connection:
         try:
             return kind.model_validate_json(self._accepted(answer).body)
         except ValidationError as error:
-            raise ConfigError(f"{self._base} answers in another protocol: {described(error)}") from error
+            raise ConfigError(f"{self._base} answers in another protocol: {describe_error(error)}") from error
 
     async def wait(self, after: Publication | None = None) -> Publication:
         """See `Weights`."""
@@ -137,7 +137,7 @@ class Connection:
             except BodyTooLong as error:
                 raise ConfigError(f"an answer of {self._base} is too long: {error}") from error
             except NETWORK_ERRORS as error:
-                why = described(error)
+                why = describe_error(error)
             if time.monotonic() - self._heard > self._patience:
                 raise ModelError(f"the learner at {self._base} is gone for {self._patience:g} s: {why}")
             await asyncio.sleep(pause)
@@ -271,12 +271,12 @@ class _Sampler:
             async with self._weights.acting(ask.weights):
                 answer = {"actions": await self._agents[ask.agent].act(ask.observation, ask.n, ask.seed)}
         except Exception as error:  # the learner hears of it, and tries again, here or elsewhere
-            log.warning("%s could not act: %s", one_line(ask.agent), described(error))
-            answer = {"fault": described(error)}
+            log.warning("%s could not act: %s", one_line(ask.agent), describe_error(error))
+            answer = {"fault": describe_error(error)}
         try:
             receipt = await self._give(ask, answer)
         except (ConfigError, ValidationError) as error:  # too long, for example
-            answer = {"fault": described(error)}
+            answer = {"fault": describe_error(error)}
             receipt = await self._give(ask, answer)
         self._taken += receipt.result == "taken" and "fault" not in answer
         if receipt.result == "refused":
@@ -385,7 +385,7 @@ class _Weights:
                 model.refresh(tensors[name], version=publication.policies[name].version)
             except (RuntimeError, KeyError, ValueError) as error:
                 raise ConfigError(
-                    f"the learner's weights of {name!r} do not fit the sampler's model: {described(error)}"
+                    f"the learner's weights of {name!r} do not fit its model: {describe_error(error)}"
                 ) from error
 
 
