@@ -30,11 +30,8 @@ ALGORITHMS: dict[str, Any] = {
 def register_algorithm(name: str, algorithm: Any) -> None:
     """Register your own algorithm by name in this process; other processes name it as ``module:Class``.
 
+    It is a class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
     Registering the same class again replaces it, as a reloaded module or a notebook must.
-
-    Args:
-        name: Without a colon, and not another's.
-        algorithm: A class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
 
     Raises:
         ConfigError: The name has a colon or belongs to another algorithm.
