@@ -217,7 +217,6 @@ async def play_plan(
         title=plan.title,
         problem_set=plan.problems.name,
         generated=plan.problems.generated,
-        style="AIME-style" if plan.problems.name == "aime" else "",
         seed=plan.seed,
         rewards=_named_rewards(plan.config),
         commit=made_by.commit,
