@@ -68,7 +68,7 @@ async def train(
 ) -> list[StepMetrics]:
     """Train a team until `settings.steps` updates are done.
 
-    With ``pipeline.max_staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
+    With ``pipeline.staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
     resumed ends with bitwise the same weights as an uninterrupted one. With a higher value, rollouts of later
     steps continue during an update. Every turn records the versions that sampled it; no turn is trained that
     is older than the bound, none is trained twice, and dropped turns are counted.
@@ -118,7 +118,7 @@ async def train(
             **described_length(team.agents, settings.steps),
             "frozen": fingerprints(team.policies),
         },
-        max_staleness=settings.pipeline.max_staleness,
+        max_staleness=settings.pipeline.staleness,
         frozen=team.frozen,
     )
     return await fit(
@@ -222,7 +222,7 @@ async def rollouts(
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
-    if not settings.pipeline.max_staleness:
+    if not settings.pipeline.staleness:
         game = graded_in_lockstep(game)
     policies, trained = team.policies, _Ledger.of(directory, done)
     own = _trained(team, settings)
@@ -319,11 +319,11 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
             require_trainable(sampling)
         if isinstance(agent, TrainingAgent):
             _refuse_unfit_scaffold(name, settings)
-        if settings.pipeline.max_staleness and any(id(getattr(m, "module", None)) in weights for m in models):
+        if settings.pipeline.staleness and any(id(getattr(m, "module", None)) in weights for m in models):
             # An update in the middle of a sample would be neither the old policy nor the new one.
             raise ConfigError(
                 f"{name} samples from the weights that are trained meanwhile: give its model a "
-                "copy of them, and a `refresh` that updates it; or set max_staleness to 0"
+                "copy of them, and a `refresh` that updates it; or set pipeline.staleness to 0"
             )
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
             raise ConfigError(
@@ -344,7 +344,7 @@ def _refuse_unfit_scaffold(name: str, settings: RunSettings) -> None:
             f"{name} may sample from another prompt than is trained on, and tis_cap would take that for a "
             "difference between engine and trainer: leave it out"
         )
-    if settings.pipeline.max_staleness and settings.train.old_logprobs is None:
+    if settings.pipeline.staleness and settings.train.old_logprobs is None:
         raise ConfigError(
             f"{name} may sample from another prompt than is trained on: set train.old_logprobs, the ratio's "
             'denominator, to "trainer" (on the prompt trained on, by the newest weights) or "rollout" (on '

@@ -29,7 +29,7 @@ class RunSettings(BaseModel):
     Example:
         >>> MARSRL.model_copy(update={"steps": 50}).rollouts.group
         8
-        >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, max_staleness=2)).pipeline.bound
+        >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, staleness=2)).pipeline.bound
         3456
     """
 
@@ -56,7 +56,7 @@ class RunSettings(BaseModel):
     """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
 
-    pipeline: PipelineSettings = PipelineSettings(max_staleness=0)
+    pipeline: PipelineSettings = PipelineSettings(staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
 
     train: TrainConfig = Field(default_factory=TrainConfig)
@@ -65,10 +65,10 @@ class RunSettings(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> RunSettings:
         if self.pipeline.groups_per_update is not None:
-            if not self.pipeline.max_staleness:
+            if not self.pipeline.staleness:
                 raise ValueError(
                     "pipeline.groups_per_update is for rollouts that overlap with training: "
-                    "set pipeline.max_staleness to 1 or more"
+                    "set pipeline.staleness to 1 or more"
                 )
             if self.rollouts is None:
                 raise ValueError(
@@ -106,7 +106,7 @@ adaptive sampling, temperature 0.85, ``(r - mean) / std`` in each group, GRPO's 
 Not public, and therefore left at this library's defaults: the clip range, the KL coefficient (the paper has
 the term), the threshold of DMMPT (``train.dmmpt_threshold``) and the bound of staleness. The paper overlaps
 rollouts with training and samples 64k tokens in 4 segments; here that is
-``pipeline.max_staleness=1``, ``pipeline.groups_per_update``, ``sampling.max_tokens=65536`` and
+``pipeline.staleness=1``, ``pipeline.groups_per_update``, ``sampling.max_tokens=65536`` and
 ``segment_tokens=16384``. They are off because one device cannot sample and train at the same time."""
 
 MARS2: Final = RunSettings(

@@ -145,7 +145,7 @@ def test_the_trainer_s_step_is_measured_on_a_cpu(half_hour, monkeypatch):
 
 
 def test_the_sizes_are_what_their_names_say(half_hour):
-    from mars_env.trainers.openrlhf.planning.sizes import architecture
+    from mars_env.trainers.openrlhf.planning.models import architecture
 
     for name, millions in (("100m", 100), ("600m", 600)):
         hidden, feed_forward, layers, tokens = half_hour.SIZES[name]

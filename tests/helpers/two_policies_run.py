@@ -23,7 +23,7 @@ def main(out, flags):
     from mars_env.trainers.openrlhf.command_line import read
     from mars_env.trainers.openrlhf.launch import launch
     from mars_env.trainers.openrlhf.workers import driver
-    from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
+    from mars_env.trainers.openrlhf.workers.trainer import TeamExperienceMaker
 
     updates = []
     samples_of, make = driver.turn_samples, TeamExperienceMaker.compute_advantages_and_returns

@@ -138,8 +138,8 @@ async def test_progress_goes_from_0_to_1_and_the_help_with_it():
     [
         {"rollouts": None},
         {"train": TrainConfig(tis_cap=2.0)},
-        {"pipeline": PipelineSettings(max_staleness=1)},
-        {"pipeline": PipelineSettings(max_staleness=1, groups_per_update=2)},
+        {"pipeline": PipelineSettings(staleness=1)},
+        {"pipeline": PipelineSettings(staleness=1, groups_per_update=2)},
     ],
 )  # fmt: skip
 async def test_settings_that_a_scaffold_cannot_have_are_refused(changes):

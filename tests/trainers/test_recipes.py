@@ -21,7 +21,7 @@ def test_marsrl_has_the_papers_numbers():
     assert MARSRL.sampling.temperature == 0.85
     assert MARSRL.train.learning_rate == 1e-6 and MARSRL.train.ratio == "token"
     assert MARSRL.train.advantage == "group_normalised"
-    assert MARSRL.pipeline.max_staleness == 0
+    assert MARSRL.pipeline.staleness == 0
 
 
 def test_mars2_has_the_papers_numbers():
@@ -46,7 +46,7 @@ def test_mars2_has_the_papers_numbers():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"pipeline": {"groups_per_update": 4, "max_staleness": 0}},
+        {"pipeline": {"groups_per_update": 4, "staleness": 0}},
         {"pipeline": {"groups_per_update": 4}, "rollouts": None},
         {"pipeline": {"groups_per_update": 4}, "train": {"tree_credit": {}}},
         {"pipeline": {"groups_per_update": 4, "refill": 2}},
@@ -88,7 +88,7 @@ def test_a_copy_of_inner_settings_is_checked(part, changes):
 def test_settings_survive_a_file():
     """What `mars-env train` does with them."""
     settings = RunSettings(
-        rollouts=None, pipeline=PipelineSettings(max_staleness=2), train=TrainConfig(ratio="sequence")
+        rollouts=None, pipeline=PipelineSettings(staleness=2), train=TrainConfig(ratio="sequence")
     )
     for one in (settings, MARSRL, MARS2):
         assert RunSettings.model_validate(one.model_dump(mode="json")) == one

@@ -329,7 +329,7 @@ def refuse_unfit(settings: RunSettings, team: Team) -> None:
     """
     if settings.rollouts is not None:
         raise ConfigError("SPELL grows its own trees: set rollouts=None")
-    if settings.pipeline.max_staleness:
-        raise ConfigError("SPELL's memory is updated between two batches: set pipeline.max_staleness to 0")
+    if settings.pipeline.staleness:
+        raise ConfigError("SPELL's memory is updated between two batches: set pipeline.staleness to 0")
     if missing := [name for name in (QUESTIONER, RESPONDER, VERIFIER) if name not in team.agents]:
         raise ConfigError(f"the team lacks {', '.join(missing)}")

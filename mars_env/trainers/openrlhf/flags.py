@@ -1,4 +1,4 @@
-"""The flags of a run: those that the team adds to OpenRLHF's, and those that are refused."""
+"""The flags of a run: those that the team adds to OpenRLHF's, and those that are rejected."""
 
 from __future__ import annotations
 
@@ -18,52 +18,56 @@ DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--algo.advantage.estimator": ("reinforce",),  # no critic; mars_env computes the advantages
     "--algo.kl.init_coef": ("0",),
     "--reward.remote_url": ("mars_env",),  # no reward model; this address is never used
-    "--vllm.num_engines": ("0",),  # `refuse` says that there must be some; OpenRLHF would compare None
+    "--vllm.num_engines": ("0",),  # `require_supported` rejects it; OpenRLHF would compare None
+    "--ckpt.path": ("./ckpt/checkpoints_ppo_ray",),
+    "--ckpt.output_dir": ("./ckpt",),
 }
 """Flags that OpenRLHF gets unless they are given."""
 
-WRITTEN: Final[Mapping[str, str]] = {
-    "--ckpt.path": "./ckpt/checkpoints_ppo_ray",
-    "--ckpt.output_dir": "./ckpt",
-    "--logger.tensorboard_dir": "",
-}
-"""Flags of folders that a run writes, and OpenRLHF's defaults."""
+WRITTEN: Final = ("--ckpt.path", "--ckpt.output_dir", "--logger.tensorboard_dir")
+"""Flags of folders that a run writes."""
 
 READ: Final = ("--actor.model_name_or_path", "--ref.model_name_or_path")
 """Flags of folders that a run reads, or of names on a hub."""
 
+_PROBLEMS = "the problems are the environment's: --mars.env, --mars.problem_set"
+_ADVANTAGES = "advantages are those of --mars.advantage"
+_UNIFORM = "groups of equal rewards are left out in any case"
+_REWARDS = "rewards are the environment's: --mars.rewards, --mars.team_reward"
+_PENALTY = "the penalty is part of the groups' rewards: --mars.overlong"
+_IMAGES = "the environments have no images"
+
 REFUSED: Final[Mapping[str, str]] = {
-    "--data.prompt_dataset": "the problems are the environment's: --mars.env, --mars.problem_set",
-    "--data.input_key": "the problems are the environment's: --mars.env, --mars.problem_set",
+    "--data.prompt_dataset": _PROBLEMS,
+    "--data.input_key": _PROBLEMS,
     "--data.input_template": "the agents make the prompts: --mars.agents",
     "--data.apply_chat_template": "the agents make the prompts, by the model's chat template if it has one",
-    "--data.label_key": "the problems are the environment's: --mars.env, --mars.problem_set",
-    "--data.prompt_probs": "the problems are the environment's: --mars.env, --mars.problem_set",
+    "--data.label_key": _PROBLEMS,
+    "--data.prompt_probs": _PROBLEMS,
     "--data.prompt_split": "the problems are the environment's: --mars.problem_options",
     "--eval.split": "evaluation plays the environment: --mars.eval_problem_options",
     "--eval.dataset": "evaluation plays the environment: --mars.eval_problems",
     "--train.agent_func_path": "the launcher puts the team in its place; for OpenRLHF's own command line "
     "there is mars_env.trainers.openrlhf.agent_file",
-    "--algo.advantage.gamma": "advantages are those of --mars.advantage",
-    "--algo.advantage.lambd": "advantages are those of --mars.advantage",
-    "--algo.advantage.no_std_norm": "advantages are those of --mars.advantage",
-    "--algo.dynamic_filtering_enable": "groups of equal rewards are left out in any case",
-    "--algo.dynamic_filtering_range": "groups of equal rewards are left out in any case",
-    "--critic.model_name_or_path": "there is no critic: advantages are those of --mars.advantage",
-    "--reward.model_name_or_path": "rewards are the environment's: --mars.rewards, --mars.team_reward",
-    "--reward.remote_url": "rewards are the environment's: --mars.rewards, --mars.team_reward",
-    "--reward.overlong_penalty_factor": "the penalty is part of the groups' rewards: --mars.overlong",
-    "--reward.overlong_buffer_len": "the penalty is part of the groups' rewards: --mars.overlong",
-    "--reward.stop_properly_penalty_coef": "the penalty is part of the groups' rewards: --mars.overlong",
-    "--reward.normalize_enable": "advantages are those of --mars.advantage",
-    "--reward.clip_range": "advantages are those of --mars.advantage",
+    "--algo.advantage.gamma": _ADVANTAGES,
+    "--algo.advantage.lambd": _ADVANTAGES,
+    "--algo.advantage.no_std_norm": _ADVANTAGES,
+    "--algo.dynamic_filtering_enable": _UNIFORM,
+    "--algo.dynamic_filtering_range": _UNIFORM,
+    "--critic.model_name_or_path": f"there is no critic: {_ADVANTAGES}",
+    "--reward.model_name_or_path": _REWARDS,
+    "--reward.remote_url": _REWARDS,
+    "--reward.overlong_penalty_factor": _PENALTY,
+    "--reward.overlong_buffer_len": _PENALTY,
+    "--reward.stop_properly_penalty_coef": _PENALTY,
+    "--reward.normalize_enable": _ADVANTAGES,
+    "--reward.clip_range": _ADVANTAGES,
     "--rollout.vllm_generate_batch_size": "how far rollouts run ahead is --mars.staleness",
     "--rollout.n_samples_per_prompt": "group sizes are --mars.group and --mars.branches",
-    "--data.image_key": "the environments have no images",
-    "--data.max_images_per_prompt": "the environments have no images",
+    "--data.image_key": _IMAGES,
+    "--data.max_images_per_prompt": _IMAGES,
 }
 """Flags that would have no effect or do harm here, and what to use instead."""
-
 
 AT_LEAST_ONE: Final = (
     "--actor.num_nodes", "--actor.num_gpus_per_node", "--ref.num_nodes", "--ref.num_gpus_per_node",
@@ -76,7 +80,7 @@ AT_LEAST_ONE: Final = (
 
 
 def complete(settings: TeamSettings, flags: Flags) -> Flags:
-    """OpenRLHF's flags with those that the team decides.
+    """OpenRLHF's flags with those that the team decides, and with absolute paths.
 
     Raises:
         ConfigError: A flag of `REFUSED` is among them, one of `AT_LEAST_ONE` is less, or OpenRLHF cannot read
@@ -109,14 +113,15 @@ def complete(settings: TeamSettings, flags: Flags) -> Flags:
     defaults = {**DEFAULTS, **_correction(settings, flags)}
     if settings.segment_tokens is not None:
         defaults["--vllm.enable_prefix_caching"] = ()  # a segment continues without reading its prompt again
-    ours |= {flag: list(values) for flag, values in defaults.items() if flag not in flags}
-    return _absolute(flags) | ours
+    added = {flag: list(values) for flag, values in defaults.items() if flag not in flags}
+    return {
+        flag: [_absolute(flag, value) for value in values] for flag, values in (flags | added | ours).items()
+    }
 
 
 def dataset_path(flags: Flags, name: str) -> Path:
     """The file with the problems' ids: beside the checkpoints, where all nodes can read it."""
-    path = " ".join(flags.get("--ckpt.path", [WRITTEN["--ckpt.path"]]))
-    return Path(path).absolute() / "mars" / f"{name}.jsonl"
+    return Path(*flags.get("--ckpt.path", DEFAULTS["--ckpt.path"])).absolute() / "mars" / f"{name}.jsonl"
 
 
 def located(settings: TeamSettings) -> TeamSettings:
@@ -127,25 +132,28 @@ def located(settings: TeamSettings) -> TeamSettings:
         >>> Path(located(settings).record).is_absolute(), located(settings).policies["one"]
         (True, 'Qwen/Qwen3-8B')
     """
-    here = {
-        "record": settings.record and str(Path(settings.record).absolute()),
-        "problem_set": settings.problem_set and _set(settings.problem_set),
-        "problem_options": _options(settings.problem_options),
-        "eval_set": settings.eval_set and _set(settings.eval_set),
-        "eval_problem_options": _options(settings.eval_problem_options),
-        "policies": {name: _existing(path) for name, path in settings.policies.items()},
-    }
-    return settings.model_copy(update=here)
+
+    def chosen(name: str | None) -> str | None:  # a set's name stays, also where a folder has it
+        return _existing(name) if name and is_path(name) else name
+
+    def options(given: Mapping[str, Any]) -> dict[str, Any]:  # with the local copy absolute
+        local = isinstance(given.get("source"), str)
+        return {**given, "source": _existing(given["source"])} if local else dict(given)
+
+    return settings.model_copy(
+        update={
+            "record": settings.record and str(Path(settings.record).absolute()),
+            "problem_set": chosen(settings.problem_set),
+            "problem_options": options(settings.problem_options),
+            "eval_set": chosen(settings.eval_set),
+            "eval_problem_options": options(settings.eval_problem_options),
+            "policies": {name: _existing(path) for name, path in settings.policies.items()},
+        }
+    )
 
 
 def sampling_of(settings: TeamSettings, args: SimpleNamespace, *, evaluation: bool = False) -> Sampling:
-    """How the team's models are sampled.
-
-    Args:
-        settings: The team's.
-        args: OpenRLHF's arguments, parsed.
-        evaluation: During an evaluation instead of training.
-    """
+    """How the team's models are sampled, in training or in an evaluation during training."""
     limit = args.rollout.max_new_tokens or args.data.max_len
     if evaluation and settings.eval_max_tokens is not None:
         limit = min(limit, settings.eval_max_tokens)
@@ -156,10 +164,8 @@ def sampling_of(settings: TeamSettings, args: SimpleNamespace, *, evaluation: bo
 def _correction(settings: TeamSettings, given: Flags) -> dict[str, tuple[str, ...]]:
     """Flags of the importance weight between the engine that sampled and the policy that is trained.
 
-    Without it OpenRLHF takes every sample for one of the present policy. The weight is capped from above
-    alone: OpenRLHF's own lower bound, 0.5, keeps pushing down tokens that the policy has left.
-
-    Another gate than the ratio masks, and its bound is the user's: nothing but the level is added.
+    The weight is capped from above alone: OpenRLHF's own lower bound, 0.5, keeps pushing down tokens that the
+    policy has left. Another gate than the ratio masks, and its bound is the user's.
 
     GSPO has no such weight: there the ratio itself is taken to the policy that sampled, which its narrow
     clip range leaves no room for where samples are fresh and differ by the engine's rounding alone.
@@ -177,32 +183,10 @@ def _correction(settings: TeamSettings, given: Flags) -> dict[str, tuple[str, ..
     }
 
 
-def _absolute(flags: Flags) -> Flags:
-    """The flags with absolute paths; with those of `WRITTEN` that have a default and are not given."""
-    defaults = {flag: [path] for flag, path in WRITTEN.items() if path and flag not in flags}
-    paths = (*WRITTEN, *READ)
-    return {
-        flag: [_placed(flag, value) for value in values] if flag in paths else values
-        for flag, values in (flags | defaults).items()
-    }
-
-
-def _placed(flag: str, path: str) -> str:
-    """The path that a flag means."""
-    return str(Path(path).absolute()) if flag in WRITTEN and path else _existing(path)
-
-
-def _set(name: str) -> str:
-    """A problem set's name as it is, also where a folder has it; a file that exists, absolute."""
-    return _existing(name) if is_path(name) else name
-
-
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a loader, with the local copy (``source``) absolute."""
-    return {
-        name: _existing(value) if name == "source" and isinstance(value, str) else value
-        for name, value in options.items()
-    }
+def _absolute(flag: str, value: str) -> str:
+    if flag in WRITTEN and value:
+        return str(Path(value).absolute())
+    return _existing(value) if flag in READ else value
 
 
 def _existing(path: str) -> str:
@@ -210,12 +194,8 @@ def _existing(path: str) -> str:
     return str(Path(path).absolute()) if Path(path).exists() else path
 
 
-def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
-    """Refuse arguments that would fail later, or do something wrong silently.
-
-    Args:
-        settings: The team's.
-        args: OpenRLHF's arguments, parsed.
+def require_supported(settings: TeamSettings, args: SimpleNamespace) -> None:
+    """Reject arguments that would fail later, or do something wrong silently.
 
     Raises:
         ConfigError: A line for each says what is wrong and what to do.
@@ -225,9 +205,9 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
         settings.trained_roles()
     except ConfigError as error:  # there is no such role
         wrongs.append(str(error))
-    correction = args.algo.advantage
+    correction, overlong = args.algo.advantage, settings.overlong
     gated = correction.is_correction_gating != "ratio"
-    for wrong, sentence in (
+    rules = (
         (
             args.ds.lora.rank > 0,
             "LoRA with vLLM fails in OpenRLHF 0.11.2 (its issue 1349: vLLM is sent weights under names that "
@@ -279,13 +259,11 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
             args.train.enable_ema,
             "--train.enable_ema averages by micro-batches of a fixed number, which updates here do not have",
         ),
-    ):
-        if wrong:
-            wrongs.append(sentence)
-    if settings.overlong is not None and settings.overlong.limit != args.rollout.max_new_tokens:
-        wrongs.append(
-            f"the limit of --mars.overlong is {settings.overlong.limit} tokens, but completions end at "
-            f"--rollout.max_new_tokens {args.rollout.max_new_tokens}: make them equal"
-        )
-    if wrongs:
+        (
+            overlong is not None and overlong.limit != args.rollout.max_new_tokens,
+            f"the limit of --mars.overlong is {overlong and overlong.limit} tokens, but completions end at "
+            f"--rollout.max_new_tokens {args.rollout.max_new_tokens}: make them equal",
+        ),
+    )
+    if wrongs := wrongs + [rule for wrong, rule in rules if wrong]:
         raise ConfigError("\n".join(wrongs))

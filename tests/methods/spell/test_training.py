@@ -173,7 +173,7 @@ async def test_settings_that_spell_cannot_follow_are_refused():
         misspelt = SpellSettings().model_copy(update={"verifier": 4})
         await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), own, misspelt)
     with raises(ConfigError):
-        refuse_unfit(RunSettings(rollouts=None, pipeline=PipelineSettings(max_staleness=1)), team)
+        refuse_unfit(RunSettings(rollouts=None, pipeline=PipelineSettings(staleness=1)), team)
     with raises(ConfigError):
         refuse_unfit(RunSettings(rollouts=None), Team({"responder_0": None, "verifier_0": None}, {}))
     with raises(ConfigError):

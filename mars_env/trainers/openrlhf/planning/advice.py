@@ -9,8 +9,8 @@ from functools import reduce
 from types import SimpleNamespace
 from typing import Any
 
-from mars_env.trainers.openrlhf.planning.resources import fits
-from mars_env.trainers.openrlhf.planning.sizes import Architecture
+from mars_env.trainers.openrlhf.planning.memory import fits
+from mars_env.trainers.openrlhf.planning.models import Architecture
 
 Changes = Mapping[str, Any]
 """New values by flag, without the leading dashes."""
@@ -25,7 +25,7 @@ def advise(
     """The settings to change so that every model fits: with more GPUs only where all others are not enough.
 
     Args:
-        args: OpenRLHF's arguments, parsed.
+        args: OpenRLHF's arguments.
         models: The sizes of the models that are trained.
         gpu: Bytes of one GPU.
         valid: Whether changed arguments can be used.
@@ -35,7 +35,7 @@ def advise(
     """
 
     def enough(steps: Sequence[Changes]) -> bool:
-        changed = applied(args, _together(steps))
+        changed = applied(args, _merged(steps))
         return all(fits(changed, model, gpu) for model in models) and valid(changed)
 
     for times in (1, 2, 4, 8, 16):
@@ -46,20 +46,14 @@ def advise(
             for share in ({}, *({"vllm.gpu_memory_utilization": tenth / 10} for tenth in range(9, 1, -1))):
                 chosen = [more, share, *steps[:number]]
                 if enough(chosen):
-                    return _together(_needed(chosen, enough))
+                    for step in chosen[:0:-1]:  # leave out what is not needed, first what costs most
+                        without = [kept for kept in chosen if kept is not step]
+                        chosen = without if enough(without) else chosen
+                    return _merged(chosen)
     return None
 
 
-def _needed(steps: Sequence[Changes], enough: Callable[[Sequence[Changes]], bool]) -> Sequence[Changes]:
-    """The steps without which it is not enough, those that cost most left out first."""
-    for step in reversed(steps[1:]):
-        without = [kept for kept in steps if kept is not step]
-        if enough(without):
-            steps = without
-    return steps
-
-
-def _together(steps: Sequence[Changes]) -> dict[str, Any]:
+def _merged(steps: Sequence[Changes]) -> dict[str, Any]:
     return {flag: value for changes in steps for flag, value in changes.items()}
 
 

@@ -5,33 +5,25 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Final
+from typing import Final, NamedTuple
 
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.problems.code_hub import CODE_HUB_SETS
 from mars_env.problems.hub import HUB_SETS
-from mars_env.trainers.openrlhf.arguments import ENTRY, parse
+from mars_env.trainers.openrlhf.arguments import ENTRY, parsed_arguments
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
 from mars_env.trainers.openrlhf.planning.advice import advise
-from mars_env.trainers.openrlhf.planning.checks import check_flags, check_run
-from mars_env.trainers.openrlhf.planning.resources import GIB, describe, fits, placement
-from mars_env.trainers.openrlhf.planning.sizes import Architecture, architecture_of
+from mars_env.trainers.openrlhf.planning.checks import check_flags, check_launch
+from mars_env.trainers.openrlhf.planning.memory import GIB, describe, fits, gpu_pools
+from mars_env.trainers.openrlhf.planning.models import Architecture, architecture_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 from mars_env.trainers.openrlhf.versions import require_openrlhf
 
 DRY_RUN: Final = "--dry-run"
-"""``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU."""
-
-GPU_GIB: Final = 80.0
-"""Of one GPU, unless it is said."""
-
-_KEY_FLAG: Final = "--logger.wandb.key"
-_KEY: Final = '"$WANDB_API_KEY"'
-"""What a command shows in place of a key: logs of clusters are read by others."""
+"""``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU; without a number: 80 GiB."""
 
 _STAND_INS: Final = {
     **{hub_set.name: "arithmetic" for hub_set in HUB_SETS},
@@ -39,6 +31,13 @@ _STAND_INS: Final = {
     "livecodebench": "programs",
 }
 """Embedded sets of the same kind, for those that would be downloaded."""
+
+
+class DryRun(NamedTuple):
+    """What a run would do, for people to read; and whether every model of known sizes fits into its GPUs."""
+
+    text: str
+    fits: bool
 
 
 def gpu_memory(values: Sequence[str]) -> float:
@@ -49,7 +48,7 @@ def gpu_memory(values: Sequence[str]) -> float:
     """
     value = " ".join(values)
     try:
-        gib = float(value or GPU_GIB)
+        gib = float(value or 80)
     except ValueError:
         gib = 0.0
     if not 0 < gib < math.inf:
@@ -57,24 +56,8 @@ def gpu_memory(values: Sequence[str]) -> float:
     return gib * GIB
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """What a run would do.
-
-    Attributes:
-        text: For people to read.
-        fits: Whether every model fits into its GPUs; True where its sizes are not known.
-    """
-
-    text: str
-    fits: bool
-
-
 def dry_run(given: Flags) -> DryRun:
-    """Check a run's flags, and describe it.
-
-    Everything is checked that a run checks before it starts, but the problems: sets that would have to be
-    downloaded are not.
+    """Check a run's flags as at its start, and describe it; problem sets are not downloaded.
 
     Args:
         given: The launcher's flags. `DRY_RUN` among them gives the memory of one GPU.
@@ -87,12 +70,13 @@ def dry_run(given: Flags) -> DryRun:
     gpu = gpu_memory(flags.pop(DRY_RUN, []))
     settings_here = without_downloads(located(settings))
     full = complete(settings_here, flags)
-    args = parse(full)
+    args = parsed_arguments(full)
     require_openrlhf()
-    policies = check_run(settings_here, args)
+    policies = check_launch(settings_here, args)
+    pools = gpu_pools(args)
     lines = [_rollouts(settings_here, args), *_evaluation(settings_here, args), ""]
     if len(policies) > 1:
-        gpus = sum(pool.gpus for pool in placement(args))
+        gpus = sum(pool.gpus for pool in pools)
         lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
     models = []
     for name, checkpoint in policies:
@@ -101,8 +85,8 @@ def dry_run(given: Flags) -> DryRun:
             models.append(model := architecture_of(checkpoint))
             lines += [f"{model.parameters / 1e9:.2f} billion parameters, {describe(args, model, gpu)}", ""]
         except ConfigError as unknown:
-            pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
-            lines += [f"{pools}; no estimate of the memory: {unknown}", ""]
+            placed = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in pools)
+            lines += [f"{placed}; no estimate of the memory: {unknown}", ""]
     enough = all(fits(args, model, gpu) for model in models)
     if not enough:
         lines += [*_advice(settings_here, args, models, gpu), ""]
@@ -172,8 +156,9 @@ def without_downloads(settings: TeamSettings) -> TeamSettings:
 
 def _command(module: str, flags: Flags) -> str:
     """A command, a flag a line, as a shell takes it; a key is not shown."""
+    key = "--logger.wandb.key"  # logs of clusters are read by others
     shown = [
-        f"{_KEY_FLAG} {_KEY}" if flag == _KEY_FLAG else shlex.join(as_words({flag: values}))
+        f'{key} "$WANDB_API_KEY"' if flag == key else shlex.join(as_words({flag: values}))
         for flag, values in flags.items()
     ]
     return " \\\n    ".join([f"python -m {module}", *shown])

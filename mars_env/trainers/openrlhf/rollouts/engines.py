@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.models.context import finish_reason, room_for, without_room
@@ -18,8 +17,7 @@ CALLS = 512
 """Most calls of one engine at a time: a Ray actor runs a thousand, and new weights must not queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(NamedTuple):
     """One completion as an engine returns it.
 
     Attributes:
@@ -56,7 +54,7 @@ async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> S
     return Sampled(tuple(tokens), tuple(logprobs), reason, merged_runs(runs))
 
 
-class Engine(Protocol):
+class SamplingEngine(Protocol):
     """A sampling engine."""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
@@ -69,7 +67,7 @@ class RayEngine:
 
     Attributes:
         dead: Why the engine can no longer sample; empty while it can. A turn that fails costs its tree; a
-            dead engine would cost all trees, one after the other: see `refuse_dead`.
+            dead engine would cost all trees, one after the other: see `require_alive`.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -77,7 +75,7 @@ class RayEngine:
         self.dead = ""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
-        """See `Engine`.
+        """See `SamplingEngine`.
 
         Raises:
             ModelError: The engine failed.
@@ -93,10 +91,10 @@ class RayEngine:
             if isinstance(error, RayActorError) or type(cause).__name__ == "EngineDeadError":
                 self.dead = what
             raise ModelError(f"an engine failed: {what}") from error
-        return [Sampled(*completion) for completion in completions]
+        return list(completions)
 
 
-def refuse_dead(engines: Sequence[RayEngine]) -> None:
+def require_alive(engines: Sequence[RayEngine]) -> None:
     """End the run if an engine is dead.
 
     Raises:
@@ -115,27 +113,18 @@ class EnginesModel:
         tokenizer: The model's tokenizer; it renders prompts and decodes.
         context: Most tokens of prompt and completion together (``--data.max_len``).
         name: Name of the policy.
-        template_options: Passed to the tokenizer's chat template.
 
     Raises:
         ConfigError: There are no engines.
     """
 
     def __init__(
-        self,
-        engines: Sequence[Engine],
-        tokenizer: Any,
-        context: int,
-        *,
-        name: str = "actor",
-        template_options: Mapping[str, Any] | None = None,
+        self, engines: Sequence[SamplingEngine], tokenizer: Any, context: int, *, name: str = "actor"
     ) -> None:
         if not engines:
             raise ConfigError("rollouts need at least one engine: set --vllm.num_engines")
-        self.name, self.tokenizer = name, tokenizer
-        self.context = context
+        self.name, self.tokenizer, self.context = name, tokenizer, context
         self._vocabulary = len(tokenizer)
-        self._template_options = dict(template_options or {})
         self._engines = list(engines)
         self._busy = [0] * len(self._engines)
         self._calls = [asyncio.Semaphore(CALLS) for _ in self._engines]
@@ -149,7 +138,7 @@ class EnginesModel:
         Raises:
             ModelError: There are no tokens, or ids outside the vocabulary.
         """
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, {})
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, on one engine, so that they share its prefix cache.
@@ -172,7 +161,7 @@ class EnginesModel:
                 sampled = await self._engines[least].sample(ids, requests)
         finally:
             self._busy[least] -= n
-        return [self._completion(ids, sampling, one) for one in sampled]
+        return [self._completion(ids, sampling, each) for each in sampled]
 
     def _completion(self, ids: tuple[int, ...], sampling: Sampling, sampled: Sampled) -> Completion:
         if sampled.finish_reason not in ("stop", "length"):
@@ -204,5 +193,5 @@ def _request(sampling: Sampling, room: int) -> dict[str, Any]:
         "max_tokens": room,
         "stop": list(sampling.stop),
         "logprobs": 0,  # only the sampled token's
-        "detokenize": bool(sampling.stop),  # without stop texts the text is decoded once, at the end
+        "detokenize": bool(sampling.stop),  # without stop strings all is decoded once, at the end
     }

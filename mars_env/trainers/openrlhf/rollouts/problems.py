@@ -57,12 +57,6 @@ def require_plain(path: str | Path) -> None:
 
     Raises:
         ConfigError: It has a comma or an at sign.
-
-    Example:
-        >>> require_plain("/me@lab/problems.jsonl")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: OpenRLHF cannot read '/me@lab/problems.jsonl', since it divides \
-names of data sets at ',' and '@': give a folder without them
     """
     if any(mark in str(path) for mark in ",@"):
         raise ConfigError(

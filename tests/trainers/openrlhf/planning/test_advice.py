@@ -1,11 +1,11 @@
 """What to change so that a run fits."""
 
 import pytest
+from mars_env.trainers.openrlhf.planning.memory import GIB, fits, placement
+from mars_env.trainers.openrlhf.planning.models import PRESETS
 from openrlhf_arguments import arguments
 
 from mars_env.trainers.openrlhf.planning.advice import advise, applied
-from mars_env.trainers.openrlhf.planning.resources import GIB, fits, placement
-from mars_env.trainers.openrlhf.planning.sizes import PRESETS
 
 SHARED = {"train__colocate_all": True, "vllm__gpu_memory_utilization": 0.6}
 TWO = {"actor__num_gpus_per_node": 2, "ref__num_gpus_per_node": 2, "vllm__num_engines": 2}

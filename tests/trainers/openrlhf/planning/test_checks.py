@@ -4,13 +4,13 @@ import json
 from types import SimpleNamespace as S
 
 import pytest
+from mars_env.trainers.openrlhf.planning.models import architecture
 from messages import raises
 from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.planning.advice import applied
 from mars_env.trainers.openrlhf.planning.checks import check_run, require_context, require_model
-from mars_env.trainers.openrlhf.planning.sizes import architecture
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(env="arithmetic-solve", problems=5)

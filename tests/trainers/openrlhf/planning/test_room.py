@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace as S
 
+from mars_env.trainers.openrlhf.planning.checks import require_room_for
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.room import require_room_for
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from messages import raises
-from openrlhf_arguments import arguments
-
-from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.resources import (
+from mars_env.trainers.openrlhf.planning.memory import (
     GIB,
     OVERHEAD,
     Pool,
@@ -19,7 +15,11 @@ from mars_env.trainers.openrlhf.planning.resources import (
     memory,
     placement,
 )
-from mars_env.trainers.openrlhf.planning.sizes import PRESETS, Architecture
+from mars_env.trainers.openrlhf.planning.models import PRESETS, Architecture
+from messages import raises
+from openrlhf_arguments import arguments
+
+from mars_env.errors import ConfigError
 
 TINY = Architecture(0, 8, 3, 2, 2, 4, 16, vocabulary=10)
 QWEN = PRESETS["Qwen/Qwen3-8B"]
