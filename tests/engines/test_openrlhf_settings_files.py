@@ -12,8 +12,8 @@ import openrlhf_on_cpu
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.arguments import parse
-from mars_env.trainers.openrlhf.command_line import read
+from mars_env.trainers.openrlhf.arguments import parsed_arguments
+from mars_env.trainers.openrlhf.command_line import read_command_line
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import dry_run, gpu_memory, without_downloads
@@ -34,7 +34,7 @@ def beside_the_files(monkeypatch):
 
 def flags_of(file, *more):
     """The flags that the launcher reads from the file, and more."""
-    return read(["--config", str(file), *more])
+    return read_command_line(["--config", str(file), *more])
 
 
 def test_there_are_files_for_both_papers():
@@ -75,7 +75,7 @@ def parsed(flags):
     """The team's settings and OpenRLHF's arguments, as the launcher has them; nothing is downloaded."""
     settings, flags = read_flags(flags)
     settings = located(without_downloads(settings))
-    return settings, parse(complete(settings, flags))
+    return settings, parsed_arguments(complete(settings, flags))
 
 
 def loss_of(args):
@@ -96,8 +96,8 @@ def test_every_file_has_a_loss_that_the_tests_of_engines_train_with():
     trained = [
         loss_of(parsed(flags)[1])
         for flags in (
-            read([*env, *miniature]),  # trained with in test_openrlhf_training.py
-            read(
+            read_command_line([*env, *miniature]),  # trained with in test_openrlhf_training.py
+            read_command_line(
                 [*env, *openrlhf_on_cpu.MARS2_LOSS]
             ),  # in test_several_policies.py; its numbers: test_same_numbers.py
         )
@@ -191,14 +191,14 @@ def test_a_run_refuses_before_its_start_what_a_dry_run_refuses(more, message, tm
     flags += ["--actor.num_gpus_per_node", "1", "--vllm.num_engines", "1"]
     for refused in (launch, dry_run):
         with pytest.raises(ConfigError, match=message):
-            refused(read([*flags, *more]))
+            refused(read_command_line([*flags, *more]))
     assert not list(tmp_path.iterdir())
 
 
 def test_engines_that_are_forgotten_are_told_of_in_a_sentence():
     flags = ["--mars.env", "arithmetic-solve", "--train.dynamic_batch_enable"]
     with pytest.raises(ConfigError, match="with vLLM"):
-        dry_run(read([*flags, *MODEL]))
+        dry_run(read_command_line([*flags, *MODEL]))
 
 
 @pytest.mark.parametrize("memory", ["0", "-1", "nan", "inf", "much"])

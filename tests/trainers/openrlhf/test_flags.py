@@ -12,7 +12,7 @@ from mars_env.trainers.openrlhf.flags import (
     complete,
     dataset_path,
     located,
-    refuse,
+    require_supported,
     sampling_of,
 )
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -48,9 +48,9 @@ def arguments(**changes):
 
 
 def test_what_is_right_is_not_refused():
-    refuse(SETTINGS, arguments())
-    refuse(SETTINGS, arguments(algo__kl__init_coef=0.001, algo__kl__use_loss=True))
-    refuse(SETTINGS.model_copy(update={"staleness": 1}), arguments(train__async_enable=True))
+    require_supported(SETTINGS, arguments())
+    require_supported(SETTINGS, arguments(algo__kl__init_coef=0.001, algo__kl__use_loss=True))
+    require_supported(SETTINGS.model_copy(update={"staleness": 1}), arguments(train__async_enable=True))
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_what_is_right_is_not_refused():
 )
 def test_what_would_go_wrong_is_refused_in_one_sentence(changes):
     with raises(ConfigError) as refused:
-        refuse(SETTINGS, arguments(**changes))
+        require_supported(SETTINGS, arguments(**changes))
     assert "\n" not in str(refused.value)
 
 
 def test_every_wrong_flag_has_a_line():
     wrong = arguments(ds__lora__rank=8, rollout__top_p=0.9, vllm__num_engines=0)
     with pytest.raises(ConfigError) as refused:
-        refuse(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), wrong)
+        require_supported(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), wrong)
     assert len(str(refused.value).splitlines()) == 4
     with pytest.raises(ConfigError) as refused:
         complete(SETTINGS, {"--data.label_key": ["a"], "--train.batch_size": ["0"]})
@@ -84,19 +84,19 @@ def test_every_wrong_flag_has_a_line():
 
 def test_roles_that_nobody_has_are_refused_before_anything_starts():
     with raises(ConfigError):
-        refuse(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), arguments())
+        require_supported(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), arguments())
 
 
 def test_engines_that_sleep_roll_nothing_out_meanwhile():
     settings = SETTINGS.model_copy(update={"staleness": 1})
     with raises(ConfigError):
-        refuse(settings, arguments(vllm__enable_sleep=True))
+        require_supported(settings, arguments(vllm__enable_sleep=True))
 
 
 def test_the_penalty_s_limit_is_that_of_the_completions():
     settings = TeamSettings(env=SETTINGS.env, overlong={"limit": 100, "buffer": 10})
     with raises(ConfigError):
-        refuse(settings, arguments())
+        require_supported(settings, arguments())
 
 
 @pytest.mark.parametrize("flag", sorted(REFUSED))
@@ -177,8 +177,8 @@ def test_gspo_takes_its_ratio_to_the_sampling_policy_only_where_samples_may_be_o
 def test_old_samples_without_a_correction_are_refused():
     settings = SETTINGS.model_copy(update={"staleness": 2})
     with raises(ConfigError):
-        refuse(settings, arguments(algo__advantage__is_correction_level="off"))
-    refuse(SETTINGS, arguments(algo__advantage__is_correction_level="off"))
+        require_supported(settings, arguments(algo__advantage__is_correction_level="off"))
+    require_supported(SETTINGS, arguments(algo__advantage__is_correction_level="off"))
 
 
 def test_what_is_given_of_the_correction_is_kept():
@@ -194,12 +194,12 @@ def test_a_correction_that_openrlhf_would_refuse_after_its_start_is_refused_befo
     own = "algo__advantage__is_correction_"
     for wrong in ({f"{own}level": "seq"}, {f"{own}gating": "tv"}):
         with raises(ConfigError):
-            refuse(SETTINGS, arguments(**wrong))
+            require_supported(SETTINGS, arguments(**wrong))
     masks = {f"{own}gating": "tv", f"{own}mode": "mask"}
     with raises(ConfigError):
-        refuse(SETTINGS, arguments(**masks, **{f"{own}threshold": [0.5, 5.0]}))
-    refuse(SETTINGS, arguments(**masks, **{f"{own}threshold": [0.0, 0.1]}))
-    refuse(SETTINGS, arguments(**{f"{own}level": "seq", f"{own}mode": "mask"}))
+        require_supported(SETTINGS, arguments(**masks, **{f"{own}threshold": [0.5, 5.0]}))
+    require_supported(SETTINGS, arguments(**masks, **{f"{own}threshold": [0.0, 0.1]}))
+    require_supported(SETTINGS, arguments(**{f"{own}level": "seq", f"{own}mode": "mask"}))
 
 
 def test_segments_continue_without_reading_their_prompts_again():

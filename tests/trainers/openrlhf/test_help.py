@@ -3,8 +3,8 @@
 import pytest
 from messages import raises
 
-from mars_env.errors import ConfigError, MissingExtra
-from mars_env.trainers.openrlhf import __main__, arguments, help
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf import __main__, arguments
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.versions import CPU_STACK, EXACT_STACK, GPU_STACK, require_stack
 
@@ -40,12 +40,6 @@ def test_no_flags_at_all_are_a_sentence(capsys):
     assert capsys.readouterr().err == (
         "error: say what is played: --mars.env, an environment's id (--help lists all flags)\n"
     )
-
-
-def test_the_parser_s_help_is_no_traceback_without_it(nowhere):
-    with pytest.raises(MissingExtra):
-        arguments.parser_help()
-    assert "not known here" in help.help_text()
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class _Run:
         )
 
     def _states(self, policy: PolicyTrainer) -> dict[str, Any]:
-        """What a checkpoint holds beside the weights. Rollouts in progress are not saved, but played again."""
+        """What a checkpoint holds beside the weights; rollouts in progress are played again."""
         return {
             "update": self.prompts.updates,
             "global_step": policy.step,

@@ -77,7 +77,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         return [logger for logger in (self.wandb_logger, self.tensorboard_logger) if logger is not None]
 
     def resume(self) -> Mapping[str, Any]:
-        """Load the checkpoint that the arguments name, if there is one; returns what it holds beside weights."""
+        """Load the arguments' checkpoint, if there is one; returns what it holds beside weights."""
         states: dict[str, Any] = self.init_checkpoint_states()
         self.restore_best_checkpoint_state(states)
         self.step = states["global_step"]

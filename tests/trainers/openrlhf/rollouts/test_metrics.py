@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from mars_env.trainers.openrlhf.rollouts.metrics import Verifications, evaluation_metrics, training_metrics
 
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.openrlhf.rollouts.metrics import Verifications, evaluation_metrics, training_metrics
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
 
@@ -75,9 +75,9 @@ def judged(*verdicts, grade, apart=False, **closing):
     verifier = Group("p#0/0.0", verdicts)
     told = Verifications()
     if apart:
-        assert told.figures(UpdateBatch(0, (solver,), **closing)) == {}
-        return told.figures(UpdateBatch(1, (verifier,)))
-    return told.figures(UpdateBatch(0, (solver, verifier)))
+        assert told.metrics(UpdateBatch(0, (solver,), **closing)) == {}
+        return told.metrics(UpdateBatch(1, (verifier,)))
+    return told.metrics(UpdateBatch(0, (solver, verifier)))
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.3, None])
