@@ -28,7 +28,7 @@ print(json.dumps(moved()))
 
 
 def moved():
-    """What is not as openrlhf_names.json says: a name, its parameters or fields, null where it is only used."""
+    """What is not as openrlhf_names.json says, null for parameters or fields that do not matter."""
     found = []
     for path, expected in json.loads(NAMES.read_text(encoding="utf-8")).items():
         module, _, name = path.partition(":")

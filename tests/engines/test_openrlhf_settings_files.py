@@ -13,7 +13,7 @@ import pytest
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.arguments import parsed_arguments
-from mars_env.trainers.openrlhf.command_line import read_command_line
+from mars_env.trainers.openrlhf.command_line import read_argv
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import dry_run, gpu_memory, without_downloads
@@ -34,7 +34,7 @@ def beside_the_files(monkeypatch):
 
 def flags_of(file, *more):
     """The flags that the launcher reads from the file, and more."""
-    return read_command_line(["--config", str(file), *more])
+    return read_argv(["--config", str(file), *more])
 
 
 def test_there_are_files_for_both_papers():
@@ -96,8 +96,8 @@ def test_every_file_has_a_loss_that_the_tests_of_engines_train_with():
     trained = [
         loss_of(parsed(flags)[1])
         for flags in (
-            read_command_line([*env, *miniature]),  # trained with in test_openrlhf_training.py
-            read_command_line(
+            read_argv([*env, *miniature]),  # trained with in test_openrlhf_training.py
+            read_argv(
                 [*env, *openrlhf_on_cpu.MARS2_LOSS]
             ),  # in test_several_policies.py; its numbers: test_same_numbers.py
         )
@@ -191,14 +191,14 @@ def test_a_run_refuses_before_its_start_what_a_dry_run_refuses(more, message, tm
     flags += ["--actor.num_gpus_per_node", "1", "--vllm.num_engines", "1"]
     for refused in (launch, dry_run):
         with pytest.raises(ConfigError, match=message):
-            refused(read_command_line([*flags, *more]))
+            refused(read_argv([*flags, *more]))
     assert not list(tmp_path.iterdir())
 
 
 def test_engines_that_are_forgotten_are_told_of_in_a_sentence():
     flags = ["--mars.env", "arithmetic-solve", "--train.dynamic_batch_enable"]
     with pytest.raises(ConfigError, match="with vLLM"):
-        dry_run(read_command_line([*flags, *MODEL]))
+        dry_run(read_argv([*flags, *MODEL]))
 
 
 @pytest.mark.parametrize("memory", ["0", "-1", "nan", "inf", "much"])

@@ -13,7 +13,7 @@ from typing import Final
 from mars_env.errors import MarsError, MissingExtra
 from mars_env.text import visible
 from mars_env.trainers.openrlhf.arguments import parsed_arguments
-from mars_env.trainers.openrlhf.command_line import PREFIX, read_command_line
+from mars_env.trainers.openrlhf.command_line import PREFIX, read_argv
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import DRY_RUN, dry_run
 from mars_env.trainers.openrlhf.settings import SETTING_NAMES, TeamSettings
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         if {"-h", "--help"}.intersection(arguments):
             sys.stdout.write(_help() + "\n")
             return 0
-        flags = read_command_line(arguments)
+        flags = read_argv(arguments)
         if DRY_RUN not in flags:
             launch(flags)
             return 0

@@ -23,7 +23,7 @@ PREFIX: Final = "--mars."
 """Prefix of the flags that mars_env adds."""
 
 
-def read_command_line(argv: Sequence[str]) -> Flags:
+def read_argv(argv: Sequence[str]) -> Flags:
     """The flags of a command line, and below them those of its settings file, if it names one.
 
     A flag of the command line replaces the file's; ``--NAME=false`` turns off what the file switches on.
@@ -33,7 +33,7 @@ def read_command_line(argv: Sequence[str]) -> Flags:
         ConfigError: The file is missing, is no TOML, or holds what no flag can take.
 
     Example:
-        >>> read_command_line(["--mars.env=aime-solve", "--actor.adam.betas", "0.9", "0.95"])
+        >>> read_argv(["--mars.env=aime-solve", "--actor.adam.betas", "0.9", "0.95"])
         {'--mars.env': ['aime-solve'], '--actor.adam.betas': ['0.9', '0.95']}
     """
     given: Flags = {}
@@ -61,7 +61,7 @@ def read_command_line(argv: Sequence[str]) -> Flags:
 
 
 def as_words(flags: Mapping[str, Sequence[str]]) -> list[str]:
-    """The words of a command line: the inverse of `read_command_line`."""
+    """The words of a command line: the inverse of `read_argv`."""
     words: list[str] = []
     for flag, values in flags.items():
         if flag and len(values) == 1 and values[0].startswith("-"):

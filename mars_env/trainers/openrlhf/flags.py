@@ -115,7 +115,7 @@ def complete(settings: TeamSettings, flags: Flags) -> Flags:
         defaults["--vllm.enable_prefix_caching"] = ()  # a segment continues without reading its prompt again
     added = {flag: list(values) for flag, values in defaults.items() if flag not in flags}
     return {
-        flag: [_absolute(flag, value) for value in values] for flag, values in (flags | added | ours).items()
+        flag: [_absolute(flag, value) for value in values] for flag, values in (flags | ours | added).items()
     }
 
 

@@ -14,7 +14,7 @@ from mars_env.trainers.openrlhf.versions import require_stack
 
 
 def launch(given: Flags) -> None:
-    """Train with the flags that `mars_env.trainers.openrlhf.command_line.read_command_line` returned.
+    """Train with the flags that `mars_env.trainers.openrlhf.command_line.read_argv` returned.
 
     Raises:
         ConfigError: A flag is rejected, here or by OpenRLHF (a line for each), or a version is not supported.
