@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -30,43 +30,37 @@ WRITTEN: Final = ("--ckpt.path", "--ckpt.output_dir", "--logger.tensorboard_dir"
 READ: Final = ("--actor.model_name_or_path", "--ref.model_name_or_path")
 """Flags of folders that a run reads, or of names on a hub."""
 
-_PROBLEMS = "the problems are the environment's: --mars.env, --mars.problem_set"
-_ADVANTAGES = "advantages are those of --mars.advantage"
-_UNIFORM = "groups of equal rewards are left out in any case"
-_REWARDS = "rewards are the environment's: --mars.rewards, --mars.team_reward"
-_PENALTY = "the penalty is part of the groups' rewards: --mars.overlong"
-_IMAGES = "the environments have no images"
+_REASONS: Final = {
+    "the problems are the environment's: --mars.env, --mars.problem_set": (
+        "--data.prompt_dataset", "--data.input_key", "--data.label_key", "--data.prompt_probs",
+    ),
+    "the problems are the environment's: --mars.problem_options": ("--data.prompt_split",),
+    "the agents make the prompts: --mars.agents": ("--data.input_template", "--data.apply_chat_template"),
+    "evaluation plays the environment: --mars.eval_problems, --mars.eval_problem_options": (
+        "--eval.dataset", "--eval.split",
+    ),
+    "the launcher puts the team in its place; for OpenRLHF's own command line there is "
+    "mars_env.trainers.openrlhf.agent_file": ("--train.agent_func_path",),
+    "advantages are those of --mars.advantage, without a critic": (
+        "--algo.advantage.gamma", "--algo.advantage.lambd", "--algo.advantage.no_std_norm",
+        "--critic.model_name_or_path", "--reward.normalize_enable", "--reward.clip_range",
+    ),
+    "groups of equal rewards are left out in any case": (
+        "--algo.dynamic_filtering_enable", "--algo.dynamic_filtering_range",
+    ),
+    "rewards are the environment's: --mars.rewards, --mars.team_reward": (
+        "--reward.model_name_or_path", "--reward.remote_url",
+    ),
+    "the penalty is part of the groups' rewards: --mars.overlong": (
+        "--reward.overlong_penalty_factor", "--reward.overlong_buffer_len",
+        "--reward.stop_properly_penalty_coef",
+    ),
+    "how far rollouts run ahead is --mars.staleness": ("--rollout.vllm_generate_batch_size",),
+    "group sizes are --mars.group and --mars.branches": ("--rollout.n_samples_per_prompt",),
+    "the environments have no images": ("--data.image_key", "--data.max_images_per_prompt"),
+}  # fmt: skip
 
-REFUSED: Final[Mapping[str, str]] = {
-    "--data.prompt_dataset": _PROBLEMS,
-    "--data.input_key": _PROBLEMS,
-    "--data.input_template": "the agents make the prompts: --mars.agents",
-    "--data.apply_chat_template": "the agents make the prompts, by the model's chat template if it has one",
-    "--data.label_key": _PROBLEMS,
-    "--data.prompt_probs": _PROBLEMS,
-    "--data.prompt_split": "the problems are the environment's: --mars.problem_options",
-    "--eval.split": "evaluation plays the environment: --mars.eval_problem_options",
-    "--eval.dataset": "evaluation plays the environment: --mars.eval_problems",
-    "--train.agent_func_path": "the launcher puts the team in its place; for OpenRLHF's own command line "
-    "there is mars_env.trainers.openrlhf.agent_file",
-    "--algo.advantage.gamma": _ADVANTAGES,
-    "--algo.advantage.lambd": _ADVANTAGES,
-    "--algo.advantage.no_std_norm": _ADVANTAGES,
-    "--algo.dynamic_filtering_enable": _UNIFORM,
-    "--algo.dynamic_filtering_range": _UNIFORM,
-    "--critic.model_name_or_path": f"there is no critic: {_ADVANTAGES}",
-    "--reward.model_name_or_path": _REWARDS,
-    "--reward.remote_url": _REWARDS,
-    "--reward.overlong_penalty_factor": _PENALTY,
-    "--reward.overlong_buffer_len": _PENALTY,
-    "--reward.stop_properly_penalty_coef": _PENALTY,
-    "--reward.normalize_enable": _ADVANTAGES,
-    "--reward.clip_range": _ADVANTAGES,
-    "--rollout.vllm_generate_batch_size": "how far rollouts run ahead is --mars.staleness",
-    "--rollout.n_samples_per_prompt": "group sizes are --mars.group and --mars.branches",
-    "--data.image_key": _IMAGES,
-    "--data.max_images_per_prompt": _IMAGES,
-}
+REFUSED: Final = {flag: reason for reason, flags in _REASONS.items() for flag in flags}
 """Flags that would have no effect or do harm here, and what to use instead."""
 
 AT_LEAST_ONE: Final = (
@@ -200,70 +194,52 @@ def require_supported(settings: TeamSettings, args: SimpleNamespace) -> None:
     Raises:
         ConfigError: A line for each says what is wrong and what to do.
     """
-    wrongs = []
+    if wrong := list(_unsupported(settings, args)):
+        raise ConfigError("\n".join(wrong))
+
+
+def _unsupported(settings: TeamSettings, args: SimpleNamespace) -> Iterator[str]:
     try:
         settings.trained_roles()
     except ConfigError as error:  # there is no such role
-        wrongs.append(str(error))
-    correction, overlong = args.algo.advantage, settings.overlong
-    gated = correction.is_correction_gating != "ratio"
-    rules = (
-        (
-            args.ds.lora.rank > 0,
+        yield str(error)
+    correction, overlong, limit = args.algo.advantage, settings.overlong, args.rollout.max_new_tokens
+    level, gated = correction.is_correction_level, correction.is_correction_gating != "ratio"
+    if args.ds.lora.rank > 0:
+        yield (
             "LoRA with vLLM fails in OpenRLHF 0.11.2 (its issue 1349: vLLM is sent weights under names that "
-            "it does not know): leave --ds.lora.rank out",
-        ),
-        (
-            correction.estimator != "reinforce",
-            "the advantages are those of --mars.advantage: leave --algo.advantage.estimator out",
-        ),
-        (
-            args.algo.kl.init_coef > 0 and not args.algo.kl.use_loss,
-            "a KL penalty in the rewards would be compared within groups: add --algo.kl.use_loss",
-        ),
-        (
-            args.rollout.top_p != 1.0,
-            "training needs all tokens of the policy: leave --rollout.top_p out",
-        ),
-        (
-            args.train.async_queue_size != 1,
-            "how far rollouts run ahead is --mars.staleness: leave --train.async_queue_size out",
-        ),
-        (
-            args.train.async_enable and settings.staleness == 0,
-            "asynchronous training needs --mars.staleness 1 or more",
-        ),
-        (
-            args.vllm.enable_sleep and settings.staleness > 0,
-            "engines that sleep while the policy is trained roll nothing out: set --mars.staleness 0",
-        ),
-        (
-            not args.vllm.num_engines,
-            "rollouts need engines: give --vllm.num_engines, at least 1",
-        ),
-        (
-            settings.staleness > 0 and correction.is_correction_level == "off",
+            "it does not know): leave --ds.lora.rank out"
+        )
+    if correction.estimator != "reinforce":
+        yield "the advantages are those of --mars.advantage: leave --algo.advantage.estimator out"
+    if args.algo.kl.init_coef > 0 and not args.algo.kl.use_loss:
+        yield "a KL penalty in the rewards would be compared within groups: add --algo.kl.use_loss"
+    if args.rollout.top_p != 1.0:
+        yield "training needs all tokens of the policy: leave --rollout.top_p out"
+    if args.train.async_queue_size != 1:
+        yield "how far rollouts run ahead is --mars.staleness: leave --train.async_queue_size out"
+    if args.train.async_enable and settings.staleness == 0:
+        yield "asynchronous training needs --mars.staleness 1 or more"
+    if args.vllm.enable_sleep and settings.staleness > 0:
+        yield "engines that sleep while the policy is trained roll nothing out: set --mars.staleness 0"
+    if not args.vllm.num_engines:
+        yield "rollouts need engines: give --vllm.num_engines, at least 1"
+    if settings.staleness > 0 and level == "off":
+        yield (
             f"samples may be {settings.staleness} versions old, and would be trained as if they were new: "
-            "leave --algo.advantage.is_correction_level out",
-        ),
-        (
-            correction.is_correction_mode == "clip" and (correction.is_correction_level == "seq" or gated),
-            "--algo.advantage.is_correction_mode clip is for the level token and the gating ratio: drop it",
-        ),
-        (
-            gated and correction.is_correction_level != "off" and correction.is_correction_threshold[0] > 0,
+            "leave --algo.advantage.is_correction_level out"
+        )
+    if correction.is_correction_mode == "clip" and (level == "seq" or gated):
+        yield "--algo.advantage.is_correction_mode clip is for the level token and the gating ratio: drop it"
+    if gated and level != "off" and correction.is_correction_threshold[0] > 0:
+        yield (
             f"the gating {correction.is_correction_gating} has an upper bound alone: give "
-            "--algo.advantage.is_correction_threshold one number, e.g. 0.05",
-        ),
-        (
-            args.train.enable_ema,
-            "--train.enable_ema averages by micro-batches of a fixed number, which updates here do not have",
-        ),
-        (
-            overlong is not None and overlong.limit != args.rollout.max_new_tokens,
-            f"the limit of --mars.overlong is {overlong and overlong.limit} tokens, but completions end at "
-            f"--rollout.max_new_tokens {args.rollout.max_new_tokens}: make them equal",
-        ),
-    )
-    if wrongs := wrongs + [rule for wrong, rule in rules if wrong]:
-        raise ConfigError("\n".join(wrongs))
+            "--algo.advantage.is_correction_threshold one number, e.g. 0.05"
+        )
+    if args.train.enable_ema:
+        yield "--train.enable_ema averages by micro-batches of a fixed number, which updates here do not have"
+    if overlong is not None and overlong.limit != limit:
+        yield (
+            f"the limit of --mars.overlong is {overlong.limit} tokens, but completions end at "
+            f"--rollout.max_new_tokens {limit}: make them equal"
+        )

@@ -25,11 +25,7 @@ def arguments_of(
     Engines draw all samples from one random stream, which starts with their seed. With the same seed the
     engines of different policies would draw the same numbers, and so would those of a resumed run.
 
-    Args:
-        args: The run's arguments.
-        name: Name of the policy.
-        checkpoint: The weights with which it starts.
-        resumed: Tag of the checkpoint from which the run continues, if it does.
+    `resumed` is the tag of the checkpoint from which the run continues, if it does.
     """
     own = copy.deepcopy(args)
     own.actor.model_name_or_path = checkpoint
@@ -52,9 +48,6 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
     If a run is killed while it saves, some policies are one update ahead. DeepSpeed loads the checkpoint that
     the file `LATEST` names, and writes the file when a checkpoint is complete; here it is set back if
     necessary.
-
-    Args:
-        directories: Each policy's directory of checkpoints.
 
     Returns:
         The tag; None if there is no common checkpoint yet and the run starts from the beginning.

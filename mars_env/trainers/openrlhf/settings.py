@@ -126,29 +126,23 @@ class TeamSettings(GroupedSettings, PipelineSettings):
     @model_validator(mode="after")
     def _trainable(self) -> Self:
         agentic = self.groups_per_update is not None
-        for wrong, reason in (
-            (
-                self.grow == "grouped" and self.group < 2,
-                "groups of one turn have nothing to compare: set group to 2 or more",
-            ),
-            (
-                agentic and self.staleness == 0,
+        if self.grow == "grouped" and self.group < 2:
+            raise ValueError("groups of one turn have nothing to compare: set group to 2 or more")
+        if agentic and self.staleness == 0:
+            raise ValueError(
                 "groups_per_update is for rollouts that continue while the policy is trained: "
-                "set staleness to 1 or more",
-            ),
-            (
-                agentic and self.tree_credit is not None,
+                "set staleness to 1 or more"
+            )
+        if agentic and self.tree_credit is not None:
+            raise ValueError(
                 "tree_credit compares a turn with its parent, which may be trained before with "
-                "groups_per_update: leave one of them out",
-            ),
-            (
-                self.refill > 1 and self.uniform_groups == "count",
+                "groups_per_update: leave one of them out"
+            )
+        if self.refill > 1 and self.uniform_groups == "count":
+            raise ValueError(
                 "refill plays others in the place of groups whose rewards are all equal: "
-                'set uniform_groups to "drop"',
-            ),
-        ):
-            if wrong:
-                raise ValueError(reason)
+                'set uniform_groups to "drop"'
+            )
         return self
 
     @property

@@ -23,15 +23,7 @@ T = TypeVar("T")
 
 
 class SharedCalls(Generic[T]):
-    """Calls with the same key, made at the same time, share what one of them makes.
-
-    Example:
-        >>> calls = SharedCalls()
-        >>> async def make(n): return list("abc")[:n]
-        >>> async def both(): return await asyncio.gather(*(calls.share("key", make) for _ in range(2)))
-        >>> asyncio.run(both())
-        ['a', 'b']
-    """
+    """Calls with the same key, made at the same time, share what one of them makes."""
 
     def __init__(self) -> None:
         self._running: dict[Hashable, _Calls[T]] = {}
@@ -69,17 +61,14 @@ def training_rows(
 ) -> list[dict[str, Any]]:
     """The n rows of a prompt: its samples, filled up to n with rows of one token and no advantage.
 
-    OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each.
+    OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each. A row's
+    ``reward`` is the advantage, ``scores`` the turn's reward, which OpenRLHF's dynamic filtering uses.
 
     Args:
         samples: Samples of one tree; the sum of their advantages is zero.
         n: OpenRLHF's ``--rollout.n_samples_per_prompt``.
         temperature: OpenRLHF's ``--rollout.temperature``.
         filler: The token of the filling rows.
-
-    Returns:
-        What an agent file returns. ``reward`` is the advantage, ``scores`` the turn's reward, which
-        OpenRLHF's dynamic filtering uses.
 
     Raises:
         ConfigError: There are more samples than rows, or the advantages' sum is not zero.

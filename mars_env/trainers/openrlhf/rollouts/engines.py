@@ -34,12 +34,10 @@ class Sampled(NamedTuple):
 
 
 async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> Sampled:
-    """One completion from vLLM's stream of its pieces, each recorded with the version that sampled it.
+    """One completion from vLLM's stream of new tokens (``RequestOutputKind.DELTA``).
 
-    Args:
-        outputs: vLLM's outputs, each with only the new tokens (``RequestOutputKind.DELTA``).
-        version: Returns the present version of the weights. All tokens that were sampled before new weights
-            came must have arrived before it returns the new version.
+    `version` returns the present version of the weights; all tokens that were sampled before new weights
+    came must have arrived before it returns the new one.
     """
     tokens: list[int] = []
     logprobs: list[float] = []
@@ -63,23 +61,14 @@ class SamplingEngine(Protocol):
 
 
 class RayEngine:
-    """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.workers.actors.TeamRolloutActor`).
-
-    Attributes:
-        dead: Why the engine can no longer sample; empty while it can. A turn that fails costs its tree; a
-            dead engine would cost all trees, one after the other: see `require_alive`.
-    """
+    """An engine that lives in a Ray actor; `dead` says why it can no longer sample, empty while it can."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.dead = ""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
-        """See `SamplingEngine`.
-
-        Raises:
-            ModelError: The engine failed.
-        """
+        """See `SamplingEngine`; raises ModelError where the engine failed."""
         from ray.exceptions import RayActorError, RayError
 
         try:
@@ -95,11 +84,7 @@ class RayEngine:
 
 
 def require_alive(engines: Sequence[RayEngine]) -> None:
-    """End the run if an engine is dead.
-
-    Raises:
-        MarsError: One is.
-    """
+    """Raise MarsError if an engine is dead: a failed turn costs its tree, a dead engine would cost all."""
     for engine in engines:
         if engine.dead:
             raise MarsError(f"an engine is dead (its log says why); resume the run: {engine.dead}")
@@ -110,7 +95,7 @@ class EnginesModel:
 
     Args:
         engines: The engines.
-        tokenizer: The model's tokenizer; it renders prompts and decodes.
+        tokenizer: The model's tokenizer.
         context: Most tokens of prompt and completion together (``--data.max_len``).
         name: Name of the policy.
 
@@ -133,11 +118,7 @@ class EnginesModel:
         return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt.
-
-        Raises:
-            ModelError: There are no tokens, or ids outside the vocabulary.
-        """
+        """The token ids that the model reads for a prompt."""
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, {})
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
@@ -181,11 +162,7 @@ class EnginesModel:
 
 
 def _request(sampling: Sampling, room: int) -> dict[str, Any]:
-    """Arguments of vLLM's ``SamplingParams`` for one sample.
-
-    Without a seed: vLLM samples requests with their own seeds one by one (and version 0.32 fails on CPUs if
-    it reads the prompt of such a request in parts). The engines have seeds: ``--train.seed``.
-    """
+    """Arguments of vLLM's ``SamplingParams``; without a seed, since such requests are sampled one by one."""
     return {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,

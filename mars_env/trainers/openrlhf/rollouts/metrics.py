@@ -33,14 +33,8 @@ def training_metrics(
 
     ``team/ROLE/reward`` and its like are `role_metrics`; ``team/groups/...`` counts what was kept and why the
     rest was not; ``pipeline/mixed`` counts completions that several versions of the policy have sampled;
-    ``pipeline/idle_share`` is the share of the time that the trainer waited for rollouts.
-
-    Args:
-        batch: What the update trains.
-        samples: Its samples.
-        config: How turns get their advantages.
-        waited: Seconds that the trainer waited for it.
-        between: Seconds since the previous batch.
+    ``pipeline/idle_share`` is the share of the time that the trainer waited for rollouts: `waited` of the
+    `between` seconds since the previous batch.
     """
     trained = frozenset((sample.tree_id, sample.turn_id) for sample in samples)
     roles = role_metrics(batch.groups, trained)

@@ -85,16 +85,9 @@ def response_row(
     *,
     name: str = "",
 ) -> dict[str, Any]:
-    """The fields of an agent's answer that OpenRLHF reads; without sampled tokens, no token is trained.
+    """The fields of an agent's answer that OpenRLHF reads; only the sampled tokens are trained.
 
-    Args:
-        prompt: Token ids that were read.
-        sampled: Token ids that were sampled.
-        logprobs: One for each sampled token.
-        reward: OpenRLHF's ``reward``.
-        score: OpenRLHF's ``scores``.
-        logs: Numbers that OpenRLHF keeps with the row; the same names in all rows of a batch.
-        name: Shown in OpenRLHF's logs as the prompt.
+    `logs` are numbers that OpenRLHF keeps with the row: the same names in all rows of a batch.
     """
     end = len(prompt) + len(sampled)
     return {
@@ -120,13 +113,6 @@ def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[st
 
     Raises:
         ConfigError: It was sampled at another temperature.
-
-    Example:
-        >>> sample = TurnSample("p#0", "0", "p#0/0", "solver_0", "solver", "actor", (1, 2), (3,), (-0.5,),
-        ...                     1.0, ((0, 1),), False, 1.0, 1.0, 0.5)
-        >>> row = response(sample, temperature=1.0)
-        >>> row["observation_tokens"], row["action_ranges"], row["rollout_log_probs"]
-        ([1, 2, 3], [(2, 3)], [0.0, 0.0, -0.5])
     """
     if sample.temperature != temperature:
         raise ConfigError(

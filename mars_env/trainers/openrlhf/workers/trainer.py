@@ -54,6 +54,8 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         step: Updates that have trained the policy.
     """
 
+    experience_maker: Any
+
     def __init__(self, settings: TeamSettings, processes: PolicyProcesses) -> None:
         wandb = processes.strategy.args.logger.wandb
         key, wandb.key = wandb.key, None  # OpenRLHF's logger would end the run of the policy before
@@ -66,7 +68,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
             self.wandb_logger = PolicyRun(self.args)
         self.version = self.step = 0
         self._overlaps = settings.staleness > 0
-        self.experience_maker: Any = TeamExperienceMaker(
+        self.experience_maker = TeamExperienceMaker(
             self.actor_model_group, None, None, self.reference_model_group, self.kl_ctl, self.strategy,
             self.tokenizer,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 from openrlhf_arguments import arguments
 
-from mars_env.trainers.openrlhf.planning.advice import advise, applied
+from mars_env.trainers.openrlhf.planning.dry_run import advise, applied
 from mars_env.trainers.openrlhf.planning.memory import GIB, fits, gpu_pools
 from mars_env.trainers.openrlhf.planning.models import PRESETS
 

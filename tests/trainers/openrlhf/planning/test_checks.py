@@ -8,13 +8,13 @@ from messages import raises
 from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.advice import applied
 from mars_env.trainers.openrlhf.planning.checks import (
     check_launch,
     require_context,
     require_model,
     require_room_for,
 )
+from mars_env.trainers.openrlhf.planning.dry_run import applied
 from mars_env.trainers.openrlhf.planning.models import architecture
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
