@@ -73,7 +73,7 @@ def test_gspo_by_one_setting(given):
     [
         ("train", {"learning_rat": 1e-3}),
         ("train", {"learning_rate": -1.0}),
-        ("pipeline", {"max_stalenes": 2}),
+        ("pipeline", {"stalenes": 2}),
         ("rollouts", {"groups": 4}),
     ],
 )

@@ -70,11 +70,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         """One row of a batch: of the tree that a prompt's calls share, or of an evaluated episode.
 
         `prompt` is a problem's id, `label` `TRAIN` or `EVALUATE`, `sampling_params` one object for all calls
-        of a prompt, `max_length` the most tokens of a row.
-
-        Raises:
-            ConfigError: The problem is not in the set, a flag does not fit, or a prompt could leave less room
-                than its agent's limit (`mars_env.envs.contexts.require_room`).
+        of a prompt, `max_length` the most tokens of a row. Raises ConfigError where a flag does not fit.
         """
         if label not in (TRAIN, EVALUATE):
             raise ConfigError(

@@ -50,11 +50,7 @@ def check_launch(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[st
 
 
 def check_flags(settings: TeamSettings, args: SimpleNamespace) -> None:
-    """Check what needs no model and no problems: flags, batches and GPUs.
-
-    Raises:
-        ConfigError: A line for each setting that is wrong.
-    """
+    """Check what needs no model and no problems: flags, batches and GPUs. Raises as `check_launch`."""
     _run_all(partial(require_supported, settings, args), partial(batch_shape, args), partial(gpu_pools, args))
 
 
@@ -87,16 +83,7 @@ def require_model(checkpoint: str, flag: str) -> None:
 
 
 def require_context(checkpoint: str, max_len: int) -> None:
-    """Reject a length that the engines would reject only after minutes; unknown models are left to them.
-
-    Raises:
-        ConfigError: The model's context is shorter.
-
-    Example:
-        >>> require_context("Qwen/Qwen3-8B", 65_536)
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: --data.max_len 65536 is beyond the context of Qwen/Qwen3-8B, 40960 tokens
-    """
+    """Reject a length beyond the model's context with ConfigError; unknown models are left to the engines."""
     try:
         context = architecture_of(checkpoint).context
     except ConfigError:

@@ -46,11 +46,7 @@ class DryRun(NamedTuple):
 
 
 def gpu_memory(values: Sequence[str]) -> float:
-    """The memory of one GPU in bytes, from the value of `DRY_RUN`.
-
-    Raises:
-        ConfigError: It is no number above 0.
-    """
+    """The memory of one GPU in bytes, from the value of `DRY_RUN`; ConfigError if it is no number above 0."""
     value = " ".join(values)
     try:
         gib = float(value or 80)
@@ -167,14 +163,8 @@ def advise(
 ) -> Changes | None:
     """The settings to change so that every model fits: with more GPUs only where all others are not enough.
 
-    Args:
-        args: OpenRLHF's arguments.
-        models: The sizes of the models that are trained.
-        gpu: Bytes of one GPU.
-        valid: Whether changed arguments can be used.
-
-    Returns:
-        The changes; None where no number of GPUs up to 16 times as many is enough.
+    A GPU has `gpu` bytes; `valid` says whether changed arguments can be used. None where no number of GPUs up
+    to 16 times as many is enough.
     """
 
     def enough(steps: Sequence[Changes]) -> bool:
@@ -201,13 +191,7 @@ def _merged(steps: Sequence[Changes]) -> dict[str, Any]:
 
 
 def applied(args: SimpleNamespace, changes: Changes) -> SimpleNamespace:
-    """The arguments with other values.
-
-    Example:
-        >>> from types import SimpleNamespace as S
-        >>> applied(S(ds=S(zero_stage=2)), {"ds.zero_stage": 3})
-        namespace(ds=namespace(zero_stage=3))
-    """
+    """The arguments with other values."""
     changed = copy.deepcopy(args)
     for flag, value in changes.items():
         *groups, name = flag.split(".")

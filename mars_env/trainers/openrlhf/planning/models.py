@@ -61,12 +61,6 @@ def architecture(config: Mapping[str, Any]) -> Architecture:
 
     Raises:
         ConfigError: The model is not one of `FAMILIES`, or a size is missing.
-
-    Example:
-        >>> config = dict(model_type="llama", hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        ...               intermediate_size=16, vocab_size=10)
-        >>> architecture(config).parameters
-        800
     """
     kind = config.get("model_type")
     if kind not in FAMILIES:

@@ -58,10 +58,6 @@ def train_policies(settings: TeamSettings, args: SimpleNamespace) -> None:
 
     OpenRLHF's flags apply to each policy: ``--actor.num_gpus_per_node 4`` means 4 GPUs per policy.
 
-    Args:
-        settings: The team's. Without policies, ``--actor.model_name_or_path`` is the only one.
-        args: OpenRLHF's arguments, parsed.
-
     Raises:
         ConfigError: The settings do not fit.
         StoreError: The policies' checkpoints are of different updates.
