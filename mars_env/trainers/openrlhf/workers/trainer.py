@@ -68,9 +68,10 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
             self.wandb_logger = PolicyRun(self.args)
         self.version = self.step = 0
         self._overlaps = settings.staleness > 0
+        made = self.experience_maker
         self.experience_maker = TeamExperienceMaker(
-            self.actor_model_group, None, None, self.reference_model_group, self.kl_ctl, self.strategy,
-            self.tokenizer,
+            made.actor_model_group, None, None, made.initial_model_group, made.kl_ctl, made.strategy,
+            made.tokenizer,
         )  # fmt: skip
 
     @property
