@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.trainers.openrlhf.versions import GPU_STACK, installed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -99,7 +99,7 @@ def run_all(steps: Sequence[Step], out: Path, budget: float, say: Callable[[str]
             told[step.name] = {"status": "no time left"}
         else:
             told[step.name] = run_one(step, min(step.seconds, left))
-        write_whole(out, json.dumps(told, indent=2) + "\n")
+        write_atomically(out, json.dumps(told, indent=2) + "\n")
         say(f"{step.name}: {told[step.name]['status']}")
     return sum(told[step.name]["status"] != "done" for step in steps)
 

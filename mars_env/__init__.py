@@ -38,22 +38,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("aevaluate", "compare", "evaluate", "load_problems", "make"), "mars_env.api"),
-        **dict.fromkeys(("list_envs", "register", "register_rules", "spec"), "mars_env.envs.registry"),
-        **dict.fromkeys(
-            ("Action", "Completion", "Grade", "Group", "Problem", "Sampling", "Tree", "Turn", "Verdict"),
-            "mars_env.types",
-        ),
-        "EnvSpec": "mars_env.envs.specs",
-        "MarsEnv": "mars_env.envs.aec",
-        "as_gymnasium": "mars_env.envs.gymnasium_view",
-        "register_problem_set": "mars_env.problems.registry",
-        "solve": "mars_env.serving.answering",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)
 
 
 def _register() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -46,13 +46,7 @@ Team = str | Player | Model | Mapping[str, Player | Model | str] | Sequence[Play
 
 
 def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
-    """Load a problem set; problems whose reference no grader could use are rejected.
-
-    Takes the options of `mars_env.problems.load_problems`.
-
-    Raises:
-        ConfigError: No such set, split or option.
-        ProblemError: A problem is invalid; says file, line and field.
+    """`mars_env.problems.load_problems`, which also rejects problems whose reference no grader could use.
 
     Example:
         >>> import mars_env
@@ -111,15 +105,8 @@ def make(  # public edge: friendly keywords, each with a default
         >>> env.agent_selection, sorted(env.observe("solver_0"))
         ('solver_0', ['problem'])
     """
-    env_spec = asked_spec(
-        keywords_of(make),
-        env_id,
-        {**(settings or {}), **more},
-        rewards=rewards,
-        team_reward=team_reward,
-        grader=grader,
-        grower=grower,
-    )
+    parts = {"rewards": rewards, "team_reward": team_reward, "grader": grader, "grower": grower}
+    env_spec = spec_with(make, env_id, {**(settings or {}), **more}, **parts)
     return make_env(env_spec, problems, render_mode=render_mode)
 
 
@@ -132,30 +119,20 @@ def make_env(
         log.info("%s: the problems are generated; pass problems= to play a real set", env_spec.id)
     game = make_game(env_spec, kind=chosen[0].kind)
     if game.needs_reference and not chosen.generated:
-        refuse_mixture(chosen)
+        _refuse_mixture(chosen)
     if game.visibility is not None and not game.visibility.searched:
         game.visibility.refuse_unfit(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
 
 
-def refuse_mixture(problems: ProblemSet) -> None:
-    """Refuse problems of several kinds: each kind has a grader, and a game has one.
-
-    Raises:
-        ConfigError: There are several.
-
-    Example:
-        >>> refuse_mixture(ProblemSet("", [Problem("m", "2 + 2?", "4"), Problem("c", "Echo", {}, "code")]))
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: one game cannot grade 'm' (math) and 'c' (code): play each kind apart, \
-or give a grader for both
-    """
+def _refuse_mixture(problems: ProblemSet) -> None:
+    """Refuse problems of several kinds: each kind has a grader, and a game has one."""
     first: dict[str, str] = {}
     for problem in problems:
         first.setdefault(problem.kind, problem.id)
     if len(first) > 1:
         named = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
-        raise ConfigError(f"one game cannot grade {named}: play each kind apart, or give a grader for both")
+        raise ConfigError(f"one game cannot grade {named}: play each kind alone, or give a grader for both")
 
 
 def make_gymnasium(
@@ -170,19 +147,10 @@ def make_gymnasium(
     Args:
         env_id: As for `make`.
         learner: The agent that learns; by default the first one.
-        partners: The others, by agent or role.
+        partners: The others, by agent or role; a `ConfigError` if one is missing.
         **options: As for `make`.
-
-    Raises:
-        ConfigError: An argument is wrong, or a partner is missing.
-
-    Example:
-        >>> import gymnasium, mars_env
-        >>> env = gymnasium.make("mars_env/arithmetic-solve-v0")
-        >>> sorted(env.reset(seed=0)[0])
-        ['problem']
     """
-    known = keywords_of(make) | keywords_of(make_gymnasium)
+    known = _keywords(make) | _keywords(make_gymnasium)
     env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
     refuse_unknown(env_spec.rules, options.keys() - known, known)
     env = make(env_spec, **options)
@@ -258,32 +226,23 @@ def aevaluate(  # public edge: friendly keywords, each with a default
         raise ConfigError(f"out is the directory to store the run in, not {shown(out)}")
     if on_tree is not None and not callable(on_tree):
         raise ConfigError(f"on_tree is a function of a tree, not {shown(on_tree)}")
-    env_spec = asked_spec(
-        keywords_of(evaluate),
-        env_id,
-        {**(settings or {}), **more},
-        rewards=rewards,
-        team_reward=team_reward,
-        grader=grader,
-        turn_timeout=turn_timeout,
-    )
+    parts = {"rewards": rewards, "team_reward": team_reward, "grader": grader, "turn_timeout": turn_timeout}
+    env_spec = spec_with(aevaluate, env_id, {**(settings or {}), **more}, **parts)
+    repeats = {"samples": samples, "seed": seed, "concurrency": concurrency}
     plan = prepare(
         env_spec,
         agents,
         problems,
         elsewhere=workers is not None,
         limit=limit,
-        samples=samples,
-        seed=seed,
-        concurrency=concurrency,
         baselines=baselines,
         prices=prices,
+        **repeats,
     )
-    out_path = Path(out) if out is not None else None
 
     async def evaluated() -> Report:
         async with start_play(plan, workers) as play:
-            report, _ = await run(plan, play, out=out_path, on_tree=on_tree)
+            report, _ = await run(plan, play, out=None if out is None else Path(out), on_tree=on_tree)
             return report
 
     return evaluated()
@@ -303,11 +262,7 @@ async def start_play(
 ) -> AsyncIterator[Play]:
     """What plays an evaluation: this process, or workers on Ray, which end with the context.
 
-    Args:
-        plan: The evaluation.
-        workers: As for `evaluate`.
-        address: Of the Ray to join; replaces that of the placement.
-        monitor: Watches.
+    `address` is that of the Ray to join, `monitor` counts and times what is played.
     """
     from mars_env.evaluation.run import LocalPlay
     from mars_env.models.preflight import preflight
@@ -349,13 +304,9 @@ def prepare(
 ) -> Plan:
     """Make what an evaluation needs: the game, once; the problems; the agents, or what makes them.
 
-    Args:
-        env_spec: What is played; gets as many agents as a list has, if the rules leave that open.
-        agents: As for `evaluate`; with `elsewhere`, agents given as strings are not made in this process.
-        problems: As for `make`.
-        limit: As for `evaluate`.
-        elsewhere: Whether other processes play.
-        **repeats: ``samples``, ``seed``, ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
+    The spec gets as many agents as a list has, if its rules leave that open. With `elsewhere` other processes
+    play, and agents given as strings are not made in this one. `repeats` are ``samples``, ``seed``,
+    ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
     from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
     from mars_env.evaluation.run import Plan, limited
@@ -382,22 +333,20 @@ def prepare(
     )
 
 
-def asked_spec(
-    arguments: Set[str], env_id: str | EnvSpec, settings: Mapping[str, Any], **parts: Any
+def spec_with(
+    function: Callable[..., Any], env_id: str | EnvSpec, settings: Mapping[str, Any], **parts: Any
 ) -> EnvSpec:
-    """The arguments of a function as one value; settings and parts that are given replace those of a spec.
+    """A spec in which settings and parts that are given replace those of the id or spec.
 
-    Raises:
-        ConfigError: The rules have no such setting; one of the other arguments may be meant.
+    A setting that the rules do not have is a `ConfigError`; it may suggest a keyword of `function`.
     """
     env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
-    refuse_unknown(env_spec.rules, settings, arguments)
+    refuse_unknown(env_spec.rules, settings, _keywords(function))
     given: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
     return replace(env_spec, settings={**env_spec.settings, **settings}, **given)
 
 
-def keywords_of(function: Callable[..., Any]) -> frozenset[str]:
-    """Names of the arguments that a function takes by keyword alone."""
+def _keywords(function: Callable[..., Any]) -> frozenset[str]:
     parameters = inspect.signature(function).parameters.values()
     return frozenset(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
 
@@ -407,38 +356,30 @@ def described_spec(
 ) -> dict[str, Any]:
     """What a stored run records of its game, besides its id, and of its team, the same in every process.
 
-    Args:
-        env_spec: What is played.
-        agents: The agents by name, or their specification.
-        identities: What identifies the agents, by name.
+    `agents` are the agents by name or their specification, `identities` what identifies them.
     """
     from mars_env.agents.registry import named_identity
 
-    found = rules_spec(env_spec.rules)
+    rules, settings = rules_spec(env_spec.rules), env_spec.settings
+    rewards = {**rules.rewards, **env_spec.rewards}
+    identity = {
+        "agents": dict(identities),
+        "settings": {
+            name: named_identity(value) if name in rules.parts else identity_of(value)
+            for name, value in settings.items()
+        },
+        "rules": identity_of(rules.make),
+        "rewards": {role: named_identity(reward) for role, reward in rewards.items()},
+    }
+    for name in ("team_reward", "grader", "grower"):
+        identity[name] = named_identity(getattr(env_spec, name) or getattr(rules, name))
     parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
     described: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
     if env_spec.rewards:
         described["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
     policies = agents if isinstance(agents, str) else {name: agent.policy for name, agent in agents.items()}
-    return {
-        "settings": {name: _described(value) for name, value in env_spec.settings.items()},
-        **described,
-        "agents": policies,
-        "identity": {
-            "agents": dict(identities),
-            "settings": {
-                name: named_identity(value) if name in found.parts else identity_of(value)
-                for name, value in env_spec.settings.items()
-            },
-            "rules": identity_of(found.make),
-            "rewards": {
-                role: named_identity(reward) for role, reward in {**found.rewards, **env_spec.rewards}.items()
-            },
-            "team_reward": named_identity(env_spec.team_reward or found.team_reward),
-            "grader": named_identity(env_spec.grader or found.grader),
-            "grower": named_identity(env_spec.grower or found.grower),
-        },
-    }
+    shown_settings = {name: _described(value) for name, value in settings.items()}
+    return {"settings": shown_settings, **described, "agents": policies, "identity": identity}
 
 
 def _described(setting: Any) -> str:

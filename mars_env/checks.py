@@ -1,9 +1,4 @@
-"""Checks of untrusted values.
-
-Users' functions, model servers and files give numbers, token ids and completions. Each function here
-returns a value that is safe to use, or raises a `ValueError` that says in a few words what is wrong.
-Callers add where it happened, and raise an error of their own type.
-"""
+"""Checks of untrusted numbers, token ids and completions: from users' functions, model servers and files."""
 
 from __future__ import annotations
 
@@ -18,10 +13,10 @@ from mars_env.errors import ConfigError
 from mars_env.text import shown
 from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, FinishReason
 
-MOST_TOKENS = 2**40
+MAX_TOKENS = 2**40
 """A larger count of tokens is rejected as nonsense."""
 
-MOST_TOKEN_ID = 2**48
+MAX_TOKEN_ID = 2**48
 """No vocabulary is larger."""
 
 SLACK = 0.01
@@ -29,18 +24,7 @@ SLACK = 0.01
 
 
 def finite(value: object) -> float:
-    """A finite number as a float. Booleans and numpy's scalars count as numbers; texts do not.
-
-    Raises:
-        ValueError: It is not a number, or is infinite or NaN.
-
-    Example:
-        >>> finite(True), finite(2)
-        (1.0, 2.0)
-        >>> finite("0.5")
-        Traceback (most recent call last):
-        ValueError: '0.5' is not a number
-    """
+    """A finite number as a float, else a ValueError; numpy's scalars and booleans count, strings do not."""
     if type(value) is not float:
         if not isinstance(value, Real) and type(value).__name__ not in ("bool", "bool_"):  # also numpy's
             raise ValueError(f"{shown(value)} is not a number")
@@ -53,104 +37,66 @@ def finite(value: object) -> float:
     return value
 
 
-def count(value: object, most: int = MOST_TOKENS) -> int:
-    """A whole number, 0 or more.
-
-    Raises:
-        ValueError: It is not a whole number (a boolean, a text, a float), is negative, or exceeds `most`.
-    """
-    if type(value) is not int or not 0 <= value <= most:
+def valid_count(value: object, largest: int = MAX_TOKENS) -> int:
+    """An integer from 0 to `largest`, not a boolean; a ValueError for others."""
+    if type(value) is not int or not 0 <= value <= largest:
         raise ValueError(f"{shown(value)} is not a count")
     return value
 
 
-def whole(value: object, name: str, least: int = 1) -> int:
-    """A user's whole number; numpy's count too, booleans, floats and texts do not.
+def require_integer(value: object, name: str, least: int = 1) -> int:
+    """A user's integer; numpy's count, booleans, floats and strings do not.
 
     Raises:
-        ConfigError: It is none, or is too small.
-
-    Example:
-        >>> whole("3", "limit")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: limit must be a whole number and at least 1, got '3'
+        ConfigError: It is none, or less than `least`.
     """
     if type(value) is not bool and isinstance(value, Integral) and int(value) >= least:
         return int(value)
-    raise ConfigError(f"{name} must be a whole number and at least {least}, got {shown(value)}")
+    raise ConfigError(f"{name} must be an integer and at least {least}, got {shown(value)}")
 
 
 def refuse_misfit(function: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
-    """Refuse a user's function that cannot be called as it will be, before anything is played.
-
-    Args:
-        function: The user's function.
-        parameters: What it will be called with, by position.
-        what: What it is, for the message.
-
-    Raises:
-        ConfigError: It is not a function, or takes other arguments.
-
-    Example:
-        >>> refuse_misfit(lambda turn, path: 1.0, ("turn", "path", "problem"), "the reward of 'solver'")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: the reward of 'solver' must be a function of (turn, path, problem), but takes (turn, path)
-    """  # noqa: E501
-    asked = f"{what} must be a function of ({', '.join(parameters)})"
+    """Refuse, by a `ConfigError`, a user's function that cannot be called with these positional arguments."""
+    expected = f"{what} must be a function of ({', '.join(parameters)})"
     if not callable(function):
-        raise ConfigError(f"{asked}, not {shown(function)}")
+        raise ConfigError(f"{expected}, not {shown(function)}")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some functions written in C do not tell
+    except (TypeError, ValueError):  # some functions written in C have none
         return
     try:
         signature.bind(*parameters)
     except TypeError:
-        raise ConfigError(
-            f"{asked}, but takes {signature.replace(return_annotation=signature.empty)}"
-        ) from None
+        takes = signature.replace(return_annotation=signature.empty)
+        raise ConfigError(f"{expected}, but takes {takes}") from None
 
 
 def token_ids(values: object) -> tuple[int, ...]:
-    """Token ids: whole numbers, 0 or more.
-
-    Raises:
-        ValueError: One of them is not a token id.
-    """
+    """Token ids; a ValueError if one is none."""
     ids = _sequence(values)
-    if ids and (set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= MOST_TOKEN_ID):
-        wrong = next(v for v in ids if type(v) is not int or not 0 <= v < MOST_TOKEN_ID)
+    if ids and (set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= MAX_TOKEN_ID):
+        wrong = next(v for v in ids if type(v) is not int or not 0 <= v < MAX_TOKEN_ID)
         raise ValueError(f"{shown(wrong)} is not a token id")
     return ids
 
 
 def logprobs(values: object) -> tuple[float, ...]:
-    """Natural logarithms of probabilities: above `UNKNOWN_LOGPROB` and, apart from rounding, at most 0.
-
-    Raises:
-        ValueError: One of them is not a log-probability.
-    """
+    """Log-probabilities: above `UNKNOWN_LOGPROB` and, apart from rounding, at most 0; else a ValueError."""
     found = _sequence(values)
-    if not found:
-        return ()
     if not set(map(type, found)) <= {float, int} or not all(UNKNOWN_LOGPROB < v <= SLACK for v in found):
         wrong = next(v for v in found if type(v) not in (float, int) or not UNKNOWN_LOGPROB < v <= SLACK)
         raise ValueError(f"{shown(wrong)} is not a log-probability")
     return tuple(float(v) if v <= 0 else 0.0 for v in found)
 
 
-def check_action(action: object) -> Action:
-    """Check an agent's action: a text, and completions whose numbers can be stored and trained on.
-
-    Raises:
-        ValueError: Says what is wrong.
-    """
+def valid_action(action: object) -> Action:
+    """An agent's action whose completions can be stored and trained on; else a ValueError."""
     if not isinstance(action, Action):
         raise ValueError(f"expected an Action, got a {type(action).__name__}")
     if not isinstance(action.text, str):
-        raise ValueError(f"the action's text is {shown(action.text)}, not a text")
+        raise ValueError(f"the action's text is {shown(action.text)}, not a string")
     for completion in action.completions:
-        check_completion(completion)
+        valid_completion(completion)
         if completion.finish_reason not in get_args(FinishReason):  # it might be cut off
             raise ValueError(
                 f"a completion's finish_reason is {shown(completion.finish_reason)}, not one of "
@@ -159,31 +105,26 @@ def check_action(action: object) -> Action:
     return action
 
 
-def check_completion(completion: object) -> Completion:
-    """Check a completion: its ids, log-probabilities and counts are numbers that can be stored.
-
-    Raises:
-        ValueError: Says which field is wrong.
-    """
+def valid_completion(completion: object) -> Completion:
+    """A completion whose numbers can be stored; else a ValueError says which field is wrong."""
     if not isinstance(completion, Completion):
         raise ValueError(f"expected a Completion, got a {type(completion).__name__}")
-    if not isinstance(completion.text, str):
-        raise ValueError(f"a completion's text is {shown(completion.text)}, not a text")
-    if not isinstance(completion.finish_reason, str):
-        raise ValueError(f"a completion's finish_reason is {shown(completion.finish_reason)}, not a text")
+    for name in ("text", "finish_reason"):
+        if not isinstance(value := getattr(completion, name), str):
+            raise ValueError(f"a completion's {name} is {shown(value)}, not a string")
     token_ids(completion.prompt_ids)
     token_ids(completion.token_ids)
     token_ids(completion.train_prompt_ids)
-    if unfit := [value for value in completion.logprobs if not _storable(value)]:
-        raise ValueError(f"{shown(unfit[0])} is not a log-probability")
+    if wrong := [value for value in completion.logprobs if not _storable(value)]:
+        raise ValueError(f"{shown(wrong[0])} is not a log-probability")
     finite(completion.temperature)
-    count(completion.prompt_tokens)
-    count(completion.completion_tokens)
+    valid_count(completion.prompt_tokens)
+    valid_count(completion.completion_tokens)
     for pair in completion.versions:
         if len(pair) != 2:
             raise ValueError(f"{shown(pair)} is not a version and a number of tokens")
-        count(pair[0])
-        count(pair[1])
+        valid_count(pair[0])
+        valid_count(pair[1])
     return completion
 
 

@@ -1,7 +1,4 @@
-"""Files from strangers. Links are not followed, and only regular files are opened.
-
-A run's folder may come from anywhere, so a file in it may be a link, a pipe or a device.
-"""
+"""Untrusted files, which may be links, pipes or devices: only regular files are opened."""
 
 from __future__ import annotations
 
@@ -14,28 +11,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from mars_env.text import described
+from mars_env.text import describe_error
 
 _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    r"""A draft next to a file; it replaces the file once all is written, so the file is never half new.
+def atomic_draft(path: Path) -> Iterator[Path]:
+    """A draft next to a file; it replaces the file once all is written, so the file is never half new.
 
-    If `path` is a link, the link is replaced and its target stays unchanged. A folder, pipe or device is
-    refused.
-
-    Raises:
-        OSError: It cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> page = Path(tempfile.mkdtemp()) / "page.txt"
-        >>> with whole(page) as draft:
-        ...     _ = draft.write_text("all of it")
-        >>> page.read_text(), len(list(page.parent.iterdir()))
-        ('all of it', 1)
+    If `path` is a link, the link is replaced and its target stays unchanged. An OSError if it cannot be
+    written, or is a folder, pipe or device.
     """
     _require_replaceable(path)
     draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.draft")
@@ -50,24 +36,14 @@ def whole(path: Path) -> Iterator[Path]:
             draft.unlink()
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file with `whole`; lone surrogates, which UTF-8 cannot encode, become question marks.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    with whole(path) as draft:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file with `atomic_draft`; lone surrogates become question marks."""
+    with atomic_draft(path) as draft:
         draft.write_bytes(text.encode("utf-8", "replace"))
 
 
 def open_new(path: Path) -> IO[str]:
-    """Open a new text file that will be written bit by bit; it replaces what is at `path`.
-
-    If `path` is a link, the link is replaced and its target stays unchanged.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Open a new text file that is written bit by bit; it replaces what is at `path`, also a link."""
     _require_replaceable(path)
     path.unlink(missing_ok=True)
     return path.open("x", encoding="utf-8")  # no link is followed by "x"
@@ -84,8 +60,7 @@ def _require_replaceable(path: Path) -> None:
 def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
     """Open a regular file: ``"rb"`` to read it, ``"a"`` to append text to it, ``"r+b"`` to change it.
 
-    Raises:
-        OSError: It is a link or not a regular file, or cannot be opened.
+    A link or anything but a regular file is an OSError.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -103,16 +78,9 @@ def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
 def jsonl_rows(
     path: Path, file: Iterable[bytes], error: type[Exception]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    r"""The rows of an open jsonl file, each with its place; blank lines and byte order marks are skipped.
+    """The rows of an open jsonl file, each with its place; blank lines and byte order marks are skipped.
 
-    Args:
-        path: For the messages.
-        file: The file's lines, as bytes.
-        error: Raised when a line is no JSON object; the message gives file, line and cause.
-
-    Example:
-        >>> list(jsonl_rows(Path("p.jsonl"), [b'{"id": 1}\n', b"\n", b'{"id": 2}\n'], ValueError))
-        [('p.jsonl, line 1', {'id': 1}), ('p.jsonl, line 3', {'id': 2})]
+    A line that is no JSON object raises an `error`, which says file, line and cause.
     """
     for number, line in enumerate(file, 1):
         place = f"{path}, line {number}"
@@ -125,7 +93,7 @@ def jsonl_rows(
         except json.JSONDecodeError as cause:
             raise error(f"{place}: not JSON ({cause.msg} at column {cause.colno})") from cause
         except (RecursionError, ValueError) as cause:  # absurdly nested, or an absurdly long number
-            raise error(f"{place}: cannot be read ({described(cause)})") from cause
+            raise error(f"{place}: cannot be read ({describe_error(cause)})") from cause
         if not isinstance(row, dict):
             raise error(f"{place}: a row must be a JSON object, not {type(row).__name__}")
         yield place, row

@@ -1,4 +1,4 @@
-"""Imports on first use: names of packages, objects named by a text, work that waits for another package."""
+"""Imports on first use: names of packages, objects named by a string, work that waits for another package."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
+_IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.M)
 _OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def lazy_names(
-    package: str, places: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__``, ``__all__`` of a package that imports its names on first use (PEP 562).
 
-    The package's own modules are found too, whether or not they have been imported.
-
-    Args:
-        package: The package's ``__name__``.
-        places: Maps each public name to its module.
+    The names are those that the package's source imports for type checkers, one a line:
+    ``from module import Name as Name``. The package's modules are found too.
 
     Example:
-        >>> getattr_, _, names = lazy_names("mars_env", {"Problem": "mars_env.types"})
-        >>> getattr_("Problem").__name__, names
-        ('Problem', ['Problem'])
+        >>> import mars_env.viewer
+        >>> getattr_, _, names = lazy_names("mars_env.viewer")
+        >>> getattr_("render_page").__module__, names
+        ('mars_env.viewer.page', ['render_page', 'write_page'])
     """
-    names = sorted(places)
+    spec: Any = sys.modules[package].__spec__
+    imports = _IMPORT.findall(spec.loader.get_source(package))
+    modules = {name: module for module, name in imports}
+    names = sorted(modules)
 
     def find(name: str) -> Any:
-        if name in places:
-            found = getattr(import_module(places[name]), name)
+        if name in modules:
+            found = getattr(import_module(modules[name]), name)
             setattr(sys.modules[package], name, found)  # later look-ups find it directly
             return found
         try:
@@ -54,16 +54,7 @@ def lazy_names(
 
 
 def after_import(module: str, then: Callable[[], None]) -> None:
-    """Call a function once a module has been imported: now, or right after its import.
-
-    Args:
-        module: Its full name.
-        then: The function. Its errors propagate to the code that imports the module.
-
-    Example:
-        >>> after_import("sys", lambda: print("sys is there"))
-        sys is there
-    """
+    """Call a function once a module has been imported: now, or right after its import."""
     if module in sys.modules:
         then()
     else:
@@ -71,52 +62,39 @@ def after_import(module: str, then: Callable[[], None]) -> None:
 
 
 class _Watch:
-    """A finder for one module: lets the later finders find it, and wraps the loader that they return."""
+    """A finder for one module: lets the later finders find it, and calls a function when it is loaded."""
 
     def __init__(self, module: str, then: Callable[[], None]) -> None:
-        self.module = module
-        self.then = then
+        self._module, self._then = module, then
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.module or self not in sys.meta_path:
+        if fullname != self._module or self not in sys.meta_path:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                wrapped: Any = spec.loader and _Loader(spec.loader, self)
-                spec.loader = wrapped
-                return spec
-        return None
+        later = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        spec = next((found for each in later if (found := each.find_spec(fullname, path, target))), None)
+        if spec is not None and spec.loader is not None:
+            self._watch(spec.loader)
+        return spec
+
+    def _watch(self, loader: Any) -> None:
+        load = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            vars(loader).pop("exec_module", None)
+            sys.meta_path.remove(self)
+            self._then()
+
+        loader.exec_module = exec_module
 
 
-class _Loader:
-    """Loads a module with its own loader, restores that loader, and calls the function."""
-
-    def __init__(self, loader: Any, watch: _Watch) -> None:
-        self._loader = loader
-        self._watch = watch
-
-    def exec_module(self, module: Any) -> None:
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        sys.meta_path.remove(self._watch)
-        self._watch.then()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
-def resolve(name: str) -> Any:
+def import_object(name: str) -> Any:
     """The object named by ``"module:attribute"``, which may be an attribute of an attribute.
 
     Raises:
         ConfigError: The name has another form, or there is no such module or attribute.
-
-    Example:
-        >>> resolve("mars_env.envs.rewards:outcome").__name__
-        'outcome'
     """
     if not is_object_name(name):
         raise ConfigError(f"{name!r} is not of the form my_module:my_object")
@@ -130,21 +108,12 @@ def resolve(name: str) -> Any:
 
 
 def is_object_name(name: str) -> bool:
-    """Whether a string has the form that `resolve` takes.
-
-    Example:
-        >>> is_object_name("my_package.agents:solver"), is_object_name("aime25"), is_object_name("host:80")
-        (True, False, False)
-    """
+    """Whether a string has the form that `import_object` takes."""
     return _OBJECT.fullmatch(name) is not None
 
 
 def imported(module: str, name: str) -> ModuleType:
-    """A module that a name of the user needs.
-
-    Raises:
-        ConfigError: It cannot be imported; says for which name.
-    """
+    """A module that a user's name needs; a `ConfigError` says for which name it cannot be imported."""
     try:
         return import_module(module)
     except (ImportError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Loggers: where the figures of a run go. Console, JSON lines, TensorBoard, trackio, Weights & Biases."""
+"""Loggers of a run's metrics: console, JSON lines, TensorBoard, trackio, Weights & Biases."""
 
 from __future__ import annotations
 
@@ -13,28 +13,26 @@ from typing import Any, Protocol, runtime_checkable
 from rich.console import Console
 
 from mars_env.errors import MissingExtra, StoreError
-from mars_env.files import write_whole
+from mars_env.files import jsonl_rows, write_atomically
 
-
-@contextmanager
-def _stored(path: str | Path) -> Iterator[None]:
-    """Inside, what the system refuses to write is one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
+_COUNTED = {
+    "interrupted": "{} turns CUT OFF by the context or a filter",
+    "overlong_prompts": "{} of them by a prompt that filled the context alone",
+    "reward_faults": "{} turns WITHOUT A REWARD because it failed",
+}
+"""What the console says of a role's counts that are not 0."""
 
 
 @runtime_checkable
 class Logger(Protocol):
-    """Takes figures: of training steps, or of a run while it plays."""
+    """Takes metrics: of training steps, or of a run while it plays."""
 
     def start(self, step: int) -> None:
         """Start, or continue after a resume: steps after `step` will be logged again."""
         ...
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the figures of one step."""
+        """Log the metrics of one step."""
         ...
 
     def close(self) -> None:
@@ -68,25 +66,22 @@ class ConsoleLogger:
         parts, policies = [f"step {step}"], dict[str, str]()
         for name, value in values.items():
             kind, _, rest = name.partition("/")
-            owner, _, what = rest.rpartition("/")
-            if what in self.SHOWN and kind == "policy":
-                policies[owner] = f"{policies.get(owner, owner)} {what.replace('_', ' ')} {value:.3f}"
-            elif what in self.SHOWN:
-                parts.append(f"{owner} {what.replace('_', ' ')} {value:.3f}")
-            elif what == "interrupted" and value:
-                parts.append(f"{owner} {value:.0f} turns CUT OFF by the context or a filter")
-            elif what == "overlong_prompts" and value:
-                parts.append(f"{owner} {value:.0f} of them by a prompt that filled the context alone")
-            elif what == "reward_faults" and value:
-                parts.append(f"{owner} {value:.0f} turns WITHOUT A REWARD because it failed")
-        apart = [f"  {line}" for line in policies.values()] if len(policies) > 1 else []
-        if not apart:
+            owner, _, metric = rest.rpartition("/")
+            shown = f"{metric.replace('_', ' ')} {value:.3f}"
+            if metric in self.SHOWN and kind == "policy":
+                policies[owner] = f"{policies.get(owner, owner)} {shown}"
+            elif metric in self.SHOWN:
+                parts.append(f"{owner} {shown}")
+            elif metric in _COUNTED and value:
+                parts.append(f"{owner} {_COUNTED[metric].format(f'{value:.0f}')}")
+        lines = [f"  {line}" for line in policies.values()] if len(policies) > 1 else []
+        if not lines:
             parts += policies.values()
         if "advantages/kept" in values:
             parts.append(f"kept {values['advantages/kept']:.0f} of {values['advantages/turns']:.0f} turns")
         if "seconds/waited" in values:
             parts.append(f"{values['seconds/waited']:.1f} + {values['seconds/update']:.1f} s")
-        text = "\n".join(["  ".join(parts), *apart])
+        text = "\n".join(["  ".join(parts), *lines])
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
@@ -96,7 +91,7 @@ class ConsoleLogger:
 class JsonlLogger:
     """One JSON object a line: ``{"step": 3, "role/solver/reward": 0.5, ...}``, one line for each step.
 
-    Figures that are not finite are written as null. A line torn by a kill is dropped at the next start.
+    Metrics that are not finite are written as null. A line torn by a kill is dropped at the next start.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -104,16 +99,15 @@ class JsonlLogger:
 
     def start(self, step: int) -> None:
         """Keep the rows up to `step`; drop later ones, which a resumed run writes again."""
-        with _stored(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
         rows = [row for row in read_jsonl(self.path) if row["step"] <= step] if self.path.exists() else []
-        with _stored(self.path):
-            write_whole(self.path, "".join(json.dumps(row) + "\n" for row in rows))
+        with _writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one row."""
         row = {"step": step} | {name: v if math.isfinite(v) else None for name, v in values.items()}
-        with _stored(self.path), self.path.open("a", encoding="utf-8") as file:
+        with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def close(self) -> None:
@@ -126,17 +120,13 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Raises:
         StoreError: A line before the last is not a JSON object with a step.
     """
-    lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, 1):
-        if not line.endswith("\n"):
-            break  # the process was killed while it wrote this line: the step counts as not logged
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            raise StoreError(f"{path}, line {number}: not a row of metrics; move the file away to start anew")
+    lines = Path(path).read_bytes().splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()  # the process was killed while it wrote this line: the step counts as not logged
+    rows = []
+    for place, row in jsonl_rows(Path(path), lines, StoreError):
+        if not isinstance(row.get("step"), int):
+            raise StoreError(f"{place}: not a row of metrics; move the file away to start anew")
         rows.append(row)
     return rows
 
@@ -157,11 +147,11 @@ class TensorBoardLogger:
 
     def start(self, step: int) -> None:
         """Open a file; TensorBoard then hides later steps that earlier files contain."""
-        with _stored(self._directory):
+        with _writing(self._directory):
             self._writer = self._make(self._directory, purge_step=step + 1 if step else None)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write one scalar for each figure."""
+        """Write one scalar for each metric."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
@@ -175,12 +165,8 @@ class TensorBoardLogger:
 class RunLogger:
     """A run of trackio or W&B, which share their interface; needs the extra of that name.
 
-    Both keep what was logged. If a resumed run repeats steps, trackio shows them twice; W&B ignores the
-    repeats.
-
-    Args:
-        library: ``"trackio"`` or ``"wandb"``.
-        settings: For the library's ``init``: ``project="..."``, ``name="..."``, ``resume="allow"`` ...
+    `settings` are those of the library's ``init``: ``project="..."``, ``name="..."``, ``resume="allow"`` ...
+    If a resumed run repeats steps, trackio shows them twice; W&B ignores the repeats.
     """
 
     def __init__(self, library: str, **settings: Any) -> None:
@@ -198,7 +184,7 @@ class RunLogger:
         self._run = self._library.init(**self._settings)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the figures of a step."""
+        """Log the metrics of a step."""
         self._run.log(dict(values), step=step)
 
     def close(self) -> None:
@@ -206,3 +192,11 @@ class RunLogger:
         if self._run is not None:
             self._run.finish()
             self._run = None
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error

@@ -1,4 +1,4 @@
-"""One HTTP client and one way to start a server, for the whole library, on aiohttp."""
+"""The library's HTTP client, and how its servers start, on aiohttp."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _sessions: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGen
 class BodyTooLong(aiohttp.ClientPayloadError):
     """A body is longer than the limit; asking again would not help."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"the answer is longer than {most:,} bytes")
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the answer is longer than {limit:,} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ async def session() -> aiohttp.ClientSession:
         auto_decompress=False,
     )
     closer = _close_at_end(made)
-    _sessions = {**{other: kept for other, kept in _sessions.items() if not other.is_closed()},
-                 loop: (made, closer)}  # fmt: skip
+    running = {other: kept for other, kept in _sessions.items() if not other.is_closed()}
+    _sessions = {**running, loop: (made, closer)}
     await closer.__anext__()  # does not suspend, so two first calls cannot both come here
     return made
 
@@ -74,49 +74,33 @@ async def _close_at_end(made: aiohttp.ClientSession) -> AsyncGenerator[None]:
         await made.close()
 
 
-async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body of an answer.
-
-    Raises:
-        BodyTooLong: It has more than `most` bytes.
-        aiohttp.ClientError, TimeoutError, OSError: It broke off, or is malformed.
-    """
-    if (response.content_length or 0) > most:
-        raise BodyTooLong(most)
-    whole = bytearray()
+async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body of an answer; a body of more bytes raises `BodyTooLong`."""
+    if (response.content_length or 0) > limit:
+        raise BodyTooLong(limit)
+    body = bytearray()
     async for part in response.content.iter_any():
-        whole += part
-        if len(whole) > most:
-            raise BodyTooLong(most)
-    return bytes(whole)
+        body += part
+        if len(body) > limit:
+            raise BodyTooLong(limit)
+    return bytes(body)
 
 
-async def request(method: str, url: URL | str, most: int, **options: Any) -> Answer:
-    """Send a request and read its whole answer. Redirects are not followed.
-
-    Args:
-        method: Such as ``"POST"``.
-        url: The address.
-        most: Longest body of the answer, in bytes.
-        options: Those of `aiohttp.ClientSession.request`.
+async def request(method: str, url: URL | str, limit: int, **options: Any) -> Answer:
+    """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
 
     Raises:
         BodyTooLong: The body is longer.
         aiohttp.ClientError, TimeoutError, OSError: There is no answer, or it broke off.
     """
     async with (await session()).request(method, url, allow_redirects=False, **options) as response:
-        return Answer(response.status, response.headers, await read_bounded(response, most))
+        return Answer(response.status, response.headers, await read_bounded(response, limit))
 
 
 class Refusal(Exception):
-    """A request that is rejected, in the words that its client reads.
+    """A request that is rejected: the answer's status and headers, and an error in OpenAI's form.
 
-    Args:
-        status: Of the answer.
-        message: Why, and what to do.
-        kind: The error's type, by which programs tell errors apart.
-        code: The error's code; by default the status.
-        headers: Of the answer.
+    Programs distinguish errors by `kind`, their type, and `code`, by default the status.
     """
 
     def __init__(
@@ -134,16 +118,7 @@ class Refusal(Exception):
 
 
 def plain_json(text: str | bytes) -> Any:
-    """JSON without NaN and infinities, which a run cannot store.
-
-    Raises:
-        ValueError: It is not.
-
-    Example:
-        >>> plain_json('{"seed": NaN}')
-        Traceback (most recent call last):
-        ValueError: NaN is no JSON
-    """
+    """JSON without NaN and infinities, which a run cannot store; else a `ValueError`."""
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is no JSON")
@@ -152,11 +127,7 @@ def plain_json(text: str | bytes) -> Any:
 
 
 async def read_body(request: web.Request) -> bytes:
-    """The body of a request, which is announced as JSON: a web page could send another one unasked.
-
-    Raises:
-        Refusal: It is not, or is too long.
-    """
+    """The body of a request; one not announced as JSON, which any web page could send, is refused."""
     if request.content_type != "application/json":
         raise Refusal(415, "the body of a request is JSON: send Content-Type: application/json")
     try:
@@ -169,11 +140,8 @@ class Guard:
     """Whom a server serves: this machine alone, or clients with a key.
 
     Args:
-        keys: Keys of clients.
+        keys: Keys of clients; an empty one is a `ConfigError`.
         danger: What whoever reaches the server could do without one, for the message.
-
-    Raises:
-        ConfigError: A key is empty.
     """
 
     def __init__(self, keys: Sequence[str] = (), danger: str = "") -> None:
@@ -185,22 +153,14 @@ class Guard:
         return bool(self._keys)
 
     def require(self, host: str) -> None:
-        """Check the address at which the server will listen.
-
-        Raises:
-            ConfigError: Others than this machine reach it, and there are no keys.
-        """
+        """Refuse, by a `ConfigError`, an address that others reach if there are no keys."""
         if host not in LOOPBACK and not self._keys:
             raise ConfigError(
                 f"whoever reaches {host} could {self._danger}: give clients a key, or serve on 127.0.0.1"
             )
 
     def check(self, request: web.Request) -> None:
-        """Check a request.
-
-        Raises:
-            Refusal: It has none of the keys.
-        """
+        """Refuse a request without one of the keys."""
         given = key_of(request).encode("utf-8", "replace")
         if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
             raise Refusal(
@@ -225,7 +185,7 @@ def own_refusal(error: Exception) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs; `url` is its address, such as ``"http://127.0.0.1:8100"``."""
+    """A running server; `url` is its address, such as ``"http://127.0.0.1:8100"``."""
 
     url: str
     _runner: web.AppRunner
@@ -235,7 +195,7 @@ class Server:
         await self._runner.cleanup()
 
 
-async def serve(
+async def start_server(
     app: web.Application,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -245,19 +205,16 @@ async def serve(
     grace: float = 60.0,
     cancels: bool = False,
 ) -> Server:
-    """Start to serve an application on one address.
+    """Start to serve an application on one address; port 0 is a free one.
 
     Args:
-        app: Its handlers; all but ``/health`` are for clients with a key. Their errors become answers.
+        app: Its handlers; all but ``/health`` are for clients with a key.
         host: Address to listen at.
-        port: Port to listen at; 0: a free one.
+        port: Port to listen at.
         guard: Whom it serves; by default this machine alone.
         refusal_of: The answer to a client for an error of a handler.
         grace: Seconds that requests under way get to end when the server closes.
         cancels: Whether a handler is cancelled when its client leaves.
-
-    Raises:
-        ConfigError: The address cannot be used, or others than this machine reach it without a key.
     """
     guard = Guard() if guard is None else guard
     guard.require(host)
@@ -275,7 +232,7 @@ async def serve(
 
 
 def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
-    """The middleware that checks keys, and answers for handlers that raise."""
+    """The middleware that checks keys and answers for handlers that raise."""
 
     @web.middleware
     async def guarded(

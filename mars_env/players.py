@@ -17,25 +17,21 @@ from mars_env.types import Action, Agent, Observation, TrainingAgent, role_of
 T = TypeVar("T")
 
 AgentFunction = Callable[..., str | Action | Awaitable[str | Action]]
-"""``observation -> text`` (or an `Action`), sync or async; may take ``seed`` as a keyword, too."""
+"""``observation -> string`` (or an `Action`), sync or async; may take ``seed`` as a keyword, too."""
 
 Player = Agent | AgentFunction
 
 
 class FunctionAgent:
-    """An agent that calls a function from an observation to a text, sync or async.
+    """An agent that calls a function from an observation to a string or an `Action`, sync or async.
 
-    The function is called once for each of the n actions. If it has a parameter ``seed``, it gets a
-    different seed each time. A sync function runs in the event loop and blocks everything else until it
-    returns, so write a function that waits (for a network, for example) as async. Its turns cannot be trained
-    on, unless it returns actions with completions.
+    The function is called once for each of the n actions, with another seed each time if it has a parameter
+    ``seed``. A sync function blocks the event loop, so write one that waits as async. Its turns cannot be
+    trained on, unless it returns actions with completions.
 
     Args:
-        function: The function.
+        function: The function; a `ConfigError` if it takes other arguments.
         policy: Its name in stored turns; by default the function's.
-
-    Raises:
-        ConfigError: It is no function of an observation.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -45,8 +41,6 @@ class FunctionAgent:
     """
 
     def __init__(self, function: AgentFunction, *, policy: str = "") -> None:
-        if not callable(function):
-            raise ConfigError(f"a function is expected, got {function!r}")
         self.function = function
         self.policy = policy or getattr(function, "__name__", type(function).__name__)
         self._seeded = takes(function, "seed")
@@ -61,11 +55,7 @@ class FunctionAgent:
         return {"policy": self.policy, "function": self.function}
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Call the function n times.
-
-        Raises:
-            ConfigError: It returns something other than a text or an `Action`.
-        """
+        """Call the function n times; a `ConfigError` if it returns neither a string nor an `Action`."""
         actions = []
         for i in range(n):
             extra = {"seed": derive_seed(seed, i)} if self._seeded else {}
@@ -74,35 +64,28 @@ class FunctionAgent:
                 value = Action(value)
             if not isinstance(value, Action):
                 raise ConfigError(
-                    f"the agent function {self.policy} returned {type(value).__name__}; return a text"
+                    f"the agent function {self.policy} returned {type(value).__name__}; return a string"
                 )
             actions.append(value)
         return actions
 
 
-class Named(Protocol):
-    """Anything that names its agents: rules or an environment."""
+class _Team(Protocol):
+    """Rules or an environment, which name their agents."""
 
     @property
-    def possible_agents(self) -> Sequence[str]:
-        """Their names, such as ``"solver_0"``."""
-        ...
+    def possible_agents(self) -> Sequence[str]: ...
 
 
-def assign_agents(team: Named, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
-    """An agent for every name, in the form that `mars_env.rollout.play` takes.
+def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
+    """An agent for every name of the rules or environment `team`.
 
     Args:
-        team: Rules or an environment, which name their agents.
+        team: What names the agents.
         players: One for all, or a mapping by agent (``"solver_0"``) or role (``"solver"``).
 
     Raises:
         ConfigError: A name has no player, a player no name, or a player is neither agent nor function.
-
-    Example:
-        >>> from mars_env.envs import Solve
-        >>> sorted(assign_agents(Solve(), {"solver": lambda observation: "4"}))
-        ['solver_0']
     """
     names = team.possible_agents
     given = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)
@@ -110,23 +93,7 @@ def assign_agents(team: Named, players: Player | Mapping[str, Player]) -> dict[s
 
 
 def refuse_training_agents(agents: Mapping[str, Agent], where: str) -> None:
-    """Refuse agents that have help in training: elsewhere they would act as others than were trained.
-
-    Args:
-        agents: By name.
-        where: Who refuses, for the message.
-
-    Raises:
-        ConfigError: There is one.
-
-    Example:
-        >>> class Helped(FunctionAgent):
-        ...     async def act_in_training(self, observation, n, seed, ask): ...
-        >>> refuse_training_agents({"solver_0": Helped(str)}, "an evaluation")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: an evaluation cannot use solver_0, which has help in training: give the \
-agent without it (Scaffolded.agent)
-    """
+    """Refuse agents that have help in training: elsewhere they would act as others than were trained."""
     for name, agent in agents.items():
         if isinstance(agent, TrainingAgent):
             raise ConfigError(
@@ -136,15 +103,7 @@ agent without it (Scaffolded.agent)
 
 
 def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
-    """What is given for each agent, by its name or by its role.
-
-    Raises:
-        ConfigError: Something is given for a name that does not exist, or nothing for one that does.
-
-    Example:
-        >>> by_name({"solver": 1, "solver_1": 2}, ["solver_0", "solver_1"])
-        {'solver_0': 1, 'solver_1': 2}
-    """
+    """What is given for each agent, by its name or by its role; a `ConfigError` if names do not match."""
     known = {*names, *map(role_of, names)}
     for name in given:
         if name not in known:
@@ -166,7 +125,7 @@ def _agent(player: Player) -> Agent:
 
 
 def lacking(value: object) -> str:
-    """A value that is no agent, as messages show it; of what only lacks a policy, that it does."""
+    """A value that is no agent, as messages show it; whether it only lacks a policy."""
     if hasattr(value, "act") and not hasattr(value, "policy"):
         return f"{shown(value)}, which has act() but no attribute policy, the name of its weights"
     return shown(value)

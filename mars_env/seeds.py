@@ -6,12 +6,7 @@ import hashlib
 
 
 def derive_seed(*parts: int | str) -> int:
-    """A 63-bit seed that depends on every part and on nothing else.
-
-    The same parts give the same seed in any process, on any machine and in any order of calls, so
-    rollouts do not depend on concurrency.
-
-    A text may hold lone surrogates, as a model's may.
+    """A 63-bit seed that depends on every part and on nothing else, in any process and order of calls.
 
     Example:
         >>> derive_seed(0, "aime/3#1", "0.2") == derive_seed(0, "aime/3#1", "0.2")
@@ -21,6 +16,6 @@ def derive_seed(*parts: int | str) -> int:
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
-        data = f"{type(part).__name__}:{part}".encode("utf-8", "surrogatepass")
+        data = f"{type(part).__name__}:{part}".encode("utf-8", "surrogatepass")  # of models' strings
         digest.update(len(data).to_bytes(4, "little") + data)
     return int.from_bytes(digest.digest(), "little") >> 1

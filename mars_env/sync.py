@@ -1,4 +1,4 @@
-"""Call async code from sync code, whether or not an event loop is running in this thread; end tasks."""
+"""Async code from sync code, whether or not an event loop runs in this thread; gates; groups of tasks."""
 
 from __future__ import annotations
 
@@ -16,38 +16,30 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_PATIENCE = 5.0
+_GRACE = 5.0
 """Seconds that an interrupted coroutine may take to end."""
 
-_ATTENTION = 0.5
-"""Seconds after which the waiting thread looks for signals. One that comes while the thread lies down to wait
-does not wake it: its handler would run when the coroutine ends, perhaps never."""
+_POLL = 0.5
+"""Seconds after which the waiting thread looks for signals: one that comes just before it waits does not
+wake it."""
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_here = threading.local()
-"""``_here.runs`` is set in the threads whose event loops this module runs."""
+_thread = threading.local()
+"""``_thread.runs_loop`` is set in the threads whose event loops this module runs."""
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a background event loop and return its result.
 
-    Works inside a notebook or a server, where `asyncio.run` would refuse. All calls share one
-    loop per process (a forked child gets a new one), so what an async object keeps between calls (a
-    connection pool, for example) stays valid. Ctrl-C cancels the coroutine and waits up to five seconds
-    for it to clean up.
-
-    Sync code that a coroutine calls there (a user's reward, say) may call this again: it then waits for a
-    thread and a loop of its own, since the shared loop waits for that code.
-
-    Example:
-        >>> async def double(x): return 2 * x
-        >>> run_sync(double(21))
-        42
+    Works inside a notebook or a server, where `asyncio.run` would refuse. All calls share one loop per
+    process (a forked child gets a new one), so what an async object keeps between calls stays valid. Ctrl-C
+    cancels the coroutine and waits up to five seconds for it to clean up. Sync code that a coroutine calls
+    there (a user's reward, say) may call this again.
     """
     global _loop
-    if getattr(_here, "runs", False):
-        return _run_apart(coroutine)
+    if getattr(_thread, "runs_loop", False):
+        return _run_in_new_thread(coroutine)
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
@@ -65,23 +57,17 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
     future = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
-        while not wait([future], _ATTENTION).done:
+        while not wait([future], _POLL).done:
             pass
         return future.result()
     except (KeyboardInterrupt, SystemExit):  # what signal handlers raise, here in the waiting thread
         if future.cancel():
-            ended.wait(_PATIENCE)
+            ended.wait(_GRACE)
         raise
 
 
 def blocking(function: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
-    """The function that runs an async function by `run_sync`, with its arguments, under another name.
-
-    Example:
-        >>> async def adouble(x): return 2 * x
-        >>> blocking(adouble, "double")(21)
-        42
-    """
+    """An async function as a sync one with the same arguments, under another name."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -93,37 +79,36 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callab
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop until it is stopped. A task's `SystemExit` breaks it off, and whoever waits gets it too."""
-    _here.runs = True
+    _thread.runs_loop = True
     while True:
         with suppress(SystemExit, KeyboardInterrupt):
             return loop.run_forever()
 
 
-def _run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a thread of its own, and wait for it."""
+def _run_in_new_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     outcome: Future[T] = Future()
 
     def run() -> None:
-        _here.runs = True
+        _thread.runs_loop = True
         try:
             outcome.set_result(asyncio.run(coroutine))
         except BaseException as error:
             outcome.set_exception(error)
 
-    threading.Thread(target=run, name="mars-env-sync-apart", daemon=True).start()
+    threading.Thread(target=run, name="mars-env-sync-nested", daemon=True).start()
     return outcome.result()
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """At interpreter exit: stop the loop and close what async objects hold in it, such as connections."""
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(_PATIENCE)
+    thread.join(_GRACE)
     if not thread.is_alive():
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
         if tasks:  # first, since a generator that a task waits in cannot be closed
-            loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE))
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_GRACE))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
@@ -147,15 +132,10 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
 
 
 def awaitable(value: Awaitable[T], what: str) -> Awaitable[T]:
-    """The value, which is what a user's async method gave.
+    """The value, which a user's async method returned.
 
     Raises:
         TypeError: It cannot be awaited, so the method is not async.
-
-    Example:
-        >>> awaitable([], "Guess.act()")
-        Traceback (most recent call last):
-        TypeError: Guess.act() is not async: write `async def`
     """
     if not inspect.isawaitable(value):
         raise TypeError(f"{what} is not async: write `async def`")
@@ -164,23 +144,10 @@ def awaitable(value: Awaitable[T], what: str) -> Awaitable[T]:
 
 @contextmanager
 def only_own_cancellation() -> Iterator[None]:
-    """Inside, a `CancelledError` says that the present task is cancelled; any other is an ordinary error.
+    """Inside, a `CancelledError` says that the present task is cancelled; any other becomes a `RuntimeError`.
 
-    Code of a user may raise one because what it waits for was cancelled: a task of its client, say. As an
-    error of that code it can be handled; as a cancellation it would end the task that runs it.
-
-    Raises:
-        RuntimeError: Something that was waited for was cancelled, and not the task.
-
-    Example:
-        >>> async def wait() -> None:
-        ...     future = asyncio.get_running_loop().create_future()
-        ...     future.cancel()
-        ...     with only_own_cancellation():
-        ...         await future
-        >>> run_sync(wait())
-        Traceback (most recent call last):
-        RuntimeError: what it waited for was cancelled
+    Code of a user may raise one because what it waits for was cancelled. As an error of that code it can be
+    handled; as a cancellation it would end the task that runs it.
     """
     try:
         yield
@@ -192,29 +159,21 @@ def only_own_cancellation() -> Iterator[None]:
 
 
 class Gate:
-    """Lets at most so many in at the same time, in each event loop that uses it; others wait in their order.
+    """Lets a limited number in at the same time, in each event loop; others wait in their order."""
 
-    Example:
-        >>> async def alone(gate):
-        ...     async with gate.here():
-        ...         return gate.here().locked()
-        >>> run_sync(alone(Gate(1)))
-        True
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
     def __reduce__(self) -> tuple[type[Gate], tuple[int]]:
-        return Gate, (self.most,)
+        return Gate, (self.limit,)
 
-    def here(self) -> asyncio.Semaphore:
+    def semaphore(self) -> asyncio.Semaphore:
         """The running event loop's semaphore."""
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            open_ones = {each: gate for each, gate in self._by_loop.items() if not each.is_closed()}
-            self._by_loop = {**open_ones, loop: asyncio.Semaphore(self.most)}
+            running = {each: found for each, found in self._by_loop.items() if not each.is_closed()}
+            self._by_loop = {**running, loop: asyncio.Semaphore(self.limit)}
         return self._by_loop[loop]
 
 
@@ -222,11 +181,6 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """The results of awaitables that run at the same time, in their order.
 
     If one fails, or this is cancelled, the others are cancelled and have ended when the error is raised.
-
-    Example:
-        >>> async def double(x): return 2 * x
-        >>> run_sync(gather_all(double(x) for x in (1, 2)))
-        [2, 4]
     """
     tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:
@@ -236,16 +190,7 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel the tasks that are still running, and wait until they have ended; what they raise is dropped.
-
-    Example:
-        >>> async def ended() -> bool:
-        ...     task = asyncio.create_task(asyncio.sleep(60))
-        ...     await end_tasks([task])
-        ...     return task.cancelled()
-        >>> run_sync(ended())
-        True
-    """
+    """Cancel the tasks that are still running, and wait until they have ended; what they raise is dropped."""
     every = list(tasks)
     for task in every:
         task.cancel()

@@ -1,7 +1,6 @@
-"""Foreign text, made safe. No character of it acts as a command on a terminal, in a log or on a page.
+"""Untrusted strings made safe: no character of them acts as a command on a terminal, in a log or on a page.
 
-Texts from models, problem files, stored runs, servers and exceptions are foreign. They pass through here:
-`visible` keeps lines, `one_line` joins them, `described` is for exceptions, and `logger` for log records.
+Strings from models, problem files, stored runs, servers and exceptions are untrusted.
 """
 
 from __future__ import annotations
@@ -13,12 +12,6 @@ import traceback
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
-
-MOST_OF_A_MESSAGE = 1_000
-"""How many characters an error message may have: a foreign id or title can be longer than any screen."""
-
-MOST_WORDS = 300
-"""How many characters of an exception's message are shown."""
 
 
 class _Visible(dict[int, str]):
@@ -40,88 +33,42 @@ _SHOWN = _Visible()
 
 
 def visible(text: str) -> str:
-    r"""The text with every character escaped that a reader cannot see or that a terminal obeys.
+    """The string with every character escaped that a reader cannot see or that a terminal obeys.
 
-    These are control characters (C0, C1, escape), bidirectional and zero-width ones, line and paragraph
-    separators, lone surrogates, private and unassigned ones. Newlines, tabs and spaces stay.
-
-    Example:
-        >>> print(visible("a\x1b[31mb\n\u202ec\u2028"))
-        a␛[31mb
-        \u202ec\u2028
+    These are control characters, bidirectional and zero-width ones, line and paragraph separators, lone
+    surrogates, private and unassigned ones. Newlines, tabs and spaces stay.
     """
     return text if text.isprintable() else text.translate(_SHOWN)
 
 
 def one_line(text: str, width: int = 100) -> str:
-    r"""The text on one line, cut to a width, safe to print.
-
-    Example:
-        >>> one_line("two\n  lines", 7)
-        'two li…'
-    """
+    """The string on one line, cut to a width, safe to print."""
     flat = visible(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
-def bounded(text: str, most: int = MOST_OF_A_MESSAGE) -> str:
-    """The text; if it is longer than `most`, without its middle, because its end says what to do.
-
-    Example:
-        >>> bounded("the problem xxxxxxxxxxxxxxxxxxxxxxxxx is not in the set: choose another", 40)
-        'the problem xxxxxxxxxxxxxx…hoose another'
-    """
-    if len(text) <= most:
+def bounded(text: str, length: int = 1_000) -> str:
+    """The string; if it is longer, without its middle, because the end of a message says what to do."""
+    if len(text) <= length:
         return text
-    end = most // 3
-    return f"{text[: most - end - 1]}…{text[-end:]}"
+    end = length // 3
+    return f"{text[: length - end - 1]}…{text[-end:]}"
 
 
-def described(error: BaseException) -> str:
-    r"""An exception's type and the start of its message, on one line.
-
-    Example:
-        >>> described(ValueError("no\nanswer"))
-        'ValueError: no answer'
-    """
+def describe_error(error: BaseException) -> str:
+    """An exception's type and the start of its message, on one line."""
     try:
-        words = one_line(str(error), MOST_WORDS)
-    except Exception:  # a foreign class may fail to describe itself
-        words = ""
+        message = one_line(str(error), 300)
+    except Exception:  # a user's class may fail to describe itself
+        message = ""
     name = type(error).__name__
-    return f"{name}: {words}" if words else name
+    return f"{name}: {message}" if message else name
 
 
 def raised(error: BaseException) -> str:
-    """An exception of a user's function: `described`, and the line of the user's code that it came from.
-
-    Example:
-        >>> def reward(turn):
-        ...     return turn.info["nope"]
-        >>> try:
-        ...     reward(None)
-        ... except AttributeError as error:
-        ...     print(raised(error).startswith("AttributeError: 'NoneType' object has no attribute 'info' ("))
-        True
-    """
+    """`describe_error`, and the line of the user's code that the exception came from."""
     where = users_line(error)
-    return f"{described(error)} ({where})" if where else described(error)
-
-
-def users_line(error: BaseException) -> str:
-    """File, number and text of the last line of a user's code that an exception passed; empty if of none."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_users(each.filename)]
-    if not frames:
-        return ""
-    line = f": {one_line(frames[-1].line)}" if frames[-1].line else ""
-    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}{line}"
-
-
-def _is_users(file: str) -> bool:
-    """Whether code is neither of this package nor of Python or an installed package."""
-    return not file.startswith(("<frozen ", "<string>")) and not any(
-        map(Path(file).is_relative_to, _INSTALLED)
-    )
+    return f"{describe_error(error)} ({where})" if where else describe_error(error)
 
 
 _INSTALLED = {
@@ -130,13 +77,22 @@ _INSTALLED = {
 }
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things, in the singular or the plural.
+def users_line(error: BaseException) -> str:
+    """File, number and source of the last line of a user's code in a traceback; else empty."""
+    frames = [
+        each
+        for each in traceback.extract_tb(error.__traceback__)
+        if not each.filename.startswith(("<frozen ", "<string>"))
+        and not any(map(Path(each.filename).is_relative_to, _INSTALLED))
+    ]
+    if not frames:
+        return ""
+    line = f": {one_line(frames[-1].line)}" if frames[-1].line else ""
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}{line}"
 
-    Example:
-        >>> counted(1, "problem"), counted(1_200, "row")
-        ('1 problem', '1,200 rows')
-    """
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in the singular or the plural: ``"1 problem"``, ``"1,200 rows"``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -163,40 +119,28 @@ def _initials(name: str) -> str:
     return group + dot + "".join(word[:1] for word in last.split("_"))
 
 
-def unfit(error: ValueError, known: Iterable[str] = ()) -> str:
-    """What is wrong with some settings, on one line; from pydantic's report, only the place and the reason.
+def validation_message(error: ValueError, known: Iterable[str] = ()) -> str:
+    """What is wrong with some settings, on one line; of pydantic's report, the place and the reason.
 
-    Args:
-        error: Pydantic's, or any other.
-        known: Names of all settings, of which the closest to an unknown one is suggested.
-
-    Example:
-        >>> unfit(ValueError("too many rounds"))
-        'too many rounds'
+    `known` are the names of all settings, of which the closest to an unknown one is suggested.
     """
     from pydantic import ValidationError  # not for those who only import the package
 
     if not isinstance(error, ValidationError):
         return str(error)
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    told = []
-    for each in faults[:5]:
+    messages = []
+    for each in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
         place = ".".join(map(str, each["loc"]))
         if each["type"] == "extra_forbidden":
-            told.append(f"there is no setting {shown(place)}{suggestion(place, known)}")
+            messages.append(f"there is no setting {shown(place)}{suggestion(place, known)}")
         else:
-            words = each["msg"].removeprefix("Value error, ")
-            told.append(f"{place}: {words}" if place else words)
-    return "; ".join(told)
+            reason = each["msg"].removeprefix("Value error, ")
+            messages.append(f"{place}: {reason}" if place else reason)
+    return "; ".join(messages)
 
 
 def shown(value: object) -> str:
-    """A value as it appears in a message: plain values, cut to a few words; others by their type.
-
-    Example:
-        >>> shown("a" * 100), shown([1, 2])
-        ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'", 'a list')
-    """
+    """A value as it appears in a message: plain values, cut to a few words; others by their type."""
     if value is None or type(value) in (bool, float):
         return repr(value)
     if type(value) is int:
@@ -207,14 +151,7 @@ def shown(value: object) -> str:
 
 
 def logger(name: str) -> logging.Logger:
-    r"""A module's logger. Its records and tracebacks pass through `visible` before a handler sees them.
-
-    Example:
-        >>> log = logger("mars_env.example")
-        >>> record = log.makeRecord(log.name, logging.INFO, "", 0, "%s", ("\x1b[2J",), None)
-        >>> bool(log.filter(record)), record.getMessage()
-        (True, '␛[2J')
-    """
+    """A module's logger. Its records and tracebacks pass through `visible` before a handler sees them."""
     log = logging.getLogger(name)
     log.addFilter(_show)  # added only once, however often this is called
     return log

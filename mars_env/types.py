@@ -1,8 +1,7 @@
 """The nouns of mars_env: frozen values, and the protocols that users implement.
 
-Every other module uses these. Nothing here imports anything else from the library.
-A rollout is a tree of turns: a `Turn` is one action of one agent on one observation, and
-names its parent, so that an episode, a grouped rollout and a tree search have one format.
+A rollout is a tree of turns: a `Turn` is one action of one agent on one observation, and names its parent, so
+that an episode, a grouped rollout and a tree search have one format.
 """
 
 from __future__ import annotations
@@ -16,17 +15,19 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 Observation = Mapping[str, str | int]
-"""What an agent sees: named fields of text or small integers. Never the reference answer."""
+"""What an agent sees: named strings or small integers. Never the reference answer."""
 
 Message = Mapping[str, str]
 """One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``."""
 
 Prompt = str | Sequence[int] | Sequence[Message]
-"""A raw text, exact token ids, or chat messages that the model's own template renders."""
+"""A raw string, exact token ids, or chat messages that the model's own template renders."""
 
 
 FinishReason = Literal["stop", "length", "context", "content_filter"]
 """Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter."""
+
+_NUMBER: Any = Real  # also numpy's
 
 UNKNOWN_LOGPROB: Final = -9999.0
 """What servers with OpenAI's interface write for an unknown log-probability: no number to compute with."""
@@ -54,18 +55,12 @@ class Problem:
     Attributes:
         id: Unique within its set.
         statement: What the agents read.
-        reference: What the grader compares with, as plain data: the answer's text for
-            mathematics, the tests for code. Never part of an observation or an info dict. None for a
-            question whose answer is unknown: the library's graders then judge nothing.
-        kind: Which grader judges it; ``"open"`` problems have no single answer and need a grader of their own
+        reference: What the grader compares with, as plain data: the answer for mathematics, the tests for
+            code. None if it is unknown. Never part of an observation or an info dict.
+        kind: Which grader judges it; ``"open"`` problems need a grader of their own
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
-            Never part of an observation or an info dict, except the documents of a cluster
-            (`mars_env.methods.spell.rules`).
-
-    Example:
-        >>> Problem("p1", "What is 2 + 2?", "4").kind
-        'math'
+            As secret as the reference, but for the documents of SPELL's clusters.
     """
 
     id: str
@@ -76,14 +71,16 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str):
-            raise ValueError(f"a problem's id must be a text, got {self.id!r:.100}: give str(...) of it")
+            raise ValueError(f"a problem's id must be a string, got {self.id!r:.100}: give str(...) of it")
         if not isinstance(self.statement, str):
-            raise ValueError(f"the statement of {self.id!r:.100} must be a text, got {self.statement!r:.100}")
+            raise ValueError(
+                f"the statement of {self.id!r:.100} must be a string, got {self.statement!r:.100}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The outcome of judging one text against one problem.
+    """The outcome of judging one answer to one problem.
 
     Attributes:
         verdict: CORRECT, WRONG or UNKNOWN.
@@ -93,14 +90,11 @@ class Grade:
         seconds: How long the judgement took.
         backend: What judged it, e.g. ``"integer"``, ``"symbolic"``, ``"bubblewrap"``.
         tokens: Tokens that a model sampled to judge it.
-        details: What the grader wants to store, as plain data (a rubric's verdicts, for example). As secret
-            as the grade itself.
+        details: What the grader wants to store, as plain data; as secret as the grade itself.
 
     Example:
-        >>> Grade.wrong("no answer was found").score
-        0.0
-        >>> Grade.unknown("the sandbox was lost").score is None
-        True
+        >>> Grade.wrong("no answer was found").score, Grade.unknown("the sandbox was lost").score
+        (0.0, None)
     """
 
     verdict: Verdict
@@ -119,13 +113,13 @@ class Grade:
             raise ValueError(f"a {self.verdict} grade cannot have the score {self.score!r}")
         score: Any = self.score  # a user's grader may give anything
         if score is not None:
-            if not _is_number(score) or not 0.0 <= score <= 1.0:
+            if not isinstance(score, _NUMBER) or not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be in [0, 1], got {score!r}")
             object.__setattr__(self, "score", float(score))  # the store cannot write numpy's numbers
         if not all(isinstance(text, str) for text in (self.reason, self.feedback, self.backend)):
-            raise ValueError("a grade's reason, feedback and backend must be texts")
+            raise ValueError("a grade's reason, feedback and backend must be strings")
         seconds: Any = self.seconds
-        if not _is_number(seconds) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
+        if not isinstance(seconds, _NUMBER) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
             raise ValueError(f"a grade's seconds must be a finite number, got {seconds!r}")
         if type(self.tokens) is not int or self.tokens < 0:
             raise ValueError(f"a grade's tokens must be a count, got {self.tokens!r}")
@@ -157,12 +151,12 @@ class Sampling:
         top_p: Nucleus; training refuses values below 1.
         top_k: 0 means all tokens; training refuses other values.
         max_tokens: Hard limit of one completion, in tokens.
-        stop: Texts that end a completion (its text excludes them).
+        stop: Strings that end a completion (its text excludes them).
         seed: The request's seed; sample i of n uses ``derive_seed(seed, i)``.
         overflow: What happens when prompt and limit together exceed the model's context. ``"check"``: a run
-            in which that can happen is refused before it starts, as far as this can be known; during play, a
-            completion that the context cuts off is UNKNOWN and counted. ``"unknown"``: the same without
-            the check. ``"refuse"``: the check, and during play a `mars_env.errors.ContextError` ends the run.
+            in which that can happen is refused before it starts, if this can be known; in play, a completion
+            that the context cuts off is UNKNOWN. ``"unknown"``: the same without the check. ``"refuse"``: the
+            check, and in play a `mars_env.errors.ContextError` ends the run.
     """
 
     temperature: float = 1.0
@@ -184,14 +178,13 @@ class Completion:
             ``"context"`` (cut off earlier, because the model's context was full) or ``"content_filter"``.
         prompt_ids: Token ids that the model read; empty if the server does not report them.
         token_ids: Token ids that were sampled, including the stop token; never re-tokenised.
-        logprobs: One for each of ``token_ids``: natural logarithms under the distribution that
-            was sampled from, that is, after the temperature was applied.
+        logprobs: One for each of ``token_ids``: natural logarithms under the distribution that was sampled
+            from, that is, after the temperature was applied.
         temperature: The temperature that it was sampled at; a trainer divides its logits by it.
         versions: Policy versions, run-length encoded: ``((version, number of tokens), ...)``.
         prompt_tokens: Number of prompt tokens (known even if the server does not report the ids).
         completion_tokens: Number of sampled tokens, likewise.
-        train_prompt_ids: Token ids of the prompt to train on, where it is not the one that the model read (a
-            scaffold that was only shown to sample); else empty.
+        train_prompt_ids: The prompt to train on, where the model read another one; else empty.
     """
 
     text: str
@@ -207,12 +200,12 @@ class Completion:
 
     @property
     def sampled_tokens(self) -> int:
-        """Number of sampled tokens: the server's count, or otherwise the number of ids."""
+        """Number of sampled tokens: the server's count, else the number of ids."""
         return self.completion_tokens or len(self.token_ids)
 
     @property
     def read_tokens(self) -> int:
-        """Number of prompt tokens: the server's count, or otherwise the number of ids."""
+        """Number of prompt tokens: the server's count, else the number of ids."""
         return self.prompt_tokens or len(self.prompt_ids)
 
     @property
@@ -231,8 +224,8 @@ class Completion:
 class Action:
     """What an agent does in one turn: a text, and the completions behind it (none, one or more).
 
-    The text is what the other agents and the grader see. It may differ from the last
-    completion's text (thinking blocks removed, for example); training uses only the completions.
+    The text is what the other agents and the grader see, such as the last completion's without its thinking;
+    training uses only the completions.
     """
 
     text: str
@@ -245,15 +238,9 @@ class Action:
 
     @property
     def interrupted(self) -> str:
-        """Why this action cannot be judged: the set-up, not the model, ended one of its completions.
+        """Why this action cannot be judged: the set-up, not the model, ended a completion; else empty.
 
-        Such an action is graded UNKNOWN and its turn has no reward. Empty for every other action.
-
-        Example:
-            >>> Action("So", (Completion("So", "context"),)).interrupted
-            "the model's context was full before the completion's own limit"
-            >>> Action("So", (Completion("So", "length"),)).interrupted
-            ''
+        Such an action is graded UNKNOWN and its turn has no reward.
         """
         return next(
             (INTERRUPTIONS[c.finish_reason] for c in self.completions if c.finish_reason in INTERRUPTIONS), ""
@@ -268,7 +255,7 @@ class Turn:
         tree_id: Id of the tree (one episode, or one search, on one problem).
         id: Its position in the tree: ``"0"`` for the first root turn, ``"0.2"`` for its third child.
         parent_id: The parent turn's id; None for a root turn.
-        group_id: Id of its group: the turns that it is compared with when advantages are computed.
+        group_id: Id of the turns that it is compared with when advantages are computed.
         agent: Who acted, e.g. ``"verifier_0"``.
         policy: Name of the weights that acted; turns of one policy train together.
         problem_id: Id of the problem.
@@ -328,7 +315,7 @@ class Tree:
         problem: The problem that was played.
         turns: In the order of their ids.
         final: Id of the turn whose text is the team's answer; None if there is none.
-        fault: Why it could not be finished (a lost model server, for example); empty if it was finished.
+        fault: Why it could not be finished (a lost model server, for example); else empty.
         info: Plain data about the whole tree (tokens spent on the final choice, for example).
     """
 
@@ -340,17 +327,8 @@ class Tree:
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real)
-
-
 def role_of(agent: str) -> str:
-    """The role of an agent's name.
-
-    Example:
-        >>> role_of("solver_0"), role_of("judge")
-        ('solver', 'judge')
-    """
+    """The role of an agent's name: ``"solver"`` of ``"solver_0"``, ``"judge"`` of ``"judge"``."""
     role, _, number = agent.rpartition("_")
     return role if role and number.isdigit() else agent
 
@@ -360,17 +338,13 @@ class Model(Protocol):
     """Something that completes prompts: a server, an in-process engine, a script."""
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt.
-
-        Raises:
-            mars_env.errors.ModelError: Even sensible retries failed; the turn is discarded.
-        """
+        """Sample n completions of one prompt; a `mars_env.errors.ModelError` if sensible retries failed."""
         ...
 
 
 @runtime_checkable
 class ScoringModel(Model, Protocol):
-    """A model that also tells how probable given texts are: `HFModel`, `VLLMModel`, `HTTPModel`."""
+    """A model that also scores given texts: `HFModel`, `VLLMModel`, `HTTPModel`."""
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that the texts would be: `score` without log-probabilities."""
@@ -379,13 +353,8 @@ class ScoringModel(Model, Protocol):
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that the texts would be, with exact ids and its log-probabilities at temperature 1.
 
-        Args:
-            prompt: What the model reads.
-            texts: What it writes, in one or more parts that are encoded apart, or token ids as they are.
-            end: Whether the token that ends a completion follows, and counts.
-
-        Raises:
-            mars_env.errors.ModelError: It failed.
+        Each text is encoded separately; token ids are used as they are. `end`: whether the token that ends a
+        completion follows, and counts.
         """
         ...
 
@@ -413,8 +382,6 @@ class Agent(Protocol):
 @dataclass(frozen=True, slots=True)
 class TrainingAsk:
     """What an agent gets for a turn that is played to train, beside its observation.
-
-    The n samples of one ask are numbers 0 to n - 1 of their group.
 
     Attributes:
         problem: The whole problem, with its reference and rubric: for help that is shown to sample, and not
@@ -448,12 +415,7 @@ class Grader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """A reward model's ratings of some texts.
-
-    Attributes:
-        scores: One for each text, in [0, 1]; None if it gave no rating.
-        tokens: Tokens that it sampled for them: a judge's reasoning counts as part of a search's cost.
-    """
+    """A reward model's scores in [0, 1], None where it gave none, and the tokens that it sampled for them."""
 
     scores: tuple[float | None, ...]
     tokens: int = 0
@@ -464,25 +426,15 @@ class RewardModel(Protocol):
     """Rates solutions without knowing the reference: a classifier, a judge, a function of the text."""
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """Rate some solutions of one problem.
-
-        Args:
-            statement: The problem, as the agents read it.
-            texts: The solutions.
-            seed: The only source of randomness.
-
-        Raises:
-            mars_env.errors.ModelError: It could not answer. The tree then has a fault, and a resumed run
-                plays it again.
-        """
+        """Rate some solutions of one problem; a `mars_env.errors.ModelError` makes the tree faulty."""
         ...
 
 
 class Reward(Protocol):
     """The reward of one turn, a pure function of the stored tree; sync or async.
 
-    None means unknown (the grade is UNKNOWN): the turn then leaves its group. The same happens if the reward
-    raises or returns anything but a finite number: see docs/faults.md.
+    None means unknown (the grade is UNKNOWN): the turn then leaves its group, as it does if the reward raises
+    or returns anything but a finite number (docs/faults.md).
     """
 
     def __call__(

@@ -16,7 +16,7 @@ from programs.hard import HARD
 from programs.medium import MEDIUM
 from programs.spec import problem_of
 
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.problems.written import problem_row
 
 DATA = Path(__file__).parents[1] / "mars_env" / "problems" / "data" / "programs.jsonl"
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare only")
     if parser.parse_args().check:
         return int(DATA.read_text(encoding="utf-8") != text())
-    write_whole(DATA, text())
+    write_atomically(DATA, text())
     return 0
 
 

@@ -14,7 +14,7 @@ import torch
 from rich.progress import Progress
 
 from mars_env import Verdict
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -66,5 +66,5 @@ if __name__ == "__main__":
     with Progress(disable=True) as progress:
         _, _, after = asyncio.run(demo.play(0, progress))
     episode, count = record(after)
-    write_whole(ROOT / "docs" / "pictures" / "episode.json", json.dumps(episode, indent=1) + "\n")
+    write_atomically(ROOT / "docs" / "pictures" / "episode.json", json.dumps(episode, indent=1) + "\n")
     sys.stdout.write(f"{count} of {len(after)} episodes are of this kind\n")

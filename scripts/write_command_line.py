@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from mars_env.cli import _COMMANDS, _command
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
 HEAD = """# The command line
@@ -51,4 +51,4 @@ if __name__ == "__main__":
                 "docs/command-line.md is not what the commands say: run python scripts/write_command_line.py"
             )
     else:
-        write_whole(PAGE, page())
+        write_atomically(PAGE, page())

@@ -22,21 +22,4 @@ if TYPE_CHECKING:
     from mars_env.players import FunctionAgent as FunctionAgent
     from mars_env.players import assign_agents as assign_agents
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "Coder": "mars_env.agents.roles",
-        "Corrector": "mars_env.agents.roles",
-        "FunctionAgent": "mars_env.players",
-        "GenerativeJudge": "mars_env.agents.reward_model",
-        "HFRewardModel": "mars_env.agents.reward_model",
-        "RoleAgent": "mars_env.agents.roles",
-        "Solver": "mars_env.agents.roles",
-        "Thinking": "mars_env.agents.thinking",
-        "Verifier": "mars_env.agents.roles",
-        "as_agent": "mars_env.agents.registry",
-        "assign_agents": "mars_env.players",
-        "make_agents": "mars_env.agents.registry",
-        "make_reward_model": "mars_env.agents.reward_model",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -8,7 +8,7 @@ from mars_env.agents.registry import role_agent, roles_of
 from mars_env.envs.game import Game
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout.exports import observed
-from mars_env.text import described, logger
+from mars_env.text import describe_error, logger
 from mars_env.types import Agent, Observation, Prompt, Tree, role_of
 from mars_env.viewer.turns import Prompts
 
@@ -23,23 +23,8 @@ MADE_AGAIN = (
 def prompts_of(game: Game, agents: Mapping[str, Agent] | None = None) -> Prompts:
     """The prompts of a game's turns, for `mars_env.viewer.render_page`.
 
-    A place without an agent here is shown with the prompt of the library's agent of its role. An agent
-    without a method ``prompt``, and a role that the library has no agent for, are shown with the fields of
-    the observation.
-
-    Args:
-        game: The game that was played.
-        agents: Who played, by name, where they are at hand.
-
-    Example:
-        >>> from mars_env.envs import Solve
-        >>> from mars_env.grading import grader_for
-        >>> from mars_env.types import Action, Problem, Turn
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
-        >>> tree = Tree("p#0", Problem("p", "What is 2 + 2?", "4"), (turn,))
-        >>> asked = prompts_of(Game(Solve(), grader_for("math")))(tree)
-        >>> [role for role, _ in asked["0"]], "What is 2 + 2?" in asked["0"][-1][1]
-        (['system', 'user'], True)
+    A place that is not in `agents` is shown with the prompt of the library's agent of its role. An agent
+    without a method ``prompt``, and an unknown role, are shown with the fields of the observation.
     """
     places = dict(agents or {})
 
@@ -52,7 +37,7 @@ def prompts_of(game: Game, agents: Mapping[str, Agent] | None = None) -> Prompts
                     places[turn.agent] = role_agent(ScriptedModel([""]), turn.agent, roles=roles)
                 found[turn.id] = _messages(places.get(turn.agent), observation)
         except Exception as error:  # rules of a user, or a stored tree that other rules have made
-            log.warning("the prompts of tree %s cannot be made again: %s", tree.id, described(error))
+            log.warning("the prompts of tree %s cannot be made again: %s", tree.id, describe_error(error))
         return found
 
     return prompts

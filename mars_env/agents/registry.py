@@ -1,4 +1,4 @@
-"""Specifications of agents as texts, for the command line and for configuration files."""
+"""Specifications of agents as strings, for the command line and for configuration files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.identity import identity_of, lasting
-from mars_env.lazy import declared, is_object_name, resolve
+from mars_env.lazy import declared, import_object, is_object_name
 from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
@@ -53,7 +53,6 @@ _COMMON: _Parsers = {
     "overflow": _OVERFLOW.__getitem__,
 }
 _HEADER = "header.NAME"
-"""Stands for the options that set headers, in the list of options."""
 
 _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
 """Headers whose values do not belong in a string that is stored and shown."""
@@ -80,38 +79,39 @@ def make_agents(
 
     A specification is one of these:
 
-    - ``http://host:8000/v1#model`` (or https): an OpenAI-compatible server; several endpoints are
-      joined by ``+``: ``http://a/v1+http://b/v1#model``;
+    - ``http://host:8000/v1#model`` (or https): an OpenAI-compatible server; several endpoints are joined by
+      ``+``: ``http://a/v1+http://b/v1#model``;
     - ``hf:path-or-name``: a Hugging Face checkpoint in this process;
     - ``vllm:path-or-name``: the same, run by vLLM;
     - ``team:folder``: what a training run wrote, adapters too: each place gets the agent that was trained
-      there, with the run's sampling (``function=my_module:my_team`` names what made it in Python);
+    there,
+      with the run's sampling (``function=my_module:my_team`` names what made it in Python);
     - ``scripted:text``: always this text;
-    - ``my_module:object``: an agent, a model, a function ``observation -> text``, or a factory of one
-      of them (a class, or a function with no parameters but ``role``);
+    - ``my_module:object``: an agent, a model, a function ``observation -> string``, or a factory of one of
+    them
+      (a class, or a function with no parameters but ``role``);
     - a name that a package declares in the entry-point group ``mars_env.agents``.
 
-    One text names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or by
-    place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it, and
-    belongs to the text elsewhere.
+    One string names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or
+    by place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it.
 
     Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
     checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
     ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object) and
-    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded.
-    A specification loads one model, however many agents use it.
+    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification loads
+    one model, however many agents use it.
 
     Args:
-        spec: A text as above; or an agent, a model or a function for the whole team; or a mapping
-            by agent (``"coder_1"``) or role of any of these, or a list with one of them for each place.
+        spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
+            (``"coder_1"``) or role of any of these, or a list with one of them for each place.
         possible_agents: Names of the places, e.g. ``env.possible_agents``.
         sampling: How models are sampled where the specification does not say.
         roles: The agents that models become, by role; those of some rules are `roles_of`.
 
     Raises:
-        ConfigError: If a text cannot be understood, or a place is left out.
+        ConfigError: A string cannot be understood, or a place is left out.
 
     Example:
         >>> team = make_agents(r"solver=scripted:\boxed{4},verifier=scripted:Correctness: Correct",
@@ -149,14 +149,7 @@ def make_agents(
 
 
 def team_size(spec: object) -> int | None:
-    """How many places are listed or named in a team's specification; None if it does not say.
-
-    Example:
-        >>> team_size(["scripted:a", "scripted:b"]), team_size("coder_0=scripted:a,coder_1=scripted:b")
-        (2, 2)
-        >>> team_size("scripted:one, two"), team_size("solver=scripted:a,verifier=scripted:b")
-        (None, None)
-    """
+    """How many places are listed or named in a team's specification; None if it does not say."""
     if isinstance(spec, list | tuple):
         return len(spec)
     named = _by_role(spec) if isinstance(spec, str) else spec
@@ -166,11 +159,7 @@ def team_size(spec: object) -> int | None:
 
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
-    """The object that a specification names, and the sampling that it asks for.
-
-    Raises:
-        ConfigError: It cannot be understood.
-    """
+    """The object that a specification names, and the sampling that it asks for."""
     loaded = _load(spec, "judge", None)
     return loaded.value, loaded.sampling
 
@@ -180,16 +169,7 @@ def team_identity(
     possible_agents: Sequence[str],
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> dict[str, Any]:
-    """What identifies the agents of a team, by name; those that a text names are not made for it.
-
-    Raises:
-        ConfigError: The text leaves a place out, or names one that does not exist.
-
-    Example:
-        >>> found = team_identity("scripted:4", ["solver_0"])["solver_0"]
-        >>> found["agent"], found["role"]
-        ('scripted:4', 'mars_env.agents.roles.Solver')
-    """
+    """What identifies the agents of a team, by name; agents that a string names are not made for it."""
     if not isinstance(agents, str):
         return {name: identity_of(agent) for name, agent in agents.items()}
     team = _by_role(agents)
@@ -207,12 +187,7 @@ def team_identity(
 
 
 def named_identity(part: Any) -> Any:
-    """What identifies a part of a run, or the object that a text ``module:object`` names.
-
-    Example:
-        >>> named_identity("mars_env.envs.rewards:outcome?top_k=5")
-        {'text': 'mars_env.envs.rewards:outcome?top_k=5', 'object': 'mars_env.envs.rewards.outcome'}
-    """
+    """What identifies a part of a run, or the object that a string ``module:object`` names."""
     if not isinstance(part, str):
         return identity_of(part)
     target = part.partition("?")[0]
@@ -232,16 +207,8 @@ def as_agent(
 ) -> Agent:
     """An agent for one place of a team, made from whatever the user has.
 
-    Args:
-        value: An agent stays as it is. A model gets the prompt of the place (see `role_agent`); a function
-            becomes a `FunctionAgent`; a text is a specification (see `make_agents`).
-        agent: Name of the place, e.g. ``"verifier_0"``; it chooses the prompt of a model.
-        sampling: How a model is sampled.
-        thinking: How a model marks its thinking.
-        roles: The agents that models become, by role.
-
-    Raises:
-        ConfigError: If it is none of these, or there is no prompt for the role.
+    An agent stays as it is. A model gets the prompt of the place (see `role_agent`); a function becomes a
+    `FunctionAgent`; a string is a specification (see `make_agents`). Any other value is a `ConfigError`.
 
     Example:
         >>> as_agent(ScriptedModel(["Correctness: Wrong"]), "verifier_0")
@@ -268,19 +235,10 @@ def make_verifier(value: Player | Model | str) -> Agent:
 
 
 def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
-    """The agents that models become under some rules, by role: the library's, unless the rules name others.
-
-    Raises:
-        ConfigError: What the rules name is no mapping of such agents.
-
-    Example:
-        >>> from mars_env.methods.spell.rules import Spell
-        >>> roles_of(Spell())["verifier"].__name__, roles_of(object())["verifier"].__name__
-        ('AnswerVerifier', 'Verifier')
-    """
+    """The agents that models become under some rules, by role: the library's, or those of the rules."""
     if not isinstance(rules, HasRoles):
         return dict(ROLES)
-    found: Any = resolve(rules.roles_from)
+    found: Any = import_object(rules.roles_from)
     if not isinstance(found, Mapping) or not all(
         isinstance(each, type) and issubclass(each, RoleAgent) for each in found.values()
     ):
@@ -296,20 +254,10 @@ def role_agent(
     thinking: Thinking | None = THINKING,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> RoleAgent:
-    """The built-in agent of a place, with its own prompt.
+    """The built-in agent of a place, with its own prompt; a `ConfigError` if the role has none.
 
     ``coder_0``, ``coder_1`` ... of a search differ in their system messages (see `RoleAgent.system_at`), so
-    several agents on one model are several roles. The prompt depends only on the name of the place, not on
-    the other agents.
-
-    Raises:
-        ConfigError: There is no prompt for the role.
-
-    Example:
-        >>> one, two = (role_agent(ScriptedModel(["x"]), name) for name in ("coder_0", "coder_1"))
-        >>> seen = {"problem": "Echo a line.", "mode": "generate"}
-        >>> one.prompt(seen)[0] == two.prompt(seen)[0], one.prompt(seen)[1] == two.prompt(seen)[1]
-        (False, True)
+    several agents on one model are several roles. The prompt depends only on the name of the place.
     """
     role = role_of(agent)
     if role not in roles:
@@ -339,7 +287,7 @@ class _Loaded:
 
 
 def _by_role(spec: str) -> Mapping[str, str] | str:
-    """The specifications in a text by role, or the text itself if it is one."""
+    """The specifications in a string by role, or the string itself if it is one."""
     if not _NAMED.match(spec):
         return spec.strip()
     given: dict[str, str] = {}
@@ -365,17 +313,21 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         own, thinking = _own(sampling, options)
         return _Loaded(_http(target, spec, options), own, thinking)
     if colon and kind == "hf":
+        from mars_env.models.batching import BatchLimits
         from mars_env.models.hf import HFModel  # brings torch
 
         target, options = _options(rest, _HF)
         own, thinking = _own(sampling, options)
-        return _Loaded(HFModel(target, **options), own, thinking)
+        limits = {"max_batch_rows": "rows", "max_batch_tokens": "tokens"}
+        batch = {field: options.pop(name) for name, field in limits.items() if name in options}
+        return _Loaded(HFModel(target, batch=BatchLimits(**batch), **options), own, thinking)
     if colon and kind == "vllm":
         from mars_env.models.vllm import VLLMModel  # brings vLLM
 
         target, options = _options(rest, _VLLM)
         own, thinking = _own(sampling, options)
-        return _Loaded(VLLMModel(target, **options), own, thinking)
+        engine = {name: options.pop(name) for name in ("dtype",) if name in options}
+        return _Loaded(VLLMModel(target, options=engine, **options), own, thinking)
     target, options = _options(spec, {})
     value, shared = _made(_find(target), role)
     return _Loaded(value, *_own(sampling, options), shared)
@@ -386,7 +338,7 @@ def _trained(spec: str) -> Any:
     folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON) - {"thinking"}}
     thinking, function = options.pop("thinking", THINKING), options.pop("function", None)
-    make = resolve("mars_env.trainers.trained:TrainedTeam")
+    make = import_object("mars_env.trainers.trained:TrainedTeam")
     return make(folder, function=function, changes=changes, thinking=thinking, model=options)
 
 
@@ -411,11 +363,7 @@ def _http(target: str, spec: str, options: dict[str, Any]) -> Model:
 
 
 def _header(name: str, value: str) -> str:
-    """The value of a header; ``env:NAME`` is that of an environment variable.
-
-    Raises:
-        ConfigError: The variable is not set, or a secret is written out.
-    """
+    """The value of a header; ``env:NAME`` is that of an environment variable. Secrets must be given so."""
     if value.startswith("env:"):
         return api_key(value.removeprefix("env:"), f"the header {name}")
     if _SECRET.search(name):
@@ -452,7 +400,7 @@ def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling |
 def _find(target: str) -> Any:
     """The object that ``module:object``, or the name of an entry point, stands for."""
     if is_object_name(target):
-        return resolve(target)
+        return import_object(target)
     if ":" in target:  # an address without http://, say
         raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
     found = declared(ENTRY_POINTS)

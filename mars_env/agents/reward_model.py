@@ -1,4 +1,4 @@
-"""Reward models for the final choice of a search, and for its scores: a classifier, and a judge that reasons.
+"""Reward models for a search: a classifier, and a judge that reasons.
 
 Both see only the problem's statement and a solution (see `mars_env.envs.visibility`).
 """
@@ -17,7 +17,7 @@ from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading.thinking import after_thinking
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.models.checkpoint import is_here
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
@@ -42,13 +42,10 @@ class GenerativeJudge:
             ``Score: <0 to 10>``.
         system: The system message; empty for none.
 
-    Raises:
-        ConfigError: `samples` is below 1.
-
     Example:
         >>> from mars_env.models.scripted import ScriptedModel
         >>> from mars_env.sync import run_sync
-        >>> judge = GenerativeJudge(ScriptedModel(["It holds.\nScore: 10", "I doubt it.\nScore: 10"]))
+        >>> judge = GenerativeJudge(ScriptedModel(["It holds.\nScore: 10"]))
         >>> run_sync(judge.rate("2 + 2?", ["4"], seed=0)).scores
         (1.0,)
     """
@@ -84,11 +81,7 @@ class GenerativeJudge:
         }
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """The mean score of each text; None where no judgement of it could be read. Thinking is not read.
-
-        Raises:
-            ModelError: The model could not answer.
-        """
+        """The mean score of each text; None where no judgement of it could be read. Thinking is not read."""
         each = await gather_all(self._rate(statement, text, seed) for text in texts)
         return Ratings(tuple(score for score, _ in each), sum(tokens for _, tokens in each))
 
@@ -108,7 +101,7 @@ class GenerativeJudge:
 
 
 def read_score(text: str) -> float | None:
-    r"""The score on the last ``Score: <0 to 10>`` line, as a share of 10; None if there is none.
+    r"""The score on the last ``Score: <0 to 10>`` line, divided by 10; None if there is none.
 
     Example:
         >>> read_score("It may fail.\nScore: 3"), read_score("Score: 11"), read_score("A score: of 3?")
@@ -127,16 +120,12 @@ class HFRewardModel:
     several, the probability of the last one.
 
     Args:
-        path: A checkpoint's folder, or its name on the Hub.
+        path: A checkpoint's folder, or its name on the Hub; a `ConfigError` if it cannot be loaded.
         device: ``"cpu"``, ``"cuda"``; by default whichever there is.
         dtype: Of the weights, e.g. ``"bfloat16"``; by default the checkpoint's.
         max_tokens: Longer texts are cut on the left, so that the end of the solution stays; at most what the
             model can hold.
         batch: Texts rated at once.
-
-    Raises:
-        MissingExtra: torch or transformers are not installed.
-        ConfigError: The checkpoint cannot be loaded.
     """
 
     def __init__(
@@ -184,11 +173,7 @@ class HFRewardModel:
         return {"path": self.path, "max_tokens": self._max_tokens}
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """The rating of each text; the same whatever the seed.
-
-        Raises:
-            ModelError: The classifier failed (out of memory, say).
-        """
+        """The rating of each text, whatever the seed; a `ModelError` if the classifier failed."""
         try:
             scores = await asyncio.to_thread(self._rate, statement, list(texts))
         except RuntimeError as error:
@@ -237,17 +222,9 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
     """A reward model from its specification: what the command line and `mars_env.make` take.
 
     Args:
-        spec: ``classifier:path-or-name`` for `HFRewardModel`; any specification of a model, such as
-            ``http://host:8000/v1#model`` or ``hf:path`` (see `mars_env.agents.make_agents`), for a
-            `GenerativeJudge`; or ``my_module:object``, a reward model or a class of one. A reward model
-            stays as it is.
-
-    Raises:
-        ConfigError: It names none of these.
-
-    Example:
-        >>> make_reward_model("scripted:Score: 7")
-        GenerativeJudge('scripted', samples=1)
+        spec: ``classifier:path-or-name`` for `HFRewardModel`; any specification of a model (see
+            `mars_env.agents.make_agents`), for a `GenerativeJudge`; or ``my_module:object``, a reward model
+            or a class of one. A reward model stays as it is.
     """
     if not isinstance(spec, str):
         return spec
@@ -257,7 +234,7 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
     if kind in ("http", "https", "hf", "vllm", "scripted"):
         model, sampling = make_model(spec)
         return GenerativeJudge(model, sampling=sampling)
-    found = resolve(spec)
+    found = import_object(spec)
     found = found() if isinstance(found, type) else found
     if isinstance(found, RewardModel):
         return found

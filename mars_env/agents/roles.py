@@ -1,7 +1,7 @@
 """The library's agents, each with the prompt of its role.
 
-Solver, Verifier and Corrector play MarsRL (arXiv 2511.11373). Solver and Coder play the tree search of
-MARTI-MARS2 (arXiv 2602.07848).
+Solver, Verifier and Corrector play MarsRL (arXiv 2511.11373); Solver and Coder the tree search of MARTI-MARS2
+(arXiv 2602.07848).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class RoleAgent:
         model: What answers.
         policy: Name of the weights that act; by default the model's name, else the role's.
         sampling: How the model is sampled; the seed comes with each turn.
-        prompt: Replaces the role's own prompt: a function from an observation to a prompt, or the
-            text of a Jinja template for the user's message, which sees the observation's fields.
+        prompt: Replaces the role's own prompt: a function from an observation to a prompt, or a Jinja
+            template for the user's message, which sees the observation's fields.
         system: Replaces the system message; empty for none.
-        thinking: How the model marks its thinking, which is left out of the action's text; None to
-            leave all texts as they are.
+        thinking: How the model marks its thinking, which is left out of the action's text; None to leave all
+            texts as they are.
 
     Raises:
-        ConfigError: If a template has a mistake, or the model or the sampling is none.
+        ConfigError: A template has a mistake, or the model or the sampling is none.
     """
 
     role: ClassVar[str] = "agent"
@@ -78,15 +78,9 @@ class RoleAgent:
 
     @classmethod
     def system_at(cls, place: int) -> str:
-        """The system message of one agent among several of this role.
+        """The system message of the agent with this number, from 0 on, among those of the role.
 
-        Args:
-            place: Its number, from 0 on. The first agent gets the plain message, each further one an approach
-                of its own; when all have one, they are given again in the same order.
-
-        Example:
-            >>> len({Solver.system_at(place) for place in range(4)}), Solver.system_at(0) == Solver.system
-            (4, True)
+        The first agent gets the plain message, each further one an approach of its own, in turn.
         """
         approaches = ("", *cls.approaches)
         return f"{cls.system} {approaches[place % len(approaches)]}".strip()
@@ -107,20 +101,11 @@ class RoleAgent:
         return self._make(observation)
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Ask the model for n actions.
-
-        Raises:
-            ModelError: If the model cannot answer.
-            ConfigError: If the prompt's template needs a field that the observation lacks.
-        """
+        """Ask the model for n actions; a `ConfigError` if the template needs a field that is not there."""
         return await self.ask(self.prompt(observation), n, seed)
 
     async def ask(self, prompt: Prompt, n: int, seed: int) -> list[Action]:
-        """N actions on a prompt, which may be another one than the role's.
-
-        Raises:
-            ModelError: If the model cannot answer, or returns what is no list of completions.
-        """
+        """N actions on a prompt, which may be another one than the role's."""
         completions = await self.model.complete(prompt, n, replace(self.sampling, seed=seed))
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions
@@ -145,17 +130,10 @@ class RoleAgent:
 
 
 class Solver(RoleAgent):
-    r"""Writes a solution. Observation: ``{"problem"}``.
+    """Writes a solution. Observation: ``{"problem"}``.
 
     If there are fields ``"solution"`` and ``"truncated"``, it revises that solution, with the help of
     ``"feedback"`` if there is any.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> solver = Solver(ScriptedModel(["<think>2 + 2</think>It is \\boxed{4}."]))
-        >>> run_sync(solver.act({"problem": "What is 2 + 2?"}, 1, seed=0))[0].text
-        'It is \\boxed{4}.'
     """
 
     role = "solver"
@@ -165,17 +143,10 @@ class Solver(RoleAgent):
 
 
 class Verifier(RoleAgent):
-    r"""Judges a solution. Observation: ``{"problem", "solution", "truncated", "round"}``.
+    """Judges a solution. Observation: ``{"problem", "solution", "truncated", "round"}``.
 
     If there is a field ``"feedback"``, it reads the results of a program's public tests. Its report ends in
     the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> verifier = Verifier(ScriptedModel(["Correctness: Wrong"]))
-        >>> prompt = verifier.prompt({"problem": "2 + 2?", "solution": "5", "truncated": 0, "round": 0})
-        >>> "Correctness: Wrong" in prompt[-1]["content"]
-        True
     """
 
     role = "verifier"
@@ -184,17 +155,9 @@ class Verifier(RoleAgent):
 
 
 class Corrector(RoleAgent):
-    r"""Writes a better solution from a bug report.
+    """Writes a better solution from a bug report.
 
     Observation: ``{"problem", "solution", "truncated", "report", "round"}``.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> corrector = Corrector(ScriptedModel(["Indeed, it is \\boxed{4}."]))
-        >>> seen = {"problem": "2 + 2?", "solution": "5", "truncated": 0, "report": "2 + 2 is 4", "round": 0}
-        >>> run_sync(corrector.act(seen, 1, seed=0))[0].text
-        'Indeed, it is \\boxed{4}.'
     """
 
     role = "corrector"
@@ -203,18 +166,10 @@ class Corrector(RoleAgent):
 
 
 class Coder(RoleAgent):
-    r"""Writes a program, or improves one with the help of its test results.
+    """Writes a program, or improves one with the help of its test results.
 
     Observation: ``{"problem", "mode", "solution", "truncated", "feedback", ...}``; ``mode`` is ``"generate"``
     or ``"refine"``.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> coder = Coder(ScriptedModel(["```python\nprint(input())\n```"]))
-        >>> seen = {"problem": "Echo a line.", "mode": "refine", "solution": "print()", "truncated": 0,
-        ...         "feedback": "The test failed: wrong answer."}
-        >>> "The test failed: wrong answer." in coder.prompt(seen)[-1]["content"]
-        True
     """
 
     role = "coder"

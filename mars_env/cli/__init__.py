@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mars_env.errors import MarsError
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.text import raised, suggestion, users_line
 
 _COMMANDS = {
@@ -103,7 +103,7 @@ def _command(name: str) -> Any:
     from mars_env.cli.config import config_option
 
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    one.command(name, context_settings=_HELP)(resolve(_COMMANDS[name][0]))
+    one.command(name, context_settings=_HELP)(import_object(_COMMANDS[name][0]))
     command = typer.main.get_command(one)
     command.params.append(config_option(takes_more=name in ("train", "sample")))
     return command

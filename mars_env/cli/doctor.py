@@ -62,7 +62,7 @@ def doctor() -> None:
         say(f"in separate environments (docs/dependencies.md): {', '.join(apart)}")
     console.print(f"device: {_device()}")
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
-    probes = run_sync(sandbox.doctor())
+    probes = run_sync(sandbox.probe_all())
     working = [probe.name for probe in probes if probe.works]
     for probe in probes:
         lacks = ", ".join(sorted(map(str, probe.missing))) or "nothing missing"

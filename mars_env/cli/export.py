@@ -18,7 +18,7 @@ from mars_env.cli.screen import say
 from mars_env.cli.stored import stored_game
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError, MissingExtra
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Run, groups_of, read_run
@@ -154,7 +154,7 @@ def _prompts(tokenizer: str | None, function: str | None, roles: Mapping[str, ty
 
 
 def _called(name: str) -> PromptOf:
-    function: Any = resolve(name)
+    function: Any = import_object(name)
 
     def prompt(turn: Turn, observation: Observation) -> str | list[Message] | None:
         made = function(turn.role, observation)

@@ -24,7 +24,7 @@ from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.evaluation.costs import checked_prices
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.problems import ProblemSet
 from mars_env.rollout.records import tagged
 from mars_env.text import suggestion
@@ -231,4 +231,4 @@ def register_metrics(values: Sequence[str] | None) -> None:
     from mars_env.evaluation import register_metric
 
     for value in values or ():
-        register_metric(value.rpartition(":")[2], resolve(value))
+        register_metric(value.rpartition(":")[2], import_object(value))

@@ -15,7 +15,7 @@ from mars_env.cli.streams import read_from
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.files import jsonl_rows
 from mars_env.grading import grader_for
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.models.secrets import client_keys
 from mars_env.rollout import read_run
 from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
@@ -60,8 +60,8 @@ def record(  # public edge: one parameter is one option of the command
         logprobs=logprobs,
         api_key_env=api_key_env,
         keys=client_keys(client_keys_env),
-        version=version,
     )
+    recorder.version = version
     asyncio.run(_serve(recorder, host, port, out))
 
 
@@ -93,7 +93,7 @@ def reward(
     if rewards is not None:
         number = attach_rewards(run, _rows(rewards))
     elif function is not None:
-        number = run_sync(reward_run(run, resolve(function)))
+        number = run_sync(reward_run(run, import_object(function)))
     else:
         kinds = {tree.problem.kind for tree in read_run(run).trees}
         if len(kinds) > 1:

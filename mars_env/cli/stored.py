@@ -13,7 +13,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.report import REPORT, Report, build_report, derived_notes
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.rollout import Run
-from mars_env.text import logger, unfit
+from mars_env.text import logger, validation_message
 
 log = logger(__name__)
 
@@ -93,7 +93,7 @@ def _written(path: Path) -> Report | None:
     try:
         return Report.model_validate_json(path.read_bytes())
     except ValueError as error:
-        log.warning("%s is not a report and is left out: %s", path, unfit(error))
+        log.warning("%s is not a report and is left out: %s", path, validation_message(error))
         return None
 
 

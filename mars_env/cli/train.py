@@ -36,11 +36,11 @@ from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.players import assign_agents, takes
 from mars_env.problems.registry import held_out_by_default
 from mars_env.sync import run_sync
-from mars_env.text import shown, suggestion, unfit
+from mars_env.text import shown, suggestion, validation_message
 from mars_env.types import Agent, role_of
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
         return RunSettings.model_validate(merged)
     except ValidationError as error:
         raise ConfigError(
-            f"these settings do not fit a training: {unfit(error, _names(RunSettings))}"
+            f"these settings do not fit a training: {validation_message(error, _names(RunSettings))}"
         ) from error
 
 
@@ -278,7 +278,7 @@ def team_of(
     """
     if name is None:
         return None
-    function = resolve(name)
+    function = import_object(name)
     if takes(function, "sampling"):
         function = partial(function, sampling=run_settings.sampling)
     elif ignored := _given(given, "sampling"):

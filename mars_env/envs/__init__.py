@@ -25,27 +25,4 @@ if TYPE_CHECKING:
     from mars_env.envs.specs import EnvSpec as EnvSpec
     from mars_env.envs.specs import RulesSpec as RulesSpec
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "EnvSpec": "mars_env.envs.specs",
-        "Game": "mars_env.envs.game",
-        "GroupedSettings": "mars_env.envs.growers",
-        "chains": "mars_env.envs.growers",
-        "MarsEnv": "mars_env.envs.aec",
-        "Rules": "mars_env.envs.rules",
-        "RulesSpec": "mars_env.envs.specs",
-        "Solve": "mars_env.envs.solve",
-        "SolveVerifyCorrect": "mars_env.envs.solve_verify_correct",
-        "UnicodeText": "mars_env.envs.spaces",
-        "agreement": "mars_env.envs.rewards",
-        "grouped": "mars_env.envs.growers",
-        "list_envs": "mars_env.envs.registry",
-        "make_game": "mars_env.envs.game",
-        "outcome": "mars_env.envs.rewards",
-        "register": "mars_env.envs.registry",
-        "register_rules": "mars_env.envs.registry",
-        "spec": "mars_env.envs.registry",
-        "team_outcome": "mars_env.envs.rewards",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import AECEnv
 
-from mars_env.checks import check_action, whole
+from mars_env.checks import require_integer, valid_action
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Grower, Node
 from mars_env.envs.play import Act, conclude, judge
@@ -124,7 +124,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             if name != "problem" and (hint := suggestion(name, ["problem"])):
                 raise ConfigError(f"there is no option {shown(name)}{hint}")
         if seed is not None:
-            self._rng, self._episode = np.random.default_rng(whole(seed, "seed", 0)), -1
+            self._rng, self._episode = np.random.default_rng(require_integer(seed, "seed", 0)), -1
         self._episode += 1
         self.problem = self._pick((options or {}).get("problem"))
         self._tree_id = f"{self.problem.id}#{self._episode}"
@@ -167,7 +167,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             )
         acted = action if isinstance(action, Action) else Action(action)
         try:
-            check_action(acted)
+            valid_action(acted)
         except ValueError as error:
             raise ConfigError(f"the action of {agent} cannot be played: {error}") from None
         self._clear_rewards()

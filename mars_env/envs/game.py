@@ -26,9 +26,9 @@ from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
 from mars_env.envs.visibility import Visibility, has_reference, shown_problem, shown_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
-from mars_env.lazy import imported, resolve
+from mars_env.lazy import import_object, imported
 from mars_env.sync import awaitable, only_own_cancellation
-from mars_env.text import raised, shown, suggestion, unfit
+from mars_env.text import raised, shown, suggestion, validation_message
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -262,7 +262,7 @@ def _rules(env_spec: EnvSpec, found: RulesSpec, kind: str) -> Rules[Any]:
     try:
         rules = found.rules({**env_spec.settings, **made}, kind)
     except ValidationError as error:
-        why = unfit(error, sorted(found.parameters))
+        why = validation_message(error, sorted(found.parameters))
         raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {why}") from error
     except TypeError as error:
         raise ConfigError(
@@ -301,4 +301,4 @@ def as_grader(value: Any) -> Grader | None:
 
 def _part(part: Any) -> Any:
     """A part of a game, or the object that its name stands for."""
-    return resolve(part) if isinstance(part, str) else part
+    return import_object(part) if isinstance(part, str) else part

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mars_env.checks import count
+from mars_env.checks import valid_count
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.rewards import REWARD_FAULT
@@ -14,7 +14,7 @@ from mars_env.envs.visibility import next_state, record
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.sync import only_own_cancellation
-from mars_env.text import described, logger, shown
+from mars_env.text import describe_error, logger, shown
 from mars_env.types import Action, Problem, Tree, Turn
 
 log = logger(__name__)
@@ -107,9 +107,9 @@ async def conclude(
             choice = await game.choose(problem, turns, proposed, derive_seed(seed, tree, "final choice"))
         if choice.turn is not None and choice.turn not in {turn.id for turn in turns}:
             raise ModelError(f"it chose the turn {shown(choice.turn)}, which the tree does not have")
-        count(choice.tokens)
+        valid_count(choice.tokens)
     except Exception as error:  # a user's reward model may raise anything; one tree must not end the run
-        fault = f"the final choice: {described(error)}"
+        fault = f"the final choice: {describe_error(error)}"
         log.warning("tree %s has no answer: %s", tree, fault, exc_info=not isinstance(error, MarsError))
         return Tree(tree, problem, tuple(turns), None, fault)
     info = {"choice_tokens": choice.tokens} if choice.tokens else {}

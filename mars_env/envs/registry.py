@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
 from mars_env.errors import ConfigError
-from mars_env.lazy import declared, imported, resolve
+from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
 from mars_env.text import shown, suggestion
@@ -201,7 +201,7 @@ def rules_spec(name: str) -> RulesSpec:
     if name in _RULES:
         return _RULES[name]
     if name in _BUILT_IN:
-        return RulesSpec.of(resolve(_BUILT_IN[name]))
+        return RulesSpec.of(import_object(_BUILT_IN[name]))
     if name not in declared(ENTRY_POINTS):
         known = rules_names()
         raise ConfigError(

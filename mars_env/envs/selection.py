@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mars_env.checks import count, finite
+from mars_env.checks import finite, valid_count
 from mars_env.errors import ConfigError, ModelError, SandboxError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
@@ -182,7 +182,7 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
         raise ModelError(f"the reward model gave {len(ratings.scores)} ratings of {len(texts)} texts")
     try:
         scores = tuple(None if score is None else finite(score) for score in ratings.scores)
-        tokens = count(ratings.tokens)
+        tokens = valid_count(ratings.tokens)
     except ValueError as error:
         raise ModelError(f"a reward model rates in [0, 1] and counts its tokens: {error}") from error
     if outside := [score for score in scores if score is not None and not 0.0 <= score <= 1.0]:

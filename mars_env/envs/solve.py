@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from gymnasium import Space
 from gymnasium.spaces import Discrete
 
-from mars_env.checks import count
+from mars_env.checks import valid_count
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.envs.spaces import UnicodeText
 from mars_env.errors import ConfigError
@@ -48,7 +48,7 @@ class Solve:
 
     def __post_init__(self) -> None:
         try:
-            count(self.revisions, MOST_REVISIONS)
+            valid_count(self.revisions, MOST_REVISIONS)
         except ValueError as error:
             raise ConfigError(
                 f"revisions must be a whole number from 0 to {MOST_REVISIONS}: {error}"

@@ -20,7 +20,7 @@ from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.verdicts import bug_report, read_judgement
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError
-from mars_env.text import shown, unfit
+from mars_env.text import shown, validation_message
 from mars_env.types import Action, Grade, Observation, Problem
 
 SOLVER, VERIFIER, CORRECTOR = "solver_0", "verifier_0", "corrector_0"
@@ -163,7 +163,7 @@ class SolveVerifyCorrect:
         except ValueError as error:
             known = ("schedule", "public_feedback", *Schedule.model_fields)
             raise ConfigError(
-                f"these settings do not fit solve-verify-correct: {unfit(error, known)}"
+                f"these settings do not fit solve-verify-correct: {validation_message(error, known)}"
             ) from error
 
     def visibility(self, kind: str) -> Visibility | None:

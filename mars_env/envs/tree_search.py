@@ -21,7 +21,7 @@ from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.visibility import Visibility, VisibilitySettings
 from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
-from mars_env.text import shown, unfit
+from mars_env.text import shown, validation_message
 from mars_env.types import Action, Grade, Observation, Problem, Reward, Turn
 
 T = TypeVar("T")
@@ -168,7 +168,9 @@ class TreeSearch:
             made = TreeSearchSettings(**{**base, **settings})
         except ValueError as error:
             known = ("schedule", "agents", *TreeSearchSettings.model_fields)
-            raise ConfigError(f"these settings do not fit tree-search: {unfit(error, known)}") from error
+            raise ConfigError(
+                f"these settings do not fit tree-search: {validation_message(error, known)}"
+            ) from error
         if type(agents) is not int or agents < 1:
             raise ConfigError(f"a tree search needs at least one agent, got agents={shown(agents)}")
         names = tuple(f"{_ROLES.get(kind, 'solver')}_{i}" for i in range(agents))

@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
-from mars_env.text import unfit
+from mars_env.text import validation_message
 from mars_env.types import Tree
 
 Prices = Mapping[str, tuple[float, float]]
@@ -109,7 +109,7 @@ def checked_prices(prices: object) -> Prices:
     except ValidationError as error:
         raise ConfigError(
             f"prices are two amounts of money a policy, such as {{'qwen': (0.5, 2.0)}}, for a million tokens "
-            f"read and sampled: {unfit(error)}"
+            f"read and sampled: {validation_message(error)}"
         ) from error
 
 

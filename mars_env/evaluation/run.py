@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Linear
 from mars_env.envs.selection import answers
@@ -34,7 +34,7 @@ from mars_env.evaluation.costs import Prices, checked_prices, cost, require_pric
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
@@ -155,8 +155,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("samples", "concurrency"):
-            object.__setattr__(self, name, whole(getattr(self, name), name))
-        object.__setattr__(self, "seed", whole(self.seed, "seed", 0))
+            object.__setattr__(self, name, require_integer(getattr(self, name), name))
+        object.__setattr__(self, "seed", require_integer(self.seed, "seed", 0))
         if self.prices is not None:
             object.__setattr__(self, "prices", checked_prices(self.prices))
 
@@ -204,7 +204,7 @@ def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
     """The first `limit` problems; by default all, or `GENERATED_LIMIT` of an endless set."""
     if limit is None:
         limit = GENERATED_LIMIT if problems.endless else len(problems)
-    limit = whole(limit, "limit")
+    limit = require_integer(limit, "limit")
     return problems[:limit] if limit < len(problems) else problems
 
 
@@ -290,7 +290,7 @@ async def run(
 
 def _write(path: Path, text: str) -> None:
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}") from error
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mars_env.errors import ConfigError, StoreError
-from mars_env.files import jsonl_rows, whole
+from mars_env.files import atomic_draft, jsonl_rows
 from mars_env.grading import grader_for
 from mars_env.sync import end_tasks, only_own_cancellation, run_sync
-from mars_env.text import described, shown
+from mars_env.text import describe_error, shown
 from mars_env.types import Grade, Grader, Problem
 
 
@@ -70,7 +70,7 @@ def grade_file(
     at_once = concurrency or 4 * (os.cpu_count() or 1)
     counts: Counter[str] = Counter()
     try:
-        with whole(out) as draft, draft.open("w", encoding="utf-8") as file:
+        with atomic_draft(out) as draft, draft.open("w", encoding="utf-8") as file:
 
             def write(problem: Problem, grade: Grade) -> None:
                 counts[grade.verdict.value] += 1
@@ -145,7 +145,7 @@ def _written(grade: object) -> Grade:
     try:
         json.dumps(dict(grade.details), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        return Grade.unknown(f"the grade's details are not plain data: {described(error)}")
+        return Grade.unknown(f"the grade's details are not plain data: {describe_error(error)}")
     return grade
 
 
@@ -166,7 +166,7 @@ async def _grade_rows(
                 with only_own_cancellation():
                     return _written(await (grader or grader_for(problem.kind)).grade(problem, text))
             except Exception as error:  # one poisoned problem costs one verdict, not all the others
-                return Grade.unknown(f"the grader raised {described(error)}")
+                return Grade.unknown(f"the grader raised {describe_error(error)}")
 
     async def write_first() -> None:
         problem, task = begun[0]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from mars_env.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mars_env.models.batching import BatchLimits as BatchLimits
     from mars_env.models.hf import HFModel as HFModel
     from mars_env.models.http import HTTPModel as HTTPModel
     from mars_env.models.scripted import RecordingModel as RecordingModel
@@ -13,15 +14,4 @@ if TYPE_CHECKING:
     from mars_env.models.tiny import tiny_model as tiny_model
     from mars_env.models.vllm import VLLMModel as VLLMModel
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "HFModel": "mars_env.models.hf",
-        "HTTPModel": "mars_env.models.http",
-        "RecordingModel": "mars_env.models.scripted",
-        "ReplayModel": "mars_env.models.scripted",
-        "ScriptedModel": "mars_env.models.scripted",
-        "VLLMModel": "mars_env.models.vllm",
-        "tiny_model": "mars_env.models.tiny",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

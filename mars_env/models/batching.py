@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from mars_env.errors import ConfigError
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -34,7 +36,24 @@ class Ticket(Generic[Q, A]):
         return self.future.cancelled()
 
 
-class Engine(Protocol[Q, A]):
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much is decoded together.
+
+    Attributes:
+        rows: Most samples.
+        tokens: Most tokens, prompts and limits added up.
+    """
+
+    rows: int = 512
+    tokens: int = 2**18
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.tokens < 1:
+            raise ConfigError(f"a batch has at least 1 row and 1 token, got {self.rows} and {self.tokens}")
+
+
+class WaveEngine(Protocol[Q, A]):
     """An engine that runs waves: called in a worker thread, one wave per process at a time."""
 
     def run(self, tickets: Sequence[Ticket[Q, A]]) -> list[A | BaseException]:
@@ -50,7 +69,7 @@ class _Queue:
     arrived: int = 0
     pump: asyncio.Task[None] | None = None
     outside: int = 0
-    """Steps (see `in_step`) that are at work, not waiting for a wave."""
+    """Steps (see `hold_waves`) that are at work, not waiting for a wave."""
     leaving: list[asyncio.Future[None]] = field(default_factory=list)
     """Those that wait until there are none, in the order in which they started."""
 
@@ -74,7 +93,7 @@ _queues_lock = threading.Lock()
 
 @dataclass(eq=False, slots=True)
 class _Step:
-    """Work within `in_step`; it is outside while none of its requests waits for a wave."""
+    """Work within `hold_waves`; it is outside while none of its requests waits for a wave."""
 
     queue: _Queue
     requests: int = 0
@@ -96,11 +115,11 @@ def _queue() -> _Queue:
 
 
 @asynccontextmanager
-async def in_step() -> AsyncGenerator[None]:
-    """Work of unpredictable length that leads to requests, such as grading in another process.
+async def hold_waves() -> AsyncGenerator[None]:
+    """Let no wave start during work of unpredictable length that leads to requests, such as grading.
 
-    No wave starts meanwhile. What runs concurrently ends together, in the order in which it started, so the
-    waves do not depend on how long it takes. Requests made inside are served as usual.
+    What runs concurrently ends together, in the order in which it started, so the waves do not depend on how
+    long it takes. Requests made inside are served as usual.
     """
     outer, queue = _step.get(), _queue()
     if outer is not None and outer.queue is queue and not outer.ended:
@@ -124,13 +143,12 @@ async def in_step() -> AsyncGenerator[None]:
     await place
 
 
-async def submit(engine: Engine[Q, A], request: Q) -> A:
+async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     """Put a request into the next wave of this event loop and wait for its answer.
 
-    A wave starts when the loop has become idle: every task that could run has run, and no new
-    request has come for `QUIET_TURNS` turns. No clock is read. So the composition of the waves, and with
-    it every bit of the answers, is the same in each run, as long as the tasks wait for nothing but models.
-    All engines of a loop share its waves for the same reason.
+    A wave starts when every task that could run has run, and no new request has come for `QUIET_TURNS` turns
+    of the loop. No clock is read, so the waves, and every bit of the answers, are the same in each run, as
+    long as the tasks wait for nothing but models. All engines of a loop share its waves for the same reason.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
     ticket: Ticket[Q, A] = Ticket(request, loop.create_future())
@@ -179,7 +197,7 @@ async def _idle(queue: _Queue) -> None:
         quiet, seen = (quiet + 1, seen) if queue.arrived == seen else (0, queue.arrived)
 
 
-def _run(wave: dict[Engine[Any, Any], list[Ticket[Any, Any]]]) -> list[Any]:
+def _run(wave: dict[WaveEngine[Any, Any], list[Ticket[Any, Any]]]) -> list[Any]:
     answers: list[Any] = []
     for engine, tickets in wave.items():
         with engine_lock:

@@ -11,18 +11,7 @@ EXTRAS = ("prompt_token_ids", "token_ids", "logprobs")
 
 
 class ChatStream:
-    """Collects the chunks of one answer.
-
-    Example:
-        >>> stream = ChatStream()
-        >>> stream.add({"prompt_token_ids": [5], "choices": [{"index": 0, "delta": {"content": "4"},
-        ...             "token_ids": [7], "logprobs": {"content": [{"logprob": -0.5}]}}]})
-        >>> stream.add({"choices": [{"index": 0, "delta": {"content": "2"}, "finish_reason": "stop",
-        ...             "token_ids": [8], "logprobs": {"content": [{"logprob": -0.1}]}}]})
-        >>> [choice] = stream.answer()["choices"]
-        >>> choice["message"]["content"], choice["token_ids"], choice["finish_reason"], stream.whole
-        ('42', [7, 8], 'stop', True)
-    """
+    """Collects the chunks of one answer; `answer` is what the server would have sent without streaming."""
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
@@ -37,11 +26,7 @@ class ChatStream:
         )  # fmt: skip
 
     def add(self, chunk: Mapping[str, Any]) -> None:
-        """Take one chunk.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError: It is none.
-        """
+        """Take one chunk; a malformed one raises KeyError, TypeError, ValueError or AttributeError."""
         self.failed |= "error" in chunk
         for name in ("id", "model", "created", "prompt_token_ids", "usage"):
             if chunk.get(name) is not None:
@@ -83,18 +68,7 @@ def _add_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 
 def asked_for(answer: Mapping[str, Any], *, logprobs: bool, token_ids: bool) -> dict[str, Any]:
-    """An answer or a chunk as the program asked for it: without what was asked for to train on it.
-
-    Args:
-        answer: The server's.
-        logprobs: Whether the program wants log-probabilities.
-        token_ids: Whether it wants token ids.
-
-    Example:
-        >>> asked_for({"id": "a", "prompt_token_ids": [1], "choices": [{"index": 0, "token_ids": [2]}]},
-        ...           logprobs=False, token_ids=False)
-        {'id': 'a', 'choices': [{'index': 0}]}
-    """
+    """An answer or a chunk without what the program did not ask for: token ids, log-probabilities."""
     dropped = {name for name in EXTRAS if not (logprobs if name == "logprobs" else token_ids)}
     shown = {name: value for name, value in answer.items() if name not in dropped}
     if isinstance(shown.get("choices"), list):

@@ -14,22 +14,14 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
 def is_here(checkpoint: str | Path) -> bool:
-    """Whether a checkpoint has to be read from this machine: from a folder, or since the hub is out of reach.
+    """Whether a checkpoint is read from this machine: from a folder, or since the hub cannot be reached.
 
     Pass it to transformers as ``local_files_only``: transformers asks a hub that is out of reach again and
-    again. The hub is asked once here.
-
-    Args:
-        checkpoint: A folder, or a name on the hub.
+    again, here it is asked once.
 
     Raises:
-        ConfigError: It is no folder here, and the hub cannot have it, or cannot be reached and its cache here
-            does not hold it.
-
-    Example:
-        >>> is_here("./no/such/folder")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: there is no checkpoint './no/such/folder'
+        ConfigError: There is no such folder, and the hub cannot have it, or cannot be reached and its cache
+            here does not hold it.
     """
     name = str(checkpoint)
     if name and Path(name).is_dir():

@@ -18,27 +18,12 @@ def encode_prompt(
 ) -> tuple[int, ...]:
     """The token ids that a model reads for a prompt.
 
-    Token ids are used as they are; a text is encoded as the tokenizer does by default; messages
-    go through the tokenizer's chat template, or through `plain_chat` if it has none.
-
-    Args:
-        tokenizer: A tokenizer of the transformers library.
-        prompt: Text, token ids or messages.
-        vocabulary: Ids must lie below it.
-        name: The model's, for messages of errors.
-        template_options: Passed to the chat template.
+    Token ids are used as they are; a string is encoded as the tokenizer does by default; messages go through
+    the tokenizer's chat template with `template_options`, or through `plain_chat` if it has none.
 
     Raises:
-        ModelError: If there are no tokens, or ids outside the vocabulary.
+        ModelError: There are no tokens, or ids not below `vocabulary`.
         ConfigError: The chat template refuses the messages.
-
-    Example:
-        >>> encode_prompt(None, [3, 1], 4, "m", {})
-        (3, 1)
-        >>> encode_prompt(None, [3, 4], 4, "m", {})
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ModelError: m: the prompt has a token id outside 0 to 3
     """
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)
@@ -58,14 +43,8 @@ def encode_text(tokenizer: Any, text: str | Sequence[int], vocabulary: int, name
     """The token ids of a text that a model writes: nothing is added before or after it.
 
     A special token that the text spells out (``<|im_end|>``) is read as ordinary characters, because a
-    model's text must not be able to end a turn. Token ids are used as they are.
-
-    Raises:
-        ModelError: If an id lies outside the vocabulary.
-
-    Example:
-        >>> encode_text(None, (3, 1), 4, "m")
-        (3, 1)
+    model's text must not be able to end a turn. Token ids are used as they are; one not below `vocabulary` is
+    a `ModelError`.
     """
     if isinstance(text, str):
         ids = tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
@@ -87,16 +66,7 @@ def written(
 ) -> Completion:
     """The completion that given texts would be after a prompt: its token ids, without log-probabilities.
 
-    Each text is encoded apart from the prompt and from the others, so no token crosses a boundary; see
-    `encode_text`.
-
-    Args:
-        tokenizer: A tokenizer of the transformers library; not used if all are token ids.
-        ids: The prompt's.
-        texts: What the model writes, in one or more parts.
-        vocabulary: Ids must lie below it.
-        name: The model's, for messages of errors.
-        end: Whether the token that ends a completion follows.
+    Each text is encoded separately. With `end` the token that ends a completion follows.
 
     Raises:
         ModelError: There are no tokens, or ids outside the vocabulary.
@@ -126,11 +96,7 @@ def written(
 
 
 def require_fit(given: Completion, context: int | None, name: str) -> None:
-    """Refuse to score what is longer than a model's context, where that is known.
-
-    Raises:
-        ContextError: Says the numbers.
-    """
+    """Refuse, by a `ContextError`, to score what is longer than a model's context, where that is known."""
     length = len(given.prompt_ids) + len(given.token_ids)
     if context is not None and length > context:
         raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
@@ -158,10 +124,5 @@ def _encode_chat(
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:
-    """A text up to the first of the stop texts.
-
-    Example:
-        >>> cut_at_stop("a; b. c", (".", ";"))
-        'a'
-    """
+    """A text up to the first of the stop strings."""
     return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]

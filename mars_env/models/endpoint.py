@@ -39,10 +39,7 @@ _NOTICED = 3
 class Endpoint:
     """One server: how busy it is, and its health, which all calls share.
 
-    Args:
-        url: Its address.
-        backoff: Seconds of the first rest after a failure; it doubles each time, up to `LONGEST_REST`.
-        jitter: Varies the rests by up to a half.
+    After a failure it rests for `backoff` seconds, doubled each time up to `LONGEST_REST`, varied by a half.
 
     Attributes:
         busy: Requests that are under way.
@@ -54,8 +51,8 @@ class Endpoint:
     def __init__(self, url: str, backoff: float = 0.5, jitter: random.Random | None = None) -> None:
         base = URL(url)
         if base.scheme not in ("http", "https") or not base.host:
-            told = "one with a password" if "@" in url else repr(url.partition("?")[0])
-            raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {told}")
+            shown = "one with a password" if "@" in url else repr(url.partition("?")[0])
+            raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {shown}")
         if base.user or base.password:
             raise ConfigError(
                 "a URL may hold no password; name the key's environment variable by api_key_env"
@@ -93,15 +90,10 @@ class Endpoint:
     def rest(
         self, why: str, sent: float, seconds: float = 0.0, *, taken: bool = True, reachable: bool = True
     ) -> bool:
-        """Take no requests for a while after a failure: longer each time, at least these seconds.
+        """Take no requests for a while after a failure of a request that was `sent` then (monotonic clock).
 
-        Args:
-            why: What failed.
-            sent: When the request was sent, by the monotonic clock.
-            seconds: What the server asked for (``Retry-After``).
-            taken: Whether the server took the request. If not, it takes no others either, whatever becomes
-                of those that are under way.
-            reachable: Whether it answered.
+        A server that has not `taken` the request takes no others either, whatever becomes of those under way.
+        `seconds` is what it asked for (``Retry-After``).
 
         Returns:
             Whether this is news: requests that fail together say nothing about each of them.
@@ -133,17 +125,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """All servers of one model: chooses the one for the next request, and asks for their health.
-
-    Args:
-        urls: Their addresses.
-        name: The model's, for messages.
-        health_interval: Seconds between two health checks of one endpoint, if there are several.
-        backoff: See `Endpoint`.
-
-    Raises:
-        ConfigError: An address is none.
-    """
+    """All servers of one model: chooses the one for the next request, and asks for their health."""
 
     def __init__(self, urls: Sequence[str], name: str, health_interval: float, backoff: float) -> None:
         self._jitter = random.Random(os.getpid())  # processes of one run must not try in step
@@ -187,17 +169,13 @@ class Endpoints:
     async def choose(self, headers: Mapping[str, str], patience: float) -> Endpoint:
         """The least busy endpoint that is ready, as soon as there is one; calls wait in their order.
 
-        Args:
-            headers: Of requests for health.
-            patience: Seconds that the call may wait.
-
         Raises:
-            ServerDown: It waited in vain.
+            ServerDown: None was for `patience` seconds.
         """
         if (endpoint := self._best(headers)) is not None:
             return endpoint
         try:
-            async with asyncio.timeout(patience), self._queue.here():
+            async with asyncio.timeout(patience), self._queue.semaphore():
                 while (endpoint := self._best(headers)) is None:
                     await asyncio.sleep(_POLL)
                 return endpoint

@@ -24,18 +24,7 @@ def pad_heads(module: Any, head_dim: int) -> Any:
 
     Args:
         module: A transformers model of the Llama or Qwen family, with rotary embeddings of the default kind.
-        head_dim: A multiple of the model's own.
-
-    Raises:
-        ConfigError: If it is no multiple, or the rotary embeddings are scaled.
-
-    Example:
-        >>> from mars_env.miniature.model import build_model
-        >>> narrow = build_model(seed=0)
-        >>> wide = pad_heads(narrow, 32)
-        >>> ids = torch.tensor([[5, 6, 7]])
-        >>> torch.allclose(narrow(input_ids=ids).logits, wide(input_ids=ids).logits, atol=1e-3)
-        True
+        head_dim: A multiple of the model's own; else a `ConfigError`.
     """
     config = copy.deepcopy(module.config)
     old: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

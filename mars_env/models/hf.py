@@ -10,53 +10,62 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mars_env.digests import full_name
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, MissingExtra, ModelError
-from mars_env.models.batching import Ticket, engine_lock, submit
+from mars_env.identity import full_name
+from mars_env.models.batching import BatchLimits, Ticket, engine_lock, submit
 from mars_env.models.checkpoint import is_here
-from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
-from mars_env.models.requests import check_request
+from mars_env.models.requests import check_request, finish_reason, room_for, without_room
 from mars_env.types import Completion, Prompt, Sampling
 
 try:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from mars_env.models.hf_decoding import Request, Row, batches_of, decode
-    from mars_env.models.hf_scoring import Given, given_logprobs
+    from mars_env.models.hf_decoding import (
+        SampleRequest,
+        SampleRow,
+        ScoreRequest,
+        batches_of,
+        decode_rows,
+        given_logprobs,
+    )
     from mars_env.models.hf_step import Step, step_of
 except ImportError as error:  # the rest of mars_env works without them
     raise MissingExtra("HFModel needs torch and transformers: pip install 'mars-env[hf]'") from error
 
 
+_Ticket = Ticket[SampleRequest | ScoreRequest, list[Completion]]
+
+
 class HFModel:
     """A causal language model of the transformers library, run in this process.
 
-    Requests that are made concurrently are gathered (see `mars_env.models.batching`) and run as one
-    batch: each distinct prompt is read once, its keys and values are repeated for its samples, and
-    all samples are decoded together, each with its own temperature, top-p, top-k, limit and seed.
-    A sample's random numbers come from its own generator, so its tokens depend on its batch only
-    through floating-point rounding.
+    Concurrent requests are gathered (see `mars_env.models.batching`) and run as one batch: each distinct
+    prompt is read once, and all samples are decoded together, each with its own temperature, top-p, top-k,
+    limit and seed. A sample has its own random numbers, so its tokens depend on its batch only through
+    rounding.
 
-    The log-probabilities are those of the distribution sampled from: after the temperature, and
-    after top-p and top-k. Greedy completions (temperature 0) carry those at temperature 1.
+    The log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
+    Greedy completions (temperature 0) carry those at temperature 1.
 
     Args:
-        model: A checkpoint's path or name, or a pair of a model and its tokenizer. Several `HFModel`
-            may share one torch module.
+        model: A checkpoint's path or name, or a pair of a model and its tokenizer. Several `HFModel` may
+            share one torch module.
         device: Where a checkpoint is put; by default the GPU if there is one. A pair is not moved.
         dtype: Of a checkpoint's weights, e.g. ``"bfloat16"``; by default as stored.
-        max_batch_rows: Most samples decoded together.
-        max_batch_tokens: Most tokens, prompts and limits added up, in one batch.
+        batch: How much is decoded together.
         context: Most tokens of prompt and completion together; by default, and at most, the model's own.
         name: Name in messages and the default policy name of agents.
-        version: Version of the weights, noted in each completion; see `refresh`.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
+
+    Attributes:
+        version: Version of the weights, noted in each completion; see `refresh`.
 
     Raises:
         MissingExtra: On import, where torch or transformers is not installed.
-        ConfigError: If the checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV).
+        ConfigError: The checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV).
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -65,21 +74,18 @@ class HFModel:
         *,
         device: str | None = None,
         dtype: str = "auto",
-        max_batch_rows: int = 512,
-        max_batch_tokens: int = 2**18,
+        batch: BatchLimits | None = None,
         context: int | None = None,
         name: str = "",
-        version: int = 0,
         template_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if max_batch_rows < 1 or max_batch_tokens < 1 or (context is not None and context < 1):
-            raise ConfigError("max_batch_rows, max_batch_tokens and context must be at least 1")
+        if context is not None:
+            require_integer(context, "context")
         self.module, self.tokenizer = _load(model, device, dtype) if isinstance(model, str | Path) else model
         self._checkpoint = str(model) if isinstance(model, str | Path) else full_name(type(self.module))
         self.name = name or (Path(model).name if isinstance(model, str | Path) else "hf")
         _require_cache(self.module, self.name)
-        self.version = version
-        self._max_rows, self._max_tokens = max_batch_rows, max_batch_tokens
+        self.version, self._limits = 0, batch or BatchLimits()
         self._template_options = dict(template_options or {})
         config = self.module.config.get_text_config(decoder=True)
         own: int = getattr(config, "max_position_embeddings", None) or 2**31
@@ -110,14 +116,7 @@ class HFModel:
         return device
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt.
-
-        Token ids are used as they are; a text is encoded as the tokenizer does by default; messages
-        go through the tokenizer's chat template, or through `plain_chat` if it has none.
-
-        Raises:
-            ModelError: If there are no tokens, or ids outside the vocabulary.
-        """
+        """The token ids that the model reads for a prompt: see `mars_env.models.encoding.encode_prompt`."""
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
@@ -127,15 +126,14 @@ class HFModel:
         has the finish reason ``"context"``; one without any room is empty. See ``Sampling.overflow``.
 
         Raises:
-            ModelError: If the engine fails (out of memory, say).
-            ContextError: If there is too little room, and the sampling refuses that.
-            ConfigError: If n or a sampling setting makes no sense.
+            ModelError: The engine fails (out of memory, say).
+            ContextError: There is too little room, and the sampling refuses that.
         """
         check_request(n, sampling)
         ids = self.encode(prompt)
         if not room_for(self.name, len(ids), sampling, self.context):
             return without_room(ids, n, sampling)
-        return await submit(self, Request(ids, n, sampling))
+        return await submit(self, SampleRequest(ids, n, sampling))
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
         """Replace the weights in place; waits for running batches, and delays the next ones.
@@ -155,17 +153,13 @@ class HFModel:
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids, without log-probabilities.
 
-        Each text is encoded apart from the prompt and from the others, so no token crosses a boundary.
+        Each text is encoded separately from the prompt and the others, so no token crosses a boundary.
         Special tokens that a text spells out are read as ordinary characters. Token ids are used as they are.
 
         Args:
             prompt: What the model reads.
             texts: What it writes, in one or more parts.
-            end: Whether the token that ends a completion follows.
-
-        Raises:
-            ModelError: There are no tokens, or ids outside the vocabulary.
-            ConfigError: The tokenizer has no token that ends a completion.
+            end: Whether the token that ends a completion follows; a `ConfigError` if the tokenizer has none.
         """
         return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
 
@@ -178,52 +172,46 @@ class HFModel:
         Raises:
             ContextError: Prompt and texts are longer than the model's context.
             ModelError: As `written`, or the engine fails.
-            ConfigError: As `written`.
         """
         given = self.written(prompt, *texts, end=end)
         require_fit(given, self.context, self.name)
-        [scored] = await submit(self, Given(given.prompt_ids, given.token_ids))
+        [scored] = await submit(self, ScoreRequest(given.prompt_ids, given.token_ids))
         return replace(given, logprobs=scored.logprobs, versions=scored.versions)
 
     def logprobs(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], temperature: float = 1.0
     ) -> list[float]:
-        """Log-probabilities of given tokens after a prompt, in one forward pass, now and in this thread.
+        """Natural logarithms of the probabilities of given tokens after a prompt, now and in this thread.
 
-        Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same
-        weights up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
-
-        Returns:
-            One natural logarithm for each of ``token_ids``.
+        Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same weights
+        up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
         """
-        row = Given(tuple(prompt_ids), tuple(token_ids))
+        row = ScoreRequest(tuple(prompt_ids), tuple(token_ids))
         with engine_lock, _quiet(self.module):
             [values] = given_logprobs(
                 self.module, [row], vocabulary=self._vocabulary, temperature=temperature or 1.0
             )
         return list(values)
 
-    def run(
-        self, tickets: Sequence[Ticket[Request | Given, list[Completion]]]
-    ) -> list[list[Completion] | BaseException]:
+    def run(self, tickets: Sequence[_Ticket]) -> list[list[Completion] | BaseException]:
         """Answer a wave of requests; called by `mars_env.models.batching` in a worker thread."""
         answers: list[list[Completion] | BaseException] = [[] for _ in tickets]
         rows = [
-            Row(ticket, i, request.ids, request.sampling, self._room(request))
+            SampleRow(ticket, i, request.ids, request.sampling, self._room(request))
             for ticket in sorted(tickets, key=lambda t: len(t.request.ids))
-            if isinstance(request := ticket.request, Request)
+            if isinstance(request := ticket.request, SampleRequest)
             for i in range(request.n)
         ]
         place = {id(ticket): i for i, ticket in enumerate(tickets)}
         for ticket, answer in self._scored(tickets):
             answers[place[id(ticket)]] = answer
-        batches = list(batches_of(rows, self._max_rows, self._max_tokens))[::-1]
+        batches = list(batches_of(rows, self._limits))[::-1]
         while batches:
             batch = batches.pop()
             try:
                 with _quiet(self.module):
                     step = self._step = self._step or step_of(self.module, self._attention)
-                    decode(self.module, step, self.tokenizer, batch, self._eos, self._attention)
+                    decode_rows(self.module, step, self.tokenizer, batch, self._eos, self._attention)
                 completions = self._completions(batch)
             except torch.OutOfMemoryError as error:
                 if len(batch) > 1:  # nothing is lost: a row's tokens do not depend on its batch
@@ -242,10 +230,10 @@ class HFModel:
         return answers
 
     def _scored(
-        self, tickets: Sequence[Ticket[Request | Given, list[Completion]]]
-    ) -> Iterator[tuple[Ticket[Request | Given, list[Completion]], list[Completion] | BaseException]]:
+        self, tickets: Sequence[_Ticket]
+    ) -> Iterator[tuple[_Ticket, list[Completion] | BaseException]]:
         """The answers to those requests of a wave that ask for log-probabilities of given tokens."""
-        asked = [(t, t.request) for t in tickets if isinstance(t.request, Given) and not t.dropped]
+        asked = [(t, t.request) for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped]
         try:
             with _quiet(self.module):
                 found = given_logprobs(
@@ -258,10 +246,10 @@ class HFModel:
             versions = ((self.version, len(logprobs)),)
             yield ticket, [Completion("", logprobs=logprobs, versions=versions)]
 
-    def _room(self, request: Request) -> int:
+    def _room(self, request: SampleRequest) -> int:
         return min(request.sampling.max_tokens, self.context - len(request.ids))
 
-    def _completions(self, rows: Sequence[Row]) -> list[Completion]:
+    def _completions(self, rows: Sequence[SampleRow]) -> list[Completion]:
         texts = self.tokenizer.batch_decode([list(row.tokens) for row in rows], skip_special_tokens=True)
         return [
             Completion(
@@ -316,11 +304,7 @@ def _on_base(path: str | Path) -> str:
 
 
 def _require_cache(module: Any, name: str) -> None:
-    """Refuse a model of transformers that ignores keys and values: each token would be sampled as the second.
-
-    Raises:
-        ConfigError: It is one.
-    """
+    """Refuse a model that ignores keys and values: each token would be sampled as the second."""
     kind = type(module)
     if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
         return

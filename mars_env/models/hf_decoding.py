@@ -1,4 +1,4 @@
-"""Decoding many samples together, each with its own settings and random numbers."""
+"""What a transformers model computes for a wave: samples decoded together, and scores of given tokens."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mars_env.models.batching import Ticket
-from mars_env.models.hf_cache import CHUNK, GrowingCache, cache_for
-from mars_env.models.hf_sampling import completes_stop, draw, filtered
-from mars_env.models.hf_step import Step
+from mars_env.models.batching import BatchLimits, Ticket
+from mars_env.models.hf_step import CHUNK, GrowingCache, Step, cache_for
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
 
+LOGITS = 2**27
+"""Most logits of one forward pass (half a GiB in float32), unless a single text needs more."""
+
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SampleRequest:
     """A request for samples: the prompt's token ids, how many, and how they are sampled."""
 
     ids: tuple[int, ...]
@@ -30,7 +31,7 @@ class Request:
 
 
 @dataclass(eq=False, slots=True)
-class Row:
+class SampleRow:
     """One sample being decoded."""
 
     ticket: Ticket[Any, list[Completion]]
@@ -50,13 +51,13 @@ class Row:
         )
 
 
-def batches_of(rows: Sequence[Row], max_rows: int, max_tokens: int) -> Iterator[list[Row]]:
+def batches_of(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[SampleRow]]:
     """Split rows, in their order, so that each batch keeps within both limits (or is a single row)."""
-    batch: list[Row] = []
+    batch: list[SampleRow] = []
     tokens = 0
     for row in rows:
         need = len(row.ids) + row.room
-        if batch and (len(batch) == max_rows or tokens + need > max_tokens):
+        if batch and (len(batch) == limits.rows or tokens + need > limits.tokens):
             yield batch
             batch, tokens = [], 0
         batch.append(row)
@@ -65,18 +66,18 @@ def batches_of(rows: Sequence[Row], max_rows: int, max_tokens: int) -> Iterator[
         yield batch
 
 
-def decode(
-    module: Any, step_of_model: Step, tokenizer: Any, rows: Sequence[Row], ends: Set[int], attention: str
+def decode_rows(
+    module: Any,
+    step_of_model: Step,
+    tokenizer: Any,
+    rows: Sequence[SampleRow],
+    ends: Set[int],
+    attention: str,
 ) -> None:
     """Decode rows to their ends; fills in their tokens, log-probabilities and finish reasons.
 
-    Args:
-        module: The model, in evaluation mode.
-        step_of_model: Its decoding step.
-        tokenizer: Reads stop texts.
-        rows: The samples.
-        ends: Token ids that end a sample.
-        attention: How the model attends: ``"sdpa"``, ``"eager"`` ...
+    `step_of_model` is the model's decoding step, `attention` how it attends (``"sdpa"``, ``"eager"`` ...),
+    `ends` the token ids that end a sample. The tokenizer reads stop strings.
     """
     device = next(module.parameters()).device
     distinct = {ids: i for i, ids in enumerate(dict.fromkeys(row.ids for row in rows))}
@@ -118,7 +119,7 @@ def decode(
 class _State:
     """The rows that are being decoded, and their settings as vectors."""
 
-    def __init__(self, rows: list[Row], real: torch.Tensor, attention: str, dtype: torch.dtype) -> None:
+    def __init__(self, rows: list[SampleRow], real: torch.Tensor, attention: str, dtype: torch.dtype) -> None:
         self.rows = rows
         self.live = np.ones(len(rows), dtype=bool)
         self.lengths = real.sum(-1, keepdim=True)
@@ -221,3 +222,102 @@ class _State:
             else:
                 self._bias = grown.long()
         return self._bias[..., : width + generated]
+
+
+def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Sample by the inverse of the cumulative distribution, in double precision.
+
+    `logprobs` has the shape (rows, vocabulary), `uniforms` and the result (rows, 1). A token of probability 0
+    is never drawn.
+    """
+    rows, vocabulary = logprobs.shape
+    limit = max(1, 2**26 // vocabulary)  # the sums take 8 bytes an entry: keep them under half a gigabyte
+    parts = []
+    for begin in range(0, rows, limit):
+        sums = logprobs[begin : begin + limit].double().exp_().cumsum(-1)
+        total = sums[:, -1:]
+        target = torch.minimum(
+            uniforms[begin : begin + limit] * total, torch.nextafter(total, torch.zeros_like(total))
+        )
+        parts.append(torch.searchsorted(sums, target, right=True))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def filtered(logits: torch.Tensor, top_p: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
+    """Set the logits outside the top k, then outside the nucleus of the rest, to minus infinity."""
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+    ranks = torch.arange(logits.shape[-1], device=logits.device)[None]
+    ordered = ordered.masked_fill(ranks >= top_k, -torch.inf)
+    probabilities = torch.softmax(ordered, -1)
+    before = probabilities.cumsum(-1) - probabilities
+    drop = (before >= top_p - 1e-6) & (top_p < 1) & (ranks > 0)
+    return torch.empty_like(logits).scatter_(-1, order, ordered.masked_fill(drop, -torch.inf))
+
+
+def completes_stop(tokens: npt.NDArray[np.int64], stops: Sequence[str], tokenizer: Any) -> bool:
+    """Whether a stop text has just been completed; decodes only as much of the end as can hold one."""
+    for part in (
+        tokens[-(max(map(len, stops)) + 8) :],
+        tokens,
+    ):  # the end may decode differently on its own
+        text = tokenizer.decode(part.tolist(), skip_special_tokens=True)
+        if not any(stop in text for stop in stops):
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """A request for the log-probabilities of tokens after a prompt."""
+
+    ids: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+@torch.no_grad()
+def given_logprobs(
+    module: Any, rows: Sequence[ScoreRequest], *, vocabulary: int, temperature: float = 1.0
+) -> list[tuple[float, ...]]:
+    """Natural logarithms of the probabilities of each row's tokens, in the order of the rows.
+
+    Rows of like length go together, at most `LOGITS` logits of a `vocabulary`. Padding is on the right, so no
+    token attends to it.
+    """
+    device = next(module.parameters()).device
+    found: list[tuple[float, ...]] = [()] * len(rows)
+    for places in _batches(rows, vocabulary):
+        batch = [rows[place] for place in places]
+        width = max(len(row.ids) + len(row.tokens) for row in batch)
+        ids = torch.zeros(len(batch), width, dtype=torch.long)
+        for i, row in enumerate(batch):
+            ids[i, : len(row.ids) + len(row.tokens)] = torch.tensor([*row.ids, *row.tokens])
+        first = min(len(row.ids) for row in batch)  # the earliest token that is asked for
+        logits = module(
+            input_ids=ids[:, :-1].to(device), use_cache=False, logits_to_keep=width - first
+        ).logits.float()
+        for i, (place, row) in enumerate(zip(places, batch, strict=True)):
+            start = len(row.ids) - first
+            own = torch.log_softmax(logits[i, start : start + len(row.tokens)] / temperature, -1)
+            chosen = torch.tensor(row.tokens, device=device)
+            found[place] = tuple(own.gather(1, chosen[:, None])[:, 0].tolist())
+    return found
+
+
+def _batches(rows: Sequence[ScoreRequest], vocabulary: int) -> Iterator[list[int]]:
+    """Places of the rows that go together, the shortest first; rows without tokens are left out."""
+    order = sorted(
+        (place for place, row in enumerate(rows) if row.tokens),
+        key=lambda place: (len(rows[place].ids) + len(rows[place].tokens), place),
+    )
+    batch: list[int] = []
+    first = 0
+    for place in order:
+        row = rows[place]
+        first = min(first, len(row.ids)) if batch else len(row.ids)
+        kept = len(row.ids) + len(row.tokens) - first
+        if batch and (len(batch) + 1) * kept * vocabulary > LOGITS:
+            yield batch
+            batch, first = [], len(row.ids)
+        batch.append(place)
+    if batch:
+        yield batch

@@ -1,8 +1,8 @@
-"""One decoding step of a Llama-like model, without what a general forward pass spends in Python.
+"""One decoding step of a Llama-like model, and the cache that it writes.
 
-transformers calls a dozen modules for each layer of a step, and prepares masks and outputs around them. On a
-small model that takes much of the time. Here the same tensor operations are called in the same order, so
-the logits are bitwise the same; `step_of` compares them once before it relies on that.
+transformers calls a dozen modules for each layer of a step, and prepares masks and outputs around them: on a
+small model, much of the time. Here the same tensor operations are called in the same order, so the logits are
+bitwise the same; `step_of` compares them once before it relies on that.
 """
 
 from __future__ import annotations
@@ -13,40 +13,86 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-from mars_env.models.hf_cache import GrowingCache, cache_for
 
 KNOWN: Final = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 """Models of transformers that are built from the layers below."""
+
+
+CHUNK = 64
+"""Steps for which random numbers, cache and mask are allocated together."""
+
+
+class GrowingLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values of one layer with room to grow: a step writes in place instead of copying all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_initialized = False
+        self.length = 0
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add keys and values of new tokens; returns all."""
+        begin, self.length = self.length, self.length + key_states.shape[-2]
+        if not self.is_initialized:  # the prompts: kept as they are until rows are repeated
+            self.keys, self.values = key_states, value_states
+            self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
+            return key_states, value_states
+        if self.length > self.keys.shape[-2]:
+            self.keys, self.values = self._grown(self.keys, None), self._grown(self.values, None)
+        self.keys[:, :, begin : self.length] = key_states
+        self.values[:, :, begin : self.length] = value_states
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+
+    def _grown(self, old: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+        """A copy of these rows (or all) that has room for half as much again."""
+        count = old.shape[0] if rows is None else len(rows)
+        held = min(self.length, old.shape[2])
+        new = old.new_empty(count, old.shape[1], self.length + max(CHUNK, self.length // 2), old.shape[3])
+        new[:, :, :held] = old[:, :, :held] if rows is None else old[:, :, :held].index_select(0, rows)
+        return new
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        """Keep these rows, in this order."""
+        self.keys, self.values = self._grown(self.keys, beam_idx), self._grown(self.values, beam_idx)
+
+    def get_seq_length(self) -> int:
+        """Number of tokens held."""
+        return self.length
+
+
+class GrowingCache(Cache):  # type: ignore[misc]
+    """A cache of growing layers."""
+
+
+def cache_for(module: Any) -> Any:
+    """The growing cache if every layer attends to all tokens; else the library's."""
+    theirs = DynamicCache(config=module.config)
+    if theirs.layers and all(type(layer) is DynamicLayer for layer in theirs.layers):
+        return GrowingCache(layers=[GrowingLayer() for _ in theirs.layers])
+    return theirs
 
 
 class Step(Protocol):
     """A decoding step."""
 
     def __call__(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
-        """From the last tokens to the next ones' logits.
+        """From the last tokens to the next ones' logits, [S, V].
 
         Args:
             tokens: [S], the last token of each row.
             positions: [S, 1], their positions.
             mask: [S, 1, 1, K], added to the attention over K keys; None: all are attended to.
             cache: Keys and values of the tokens before; those of the last ones are added.
-
-        Returns:
-            [S, V].
         """
         ...
 
 
 def step_of(module: Any, attention: str) -> Step:
-    """The fastest step that gives the module's own logits, to the last bit.
-
-    Args:
-        module: The model, in evaluation mode, called without gradients.
-        attention: How it attends: ``"sdpa"``, ``"eager"`` ...
-    """
+    """The fastest step that gives the module's own logits, to the last bit, under this attention."""
     own = partial(_module_step, module)
     if attention != "sdpa" or type(module).__name__ not in KNOWN or _altered(module):
         return own

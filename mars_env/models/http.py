@@ -13,25 +13,25 @@ from typing import Any, Literal
 
 import aiohttp
 
-from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.identity import digest_of
 from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
-from mars_env.models.http_scoring import Read, Refused, Scorer, T
+from mars_env.models.http_scoring import Read, RequestRefused, Scorer, T
 from mars_env.models.openai_dialect import (
     NEUTRAL,
     advised,
     base_of,
-    bending,
+    biasing_fields,
     completions_of,
     context_of,
+    embedded_error,
     error_text,
     is_filtered,
     is_too_long,
     messages_json,
     retry_after,
     sampling_fields,
-    told_error,
 )
 from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.models.secrets import Secrets, api_key
@@ -59,40 +59,38 @@ _OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperatu
 class HTTPModel:
     """A model behind one or more OpenAI-compatible endpoints.
 
-    Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
-    errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again;
-    any other status is a `ModelError` at once. The connections are the event loop's, and close with it.
+    Messages go to ``/chat/completions``; strings and token ids go to ``/completions``. Connection errors,
+    time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again; any other
+    status is a `ModelError` at once.
 
-    **Outages.** After a failure an endpoint rests, longer each time, with jitter, not before ``Retry-After``;
-    then it gets one request at a time until one succeeds. All calls share this state, and wait while no
-    endpoint is ready. A request that no server took (no connection, 429, 502, 503, 520 to 523, 529), or that
-    failed together with others, does not count as an attempt. A call that has waited for `patience` seconds
-    raises `ServerDown`, which ends a run; the same command continues it.
+    **Outages.** After a failure an endpoint rests, longer each time, not before ``Retry-After``; then it gets
+    one request at a time until one succeeds. All calls wait while no endpoint is ready. A request that no
+    server took (no connection, 429, 502, 503, 520 to 523, 529), or that failed together with others, does not
+    count as an attempt. A call that has waited for `patience` seconds raises `ServerDown`, which ends a run;
+    the same command continues it.
 
-    **Replicas.** Of several endpoints each request goes to the least busy. One that
-    cannot be reached is left out until it is well: while requests come, all are asked for their health
-    (``/health`` beside ``/v1``) every `health_interval` seconds. `drain` takes an endpoint out, `admit` puts
-    one in.
+    **Replicas.** Of several endpoints each request goes to the least busy. One that cannot be reached is left
+    out until ``/health`` beside ``/v1``, asked every `health_interval` seconds, is well. `drain` takes an
+    endpoint out, `admit` puts one in.
 
     **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. Servers
-    differ in what they do with one seed for several samples: vLLM's current engine gives sample j the
-    seed + j; some older servers return n equal samples. With ``samples_per_call=1`` every sample is a call
-    with its own seed, so sample i is the same whatever n is. If a server returns fewer samples than
-    requested, it is asked for the rest.
+    differ in what they do with one seed for several samples: vLLM's current engine gives sample j the seed +
+    j; some older servers return n equal samples. With ``samples_per_call=1`` every sample is a call with its
+    own seed, so sample i is the same whatever n is. A server that returns fewer samples is asked for the
+    rest.
 
     **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
-    (``return_token_ids``, ``logprobs``; vLLM 0.10.2 or later), and top-k, min-p and the penalties are always
-    sent, since vLLM otherwise takes them from the checkpoint's generation config. A server's
-    log-probabilities are usually those before the temperature; they are then kept only if that makes no
-    difference (temperature 1 or 0, no top-p or top-k), and the other completions are not trainable. Start
-    vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all. No
-    completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
+    (0.10.2 or later), and top-k, min-p and the penalties are always sent, since vLLM otherwise takes them
+    from the checkpoint's generation config. A server's log-probabilities are usually those before the
+    temperature; they are then kept only if that makes no difference (temperature 1 or 0, no top-p or top-k).
+    Start vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all.
+    No completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
 
     Args:
         base_url: Such as ``"http://localhost:8000/v1"``, or several of them.
         model: The model's name on the server.
-        api: ``"auto"`` as above; ``"chat"`` sends a text as one user message; ``"completions"``
-            sends messages as plain text (see `plain_chat`).
+        api: ``"auto"`` as above; ``"chat"`` sends a string as one user message; ``"completions"`` sends
+            messages as plain text (see `plain_chat`).
         exact: Ask for token ids and log-probabilities.
         logprobs: What the server's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
         api_key_env: Name of the environment variable that holds the key; by default no key is sent.
@@ -102,7 +100,7 @@ class HTTPModel:
         patience: Seconds that a call waits, in all, while no endpoint is ready.
         timeout: Seconds that one attempt may take.
         max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
-            lower `samples_per_call`, where long answers with token ids and log-probabilities need more.
+            lower `samples_per_call`.
         samples_per_call: Most samples requested in one call; None for all.
         health_interval: Seconds between two health checks of an endpoint, if there are several.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
@@ -113,16 +111,10 @@ class HTTPModel:
         tokenizer: The model's tokenizer of transformers, or its name or path, for `score`.
 
     Attributes:
-        capacity: Most concurrent calls in one event loop, as given by `concurrency`.
+        capacity: `concurrency`.
         under_way: Calls that are running or waiting for a place.
-        model_name: The model's name on the server.
-        exact: Whether token ids and log-probabilities are asked for.
-        processed: Whether the server's log-probabilities are ``"processed"``.
-        limit_field: As given.
-        extra_body: As given.
-        bent: Fields of `extra_body` that change the distribution sampled from.
-        context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
-            not say.
+        biasing: Fields of `extra_body` that change the distribution sampled from.
+        context: Tokens that the server's model can hold, once `learn_context` knows them.
 
     Raises:
         ConfigError: An argument is invalid, or the key's variable is not set.
@@ -159,10 +151,8 @@ class HTTPModel:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if (
             not urls
-            or concurrency < 1
-            or attempts < 1
-            or max_answer < 1
-            or (samples_per_call is not None and samples_per_call < 1)
+            or min(concurrency, attempts, max_answer, samples_per_call or 1) < 1
+            or samples_per_call == 0
         ):
             raise ConfigError(
                 "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "
@@ -189,7 +179,7 @@ class HTTPModel:
         self.extra_body = more = dict(extra_body or {})
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
-        self.bent = tuple(bending(more))
+        self.biasing = tuple(biasing_fields(more))
         neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
@@ -236,33 +226,30 @@ class HTTPModel:
     async def learn_context(self) -> int | None:
         """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
         listed = await self.listed(self._health_interval)
-        told = [context_of(body, self.model_name) for _, status, body in listed if status == 200]
-        self.context = min((one for one in told if one is not None), default=None)
+        answers = [context_of(body, self.model_name) for _, status, body in listed if status == 200]
+        self.context = min((one for one in answers if one is not None), default=None)
         return self.context
 
     async def listed(self, seconds: float = _PATIENCE) -> list[tuple[str, int | None, bytes]]:
         """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
         limit = aiohttp.ClientTimeout(total=seconds)
-        told: list[tuple[str, int | None, bytes]] = []
+        answers: list[tuple[str, int | None, bytes]] = []
         for endpoint in self._endpoints.all:
             try:
                 answer = await request(
                     "GET", endpoint.models, _LIST_BYTES, headers=self._headers, timeout=limit
                 )
-                told.append((str(endpoint.base), answer.status, answer.body))
+                answers.append((str(endpoint.base), answer.status, answer.body))
             except NETWORK_ERRORS as error:
                 words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
-                told.append((str(endpoint.base), None, words.encode()))
-        return told
+                answers.append((str(endpoint.base), None, words.encode()))
+        return answers
 
     async def drain(self, url: str) -> None:
         """Send no more requests to an endpoint; returns when its running ones have ended.
 
-        It can then be stopped, or given new weights. Requests wait while every endpoint is drained, for
-        `patience` seconds.
-
-        Raises:
-            ConfigError: If it is none of the model's endpoints.
+        It can then be stopped, or given new weights. Requests wait for `patience` seconds while every
+        endpoint is drained.
         """
         await self._endpoints.drain(url)
 
@@ -273,19 +260,15 @@ class HTTPModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
 
-        Where a server counts tokens only for all samples of a call together, they are divided in
-        proportion to the lengths of the texts, so that the sum is the server's.
-
-        A completion that the model's context cut off has the finish reason ``"context"``: it was cut off
-        below its own limit, or the prompt is known to leave less (`learn_context`). A request that the server
-        refuses for its length gives empty ones (see ``Sampling.overflow``). So does one that its content
-        filter refuses: those have the finish reason ``"content_filter"``.
+        Where a server counts tokens only for all samples of a call together, they are divided in proportion
+        to the lengths of the texts. A completion that the model's context cut off has the finish reason
+        ``"context"``. A request that the server refuses for its length gives empty ones (see
+        ``Sampling.overflow``), and so does one that its content filter refuses (``"content_filter"``).
 
         Raises:
             ModelError: The server refused the request, or all attempts failed.
             ServerDown: No server took it for `patience` seconds.
             ContextError: The request is too long for the context, and the sampling refuses that.
-            ConfigError: If n or a sampling setting makes no sense.
         """
         check_request(n, sampling)
         chat, field = self._field(prompt)
@@ -302,21 +285,17 @@ class HTTPModel:
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids; as `HFModel.written`.
 
-        Raises:
-            ConfigError: There is no tokenizer, and more than token ids are given.
-            ModelError: There are no tokens, or ids outside the vocabulary.
+        A `ConfigError` if there is no tokenizer, and more than token ids are given.
         """
         return self._scorer.written(prompt, texts, end)
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
 
-        The server is asked as vLLM serves it (``prompt_logprobs``), and then, if it does not know that, by
-        ``echo``. What the server says of other tokens than those that were sent is refused.
+        The server is asked as vLLM serves it (``prompt_logprobs``), else by ``echo``.
 
         Raises:
-            ConfigError: The server offers neither, or there is no tokenizer, or messages alone are sent to it
-                (``api="chat"``).
+            ConfigError: The server offers neither, or there is no tokenizer, or ``api="chat"``.
             ContextError: Prompt and texts are longer than the model's context, where that is known.
             ModelError: As `written`, or the server failed.
         """
@@ -365,7 +344,7 @@ class HTTPModel:
         tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
-        read = partial(completions_of, n=n, sampling=sampling, bent=bool(self.bent), **own)
+        read = partial(completions_of, n=n, sampling=sampling, biased=bool(self.biasing), **own)
         return await self._ask(chat, f"{head}{tail}{seed}}}".encode(), read)
 
     async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
@@ -374,7 +353,7 @@ class HTTPModel:
         self.under_way += 1
         try:
             while True:
-                async with self._gate.here():
+                async with self._gate.semaphore():
                     began = time.monotonic()
                     endpoint = await self._endpoints.choose(self._headers, self._patience - waited)
                     waited += time.monotonic() - began
@@ -415,8 +394,8 @@ class HTTPModel:
             else:
                 endpoint.recover()
                 return found
-        told = {"taken": fault.taken, "reachable": reachable}
-        fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **told)
+        noted = {"taken": fault.taken, "reachable": reachable}
+        fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **noted)
         log.info("%s: %s: %s", self.name, endpoint.base, fault)
         raise fault
 
@@ -432,8 +411,9 @@ class HTTPModel:
         try:
             return read(answer.body)
         except UNREADABLE as error:
-            if told := told_error(answer.body):
-                raise self._refusal(endpoint, replace(answer, status=told[0], body=told[1])) from None
+            if embedded := embedded_error(answer.body):
+                status, body = embedded
+                raise self._refusal(endpoint, replace(answer, status=status, body=body)) from None
             if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
                 begins = error_text(answer.body, self._secrets.mask)
                 raise self._fault(f"the answer cannot be read ({error}): {begins}") from None
@@ -455,7 +435,7 @@ class HTTPModel:
         if is_filtered(answer.body):
             return _Filtered(f"{self.name}: a filter refuses the request: {sentence}")
         advice = advised(answer.status, words, endpoint.base.path)
-        return Refused(f"{self.name}: the server refused the request: {sentence}{advice}")
+        return RequestRefused(f"{self.name}: the server refused the request: {sentence}{advice}")
 
     def _fault(self, words: str, *, taken: bool = True) -> _Fault:
         """What went wrong, without secrets. The cause may hold them and must not be kept."""

@@ -1,8 +1,8 @@
-"""How probable given texts are, by a model behind a server: `HTTPModel.score`.
+"""Scores of given texts by a model behind a server.
 
-Servers can score what they read: vLLM as ``prompt_logprobs``, others as ``echo`` with ``logprobs``. Prompt
-and text are sent as token ids to ``/completions``, so that what is scored is exactly what was meant; the ids
-come from the model's tokenizer, here.
+Servers score what they read: vLLM as ``prompt_logprobs``, others as ``echo`` with ``logprobs``. Prompt and
+text are sent as token ids, so that exactly what was meant is scored; the ids come from the model's tokenizer,
+here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-from mars_env.checks import MOST_TOKEN_ID, token_ids
+from mars_env.checks import MAX_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.checkpoint import is_here
@@ -35,29 +35,15 @@ FORMS: Final[Mapping[Form, Mapping[str, Any]]] = {
 """The fields of a request in each form, in the order in which they are tried."""
 
 
-class Refused(ModelError):
+class RequestRefused(ModelError):
     """The server refuses a request; another form of it may be taken."""
 
 
 def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[float, ...] | None:
     """The log-probabilities of a prompt's tokens from the second on; None if the answer has none.
 
-    Args:
-        payload: The answer's body.
-        form: How it was asked for.
-        ids: The prompt's.
-
     Raises:
-        ValueError: They are no log-probabilities of these tokens. Other exceptions that a malformed answer
-            raises (KeyError, TypeError ...) mean the same.
-
-    Example:
-        >>> told = {"choices": [{"prompt_logprobs": [None, {"7": {"logprob": -0.5}}]}]}
-        >>> scored_logprobs(json.dumps(told).encode(), "prompt_logprobs", [3, 7])
-        (-0.5,)
-        >>> told = {"choices": [{"text": "", "logprobs": {"token_logprobs": [None, -0.5]}}]}
-        >>> scored_logprobs(json.dumps(told).encode(), "echo", [3, 7])
-        (-0.5,)
+        ValueError, KeyError, TypeError ...: They are no log-probabilities of these tokens.
     """
     choice = json.loads(payload)["choices"][0]
     if form == "prompt_logprobs":
@@ -66,10 +52,10 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
             return None
         values = [entry[str(token)]["logprob"] for entry, token in zip(listed[1:], ids[1:], strict=True)]
     else:
-        told = choice.get("logprobs")
-        if told is None:
+        scores = choice.get("logprobs")
+        if scores is None:
             return None
-        listed = told["token_logprobs"]
+        listed = scores["token_logprobs"]
         if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
             return None
         values = listed[1 : len(ids)]
@@ -80,22 +66,14 @@ class Send(Protocol):
     """Sends one request to ``/completions``, with all attempts, and returns what was read from the answer."""
 
     async def __call__(self, body: bytes, read: Read[T]) -> T:
-        """Send a body.
-
-        Raises:
-            Refused: The server refuses it.
-            ModelError: All attempts failed.
-        """
+        """Send a body; `RequestRefused` if the server refuses it, a `ModelError` if all attempts failed."""
 
 
 class Scorer:
     """Writes given texts as token ids, and asks a server for their log-probabilities.
 
-    Args:
-        name: The model's, for messages.
-        tokenizer: Of transformers, or its name or path, which is loaded on first use; None if there is none.
-        template_options: What the tokenizer's chat template gets.
-        head: Fields of each request: a JSON object without its closing brace.
+    The tokenizer is one of transformers, or its name or path, which is loaded on first use. `head` holds the
+    fields of each request: a JSON object without its closing brace.
     """
 
     def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any], head: str) -> None:
@@ -109,7 +87,7 @@ class Scorer:
             end or isinstance(prompt, str) or is_messages(prompt) or any(isinstance(t, str) for t in texts)
         )
         tokenizer = self._loaded() if needed else None
-        most = MOST_TOKEN_ID if tokenizer is None else len(tokenizer)
+        most = MAX_TOKEN_ID if tokenizer is None else len(tokenizer)
         ids = encode_prompt(tokenizer, prompt, most, self._name, self._template_options)
         return written(tokenizer, ids, texts, most, self._name, end=end)
 
@@ -122,7 +100,7 @@ class Scorer:
             body = f"{self._head}, {json.dumps(fields)[1:]}".encode()
             try:
                 found = await send(body, partial(scored_logprobs, form=form, ids=ids))
-            except Refused as error:
+            except RequestRefused as error:
                 why = str(error)
                 continue
             if found is not None:

@@ -11,9 +11,9 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from mars_env.checks import MOST_TOKENS, count, token_ids
+from mars_env.checks import MAX_TOKENS, token_ids, valid_count
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.models.context import NO_LIMIT
+from mars_env.models.requests import NO_LIMIT
 from mars_env.net import UNREADABLE
 from mars_env.text import one_line, shown
 from mars_env.types import UNKNOWN_LOGPROB, Completion, FinishReason, Message, Sampling
@@ -28,7 +28,7 @@ NEUTRAL: Mapping[str, Any] = {
 """Sampling from all tokens, as the policy gives them. What a request leaves out, vLLM takes from the
 checkpoint's generation config."""
 
-_BENDING = (
+_BIASING = (
     "allowed_token_ids", "bad_words", "guided_choice", "guided_grammar", "guided_json", "guided_regex",
     "logit_bias", "min_tokens", "response_format", "structured_outputs", "thinking_token_budget",
     "use_beam_search",
@@ -36,39 +36,27 @@ _BENDING = (
 """Fields that forbid tokens, or prefer some."""
 
 
-def bending(fields: Mapping[str, Any]) -> list[str]:
+def biasing_fields(fields: Mapping[str, Any]) -> list[str]:
     """The fields of a request by which tokens are sampled from another distribution than the policy's.
 
     The temperature is not one of them: a trainer divides its logits by it.
-
-    Example:
-        >>> bending({"temperature": 0.6, "top_k": -1, "min_p": 0.1, "logit_bias": None, "seed": 3})
-        ['min_p']
     """
-    return [name for name, value in fields.items() if value is not None and _bends(name, value)]
+    return [name for name, value in fields.items() if value is not None and _is_biasing(name, value)]
 
 
-def _bends(name: str, value: Any) -> bool:
+def _is_biasing(name: str, value: Any) -> bool:
     if name == "top_k":
         return bool(value > 0)
     if name == "tool_choice":
         return value not in ("auto", "none")
     if name in NEUTRAL:
         return name != "temperature" and bool(value != NEUTRAL[name])
-    return name in _BENDING and bool(value) and value != {"type": "text"}
+    return name in _BIASING and bool(value) and value != {"type": "text"}
 
 
 @lru_cache(maxsize=256)
 def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_field: str) -> str:
-    """The sampling fields of a request except the seed: the same text for many requests, so it is cached.
-
-    Args:
-        n: How many samples.
-        sampling: How to sample; without its seed, which would make every call a new one.
-        chat: Whether the request is a chat.
-        exact: Whether token ids and log-probabilities are asked for.
-        limit_field: Name of the field that limits the tokens.
-    """
+    """The sampling fields of a request except the seed, as JSON; cached, since many requests share them."""
     fields: dict[str, Any] = {
         "n": n,
         "temperature": sampling.temperature,
@@ -92,13 +80,8 @@ def messages_json(messages: Sequence[Message]) -> str:
 def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
     """Whether a server's log-probabilities are those of the distribution that is sampled from.
 
-    Args:
-        sampling: How is sampled. To servers, a `top_k` below 0 means all tokens, as 0 does.
-        processed: Whether the server computes them after the temperature, top-p and top-k.
-
-    Example:
-        >>> keeps_logprobs(Sampling(temperature=0.6), processed=False)
-        False
+    `processed`: the server computes them after the temperature, top-p and top-k. A `top_k` below 0 means all
+    tokens to servers, as 0 does.
     """
     return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k <= 0)
 
@@ -111,7 +94,7 @@ def completions_of(
     processed: bool,
     version: int,
     context: int | None = None,
-    bent: bool = False,
+    biased: bool = False,
 ) -> list[Completion]:
     """Completions of a server's answer, in the order of their indices.
 
@@ -122,12 +105,10 @@ def completions_of(
         processed: Whether the server's log-probabilities are those of the distribution sampled from.
         version: Version of the weights.
         context: What the server's model can hold, where that is known.
-        bent: Whether the request changes the distribution in other ways, too (`bending`).
+        biased: Whether the request changes the distribution in other ways, too (`biasing_fields`).
 
     Raises:
-        ValueError: It holds no choices, the server broke a completion off, the reason why one ended is not
-            known, or a count, a token id or a log-probability is invalid. Other exceptions that a malformed
-            answer raises (KeyError, TypeError ...) mean the same.
+        ValueError, KeyError, TypeError ...: The answer is malformed, or the server broke a completion off.
     """
     answer = json.loads(payload)
     choices = answer["choices"][:n]
@@ -140,7 +121,7 @@ def completions_of(
     prompt_tokens = _tokens(usage, "prompt_tokens")
     sampled = _sampled(usage, prompt_tokens)
     counts = _shares(sampled, texts)
-    faithful = keeps_logprobs(sampling, processed=processed) and not bent
+    faithful = keeps_logprobs(sampling, processed=processed) and not biased
     reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
     own_limits = "mars_env" in answer  # a team's (`mars_env.serving`): it ignores those of the request
     cut = not own_limits and _cut_by_context(
@@ -185,20 +166,16 @@ _WORDS: Mapping[FinishReason, str] = {
 _FINISH_REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()} | {"": "stop"}
 
 
-def _finish_reason(told: object) -> FinishReason:
-    """Why a choice ended, in the server's word; a server that tells nothing is believed to have finished.
+def _finish_reason(word: object) -> FinishReason:
+    """Why a choice ended, given the server's word; without one it has finished.
 
     Raises:
         ValueError: It was broken off, or the word is not known: half an answer is never used.
-
-    Example:
-        >>> [_finish_reason(word) for word in ("stop", "MAX_TOKENS", "content_filter: RECITATION", None)]
-        ['stop', 'length', 'content_filter', 'stop']
     """
-    reason = _FINISH_REASONS.get(str(told).lower().partition(":")[0].strip())
+    reason = _FINISH_REASONS.get(str(word).lower().partition(":")[0].strip())
     if reason is None:
         raise ValueError(
-            f"the server broke the completion off: finish_reason {shown(told)}; if this is its word for a "
+            f"the server broke the completion off: finish_reason {shown(word)}; if this is its word for a "
             "completion that ended well, mars_env.models.openai_dialect needs it in its list"
         )
     return reason
@@ -207,8 +184,8 @@ def _finish_reason(told: object) -> FinishReason:
 def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, context: int | None) -> bool:
     """Whether the context cut choices off: they all have one prompt, and so the same room.
 
-    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices that
-    were cut off at their own limit would have. A request without a limit leaves only the context.
+    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices would
+    have at their own limit. A request without a limit leaves only the context.
     """
     if context is not None and prompt:
         return bool(prompt + sampling.max_tokens > context)
@@ -216,25 +193,13 @@ def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, con
 
 
 def is_too_long(status: int, payload: bytes) -> bool:
-    """Whether a server refuses a request because prompt and limit exceed the model's context.
-
-    Example:
-        >>> is_too_long(400, b'{"error": {"message": "The maximum context length is 4096 tokens."}}')
-        True
-        >>> is_too_long(400, b'{"error": {"message": "no such model", "code": 400}}')
-        False
-    """
+    """Whether a server refuses a request because prompt and limit exceed the model's context."""
     words = f"{_kind(payload)} {error_text(payload)}".lower()
     return status in (400, 413, 422) and bool(_TOO_LONG.search(words))
 
 
 def is_filtered(payload: bytes) -> bool:
-    """Whether a server's content filter refuses a request, as Azure, OpenAI and DashScope say it.
-
-    Example:
-        >>> is_filtered(b'{"error": {"message": "The response was filtered.", "code": "content_filter"}}')
-        True
-    """
+    """Whether a server's content filter refuses a request, in the words of Azure, OpenAI and DashScope."""
     return bool(_FILTERED.search(_kind(payload)))
 
 
@@ -250,10 +215,10 @@ def _kind(payload: bytes) -> str:
 def _error(payload: str | bytes) -> Any:
     """The error that an answer's body holds; None if it is no object of JSON."""
     try:
-        told = json.loads(payload)
+        answer = json.loads(payload)
     except (ValueError, RecursionError):
         return None
-    return told.get("error", told) if isinstance(told, dict) else None
+    return answer.get("error", answer) if isinstance(answer, dict) else None
 
 
 _TOO_LONG = re.compile(
@@ -270,21 +235,15 @@ def context_of(payload: bytes, model: str) -> int | None:
     """A model's context length from a server's list of models (vLLM, SGLang and others); else None.
 
     vLLM gives that of an adapter at its base model, the adapter's ``parent``.
-
-    Example:
-        >>> context_of(b'{"data": [{"id": "qwen3", "max_model_len": 40960}]}', "qwen3")
-        40960
-        >>> context_of(b'{"data": [{"id": "qwen3"}]}', "qwen3") is context_of(b"not JSON", "qwen3") is None
-        True
     """
     try:
         listed = json.loads(payload)["data"]
         [entry] = [one for one in listed if one.get("id") == model]
         bases = [one for one in listed if one.get("id") == (entry.get("parent") or model)]
-        told = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
+        lengths = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
     except UNREADABLE:
         return None
-    return next((value for value in told if type(value) is int and value > 0), None)
+    return next((value for value in lengths if type(value) is int and value > 0), None)
 
 
 _CONTEXT = ("max_model_len", "max_context_length", "context_length")
@@ -296,22 +255,17 @@ def _index(choice: Mapping[str, Any]) -> int:
 
 def _text(choice: Mapping[str, Any]) -> str:
     message = choice.get("message")
-    return text_of({"content": choice["text"]} if message is None else message)
+    return message_text({"content": choice["text"]} if message is None else message)
 
 
-def text_of(message: Mapping[str, Any]) -> str:
-    """The text of a message; where the server parts the thinking from it, put together again.
-
-    Some servers (Mistral, Databricks) give the content in parts, of text and of thinking.
+def message_text(message: Mapping[str, Any]) -> str:
+    """The text of a message, with thinking that the server separates from it; content may be a list of parts.
 
     Raises:
-        TypeError: The content is not a text.
+        TypeError: The content is not a string.
 
     Example:
-        >>> text_of({"content": "4", "reasoning": "2 + 2"})
-        '<think>2 + 2</think>4'
-        >>> text_of({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
-        ...                      {"type": "text", "text": "4"}]})
+        >>> message_text({"content": "4", "reasoning": "2 + 2"})
         '<think>2 + 2</think>4'
     """
     content, thinking = message.get("content"), message.get("reasoning") or message.get("reasoning_content")
@@ -347,28 +301,18 @@ def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
 
 def _tokens(usage: Mapping[str, Any], name: str) -> int:
     """A count from the server; 0 if it gives none."""
-    told = usage.get(name)
-    return 0 if told is None else count(told)
+    given = usage.get(name)
+    return 0 if given is None else valid_count(given)
 
 
 def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
-    """The tokens that were sampled, thinking included, which Gemini and xAI leave out of their completions'.
-
-    Example:
-        >>> _sampled({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, 32)
-        103
-    """
-    told, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
-    return max(told, total - prompt) if prompt and type(total) is int and total < MOST_TOKENS else told
+    """The tokens that were sampled, with the thinking, which Gemini and xAI count apart."""
+    given, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
+    return max(given, total - prompt) if prompt and type(total) is int and total < MAX_TOKENS else given
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:
-    """Divide a count in proportion to the lengths of texts; the sum is kept.
-
-    Example:
-        >>> _shares(10, ["aaaaa", "aa"]), _shares(3, ["", ""])
-        ([7, 3], [2, 1])
-    """
+    """Divide a count in proportion to the lengths of texts; the sum is kept."""
     if len(texts) == 1:
         return [total]
     lengths = list(accumulate(len(text) + 1 for text in texts))
@@ -376,33 +320,22 @@ def _shares(total: int, texts: Sequence[str]) -> list[int]:
     return [end - begin for begin, end in pairwise([0, *ends])]
 
 
-def told_error(payload: bytes) -> tuple[int, bytes] | None:
-    """The status and the body of an error that an answer tells beside or in its choices; None without one.
+def embedded_error(payload: bytes) -> tuple[int, bytes] | None:
+    """Status and body of an error in an answer of status 200, as proxies such as OpenRouter send; else None.
 
-    OpenRouter and other proxies answer with status 200 before they know. An error without a status is 500.
-
-    Example:
-        >>> told_error(b'{"error": {"message": "busy", "code": 429}}')
-        (429, b'{"error": {"message": "busy", "code": 429}}')
-        >>> told_error(b'{"choices": [{"error": "lost", "finish_reason": "error"}]}')
-        (500, b'{"error": "lost"}')
+    An error without a status is 500.
     """
     try:
         answer = json.loads(payload)
-        told = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))
-        code = str(told.get("code") if isinstance(told, dict) else None)
-        return int(code) if re.fullmatch("[45][0-9]{2}", code) else 500, json.dumps({"error": told}).encode()
+        error = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))
+        code = str(error.get("code") if isinstance(error, dict) else None)
+        return int(code) if re.fullmatch("[45][0-9]{2}", code) else 500, json.dumps({"error": error}).encode()
     except (*UNREADABLE, StopIteration):
         return None
 
 
 def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
-    """What a server says about an error, in at most 300 characters of one line.
-
-    Args:
-        payload: The answer's body; of a long one, the beginning.
-        mask: Removes secrets from the text before it is cut.
-    """
+    """What a server says about an error, in 300 characters of one line; `mask` removes secrets first."""
     text = payload[:_MOST_ERROR].decode("utf-8", "replace")
     if (error := _error(text)) is not None:
         text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
@@ -410,23 +343,7 @@ def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
 
 
 def advised(status: int, words: str, path: str) -> str:
-    """What to change about a request that a server refuses; empty where its words say nothing of it.
-
-    Args:
-        status: Of the answer.
-        words: The server's.
-        path: Of the endpoint's address.
-
-    Example:
-        >>> advised(400, "'max_tokens' is not supported: use 'max_completion_tokens' instead.", "/v1")
-        '; give the option limit_field=max_completion_tokens'
-        >>> advised(404, "Not Found", "/")
-        '; addresses of OpenAI-compatible servers mostly end in /v1'
-        >>> advised(404, "Not Found", "/v1/chat/completions") == advised(404, "Not Found", "/")
-        True
-        >>> advised(404, "no such model", "/v1")
-        ''
-    """
+    """What to change about a request that a server refuses; empty where its words say nothing of it."""
     if "max_completion_tokens" in words and "max_tokens" in words:
         return "; give the option limit_field=max_completion_tokens"
     if _ONE_SAMPLE.search(words):
@@ -441,22 +358,12 @@ _ONE_SAMPLE = re.compile(r"\bn\b.{0,40}\b1\b|\bn_cmpl\b")
 
 
 def base_of(url: str) -> str:
-    """An endpoint's address from that of one of its requests, without a query.
-
-    Example:
-        >>> base_of("https://host/v1/chat/completions?key=1")
-        'https://host/v1'
-    """
+    """An endpoint's address from that of one of its requests, without a query."""
     return url.partition("?")[0].removesuffix("/completions").removesuffix("/chat")
 
 
 def retry_after(header: str | None) -> float:
-    """Seconds to wait, from a number or a date; at most two minutes.
-
-    Example:
-        >>> [retry_after(header) for header in ("3", None, "soon", "nan", "9999")]
-        [3.0, 0.0, 0.0, 0.0, 120.0]
-    """
+    """Seconds to wait, from a number or a date; at most two minutes."""
     if not header:
         return 0.0
     try:

@@ -1,8 +1,4 @@
-"""One question to every server before a run: what would spoil the run is told at once.
-
-That is a wrong name, a wrong key, a lost server, or a lack of token ids and log-probabilities where turns are
-trained.
-"""
+"""One question to every server before a run, so that what would spoil the run is said at once."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ _DEEPEST = 8
 
 
 async def preflight(agents: Mapping[str, Agent], game: object = None, trained: Collection[str] = ()) -> None:
-    """Ask the servers of a run for their models.
+    """Ask the servers of a run for their models: a wrong name, key or address ends the run before it starts.
 
     The list of models costs nothing. Only where a name is not in it, or exact tokens are wanted, each server
     is also asked for a completion of at most 16 tokens.
@@ -57,13 +53,7 @@ async def preflight(agents: Mapping[str, Agent], game: object = None, trained: C
 
 
 def models_of(part: object) -> list[Any]:
-    """The models that an agent, a grader or a game asks, and those inside them.
-
-    Example:
-        >>> from mars_env.agents import make_agents
-        >>> [type(model).__name__ for model in models_of(make_agents("scripted:4", ["solver_0"])["solver_0"])]
-        ['ScriptedModel']
-    """
+    """The models that an agent, a grader or a game asks, and those inside them."""
     found: dict[int, Any] = {}
     parts: list[Any] = [part]
     for _ in range(_DEEPEST):
@@ -81,8 +71,8 @@ def _untrainable(model: HTTPModel, sampling: object) -> str:
     """Why turns that are sampled from a server cannot be trained on; empty if they can."""
     if not model.exact:
         return f"{model.name} is not asked for token ids and log-probabilities: make it with exact=True"
-    if model.bent:
-        fields = ", ".join(model.bent)
+    if model.biasing:
+        fields = ", ".join(model.biasing)
         return f"{model.name} samples from another distribution: leave {fields} out of its extra_body"
     if isinstance(sampling, Sampling) and not keeps_logprobs(sampling, processed=model.processed):
         return (
@@ -142,11 +132,9 @@ async def _probe(model: HTTPModel, names: list[str]) -> None:
 
 
 async def check_engine(url: str, api_key_env: str | None) -> None:
-    """Ask an engine whether it gives token ids and log-probabilities: what passes it is to be trained on.
+    """Ask an engine whether it gives the token ids and log-probabilities that training needs.
 
-    Args:
-        url: Its address.
-        api_key_env: Environment variable with its key; without one an engine that wants a key is not asked.
+    Without `api_key_env`, an engine that wants a key is not asked.
 
     Raises:
         ConfigError: It gives none, or refuses the key.
@@ -165,12 +153,7 @@ async def check_engine(url: str, api_key_env: str | None) -> None:
 
 
 def model_names(payload: bytes) -> list[str]:
-    """Names in a server's list of models; empty for anything else.
-
-    Example:
-        >>> model_names(b'{"data": [{"id": "qwen3"}]}'), model_names(b"not JSON")
-        (['qwen3'], [])
-    """
+    """Names in a server's list of models; empty for anything else."""
     try:
         return [one["id"] for one in json.loads(payload)["data"] if isinstance(one["id"], str)]
     except UNREADABLE:

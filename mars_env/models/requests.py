@@ -1,40 +1,30 @@
-"""What a model is asked: the three forms of a prompt (text, token ids, chat messages), and the sampling."""
+"""What a model is asked: the forms of a prompt, the sampling, and the room that its context leaves."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
-from mars_env.errors import ConfigError
-from mars_env.types import Message, Prompt, Sampling
+from mars_env.errors import ConfigError, ContextError
+from mars_env.types import Completion, FinishReason, Message, Prompt, Sampling
+
+NO_LIMIT = sys.maxsize
+"""`max_tokens` of a request that sets none: only the context can cut its completions off."""
 
 
 def is_token_ids(prompt: Prompt) -> TypeGuard[Sequence[int]]:
-    """Whether a prompt is a sequence of token ids.
-
-    Example:
-        >>> is_token_ids([1, 2]), is_token_ids("1 2"), is_token_ids([{"role": "user", "content": "1"}])
-        (True, False, False)
-    """
+    """Whether a prompt is a sequence of token ids."""
     return not isinstance(prompt, str) and len(prompt) > 0 and not isinstance(prompt[0], Mapping)
 
 
 def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
-    """Whether a prompt is a sequence of chat messages.
-
-    Example:
-        >>> is_messages([{"role": "user", "content": "1"}]), is_messages([1, 2])
-        (True, False)
-    """
+    """Whether a prompt is a sequence of chat messages."""
     return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def check_request(n: int, sampling: Sampling) -> None:
-    """Refuse a request that makes no sense, in the same words for every model.
-
-    Raises:
-        ConfigError: If a number is out of its range.
-    """
+    """Refuse a request that makes no sense, by a `ConfigError` that is the same for every model."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, got {n}")
     if sampling.max_tokens < 1:
@@ -52,10 +42,7 @@ def check_request(n: int, sampling: Sampling) -> None:
 
 
 def plain_chat(messages: Sequence[Message]) -> str:
-    r"""Render chat messages for a model that has no chat template of its own.
-
-    Each message is its role, a colon and its content; messages are parted by an empty line, and
-    the assistant's turn is opened at the end.
+    r"""Render chat messages for a model that has no chat template.
 
     Example:
         >>> plain_chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}])
@@ -66,14 +53,40 @@ def plain_chat(messages: Sequence[Message]) -> str:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """A prompt as one text, for scripts and logs; token ids are written as numbers.
-
-    Example:
-        >>> prompt_text([5, 6])
-        '5 6'
-    """
+    """A prompt as one string, for scripts and logs; token ids are written as numbers."""
     if isinstance(prompt, str):
         return prompt
     if is_token_ids(prompt):
         return " ".join(map(str, prompt))
     return plain_chat(prompt) if is_messages(prompt) else ""
+
+
+def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) -> int:
+    """Tokens that may be sampled after a prompt: the agent's limit, or what the context leaves; at least 0.
+
+    Raises:
+        ContextError: There is less room than the limit, and ``Sampling.overflow`` refuses that.
+    """
+    room = max(0, context - prompt_tokens)
+    if room < sampling.max_tokens and sampling.overflow == "refuse":
+        raise ContextError(
+            f"{name}: a prompt of {prompt_tokens} tokens leaves room for {room} of {sampling.max_tokens} in "
+            f'a context of {context}: raise the context, lower max_tokens, or set overflow="unknown"'
+        )
+    return min(sampling.max_tokens, room)
+
+
+def finish_reason(reason: str, tokens: int, sampling: Sampling) -> FinishReason:
+    """Why a completion ended, given the engine's reason: ``"length"`` below its own limit is the context."""
+    if reason != "length":
+        return "stop"
+    return "length" if tokens >= sampling.max_tokens else "context"
+
+
+def without_room(prompt_ids: Sequence[int], n: int, sampling: Sampling) -> list[Completion]:
+    """N samples of a prompt that fills the context: empty, and cut off by the context."""
+    ids = tuple(prompt_ids)
+    empty = Completion(
+        "", "context", prompt_ids=ids, temperature=sampling.temperature, prompt_tokens=len(ids)
+    )
+    return [empty] * n

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ModelError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
+from mars_env.identity import digest_of
 from mars_env.models.requests import check_request, is_messages, is_token_ids, prompt_text
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
@@ -28,14 +28,13 @@ _VOCABULARY = 50_000
 class ScriptedModel:
     """A model that follows a script; the same seed gives the same texts.
 
-    It obeys the limits as a real model does: a token is a word with the space before it, an end token
-    follows the last one, stop texts end a text, and ``max_tokens`` cuts it.
+    It obeys the limits as a real model does: a token is a word with the space before it, an end token follows
+    the last one, stop strings end a text, and ``max_tokens`` cuts it.
 
     Args:
         script: A function (see `Script`), or texts: sample i is then the i-th text, in turn, or, where the
             request has a seed, one that the sample's seed picks.
-        ids: Whether completions carry token ids and log-probabilities. They are artificial (a hash of
-            each word; the logarithm of a half), which is enough to test a trainer's bookkeeping.
+        ids: Whether completions carry token ids and log-probabilities, which are artificial.
         latency: Seconds that each request takes.
         name: The default policy name of agents.
 
@@ -72,11 +71,7 @@ class ScriptedModel:
         return tuple(prompt) if is_token_ids(prompt) else _fake_ids(_words(prompt_text(prompt)))
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """N samples of the script.
-
-        Raises:
-            ConfigError: If n or a sampling setting makes no sense, or the script gives no text.
-        """
+        """N samples of the script; a `ConfigError` if it gives no string."""
         check_request(n, sampling)
         await asyncio.sleep(self._latency)
         return [self._completion(prompt, i, sampling) for i in range(n)]
@@ -109,7 +104,7 @@ class ScriptedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ModelCall:
     """One request to a model, and its answer."""
 
     prompt: Prompt
@@ -119,17 +114,10 @@ class Record:
 
 
 class RecordingModel:
-    """Forwards requests to a model and keeps them with their answers, for `ReplayModel`.
-
-    Args:
-        model: What is recorded.
-
-    Attributes:
-        records: What was asked and answered, in the order of the answers.
-    """
+    """Forwards requests to a model and keeps them as `records`, with their answers, for `ReplayModel`."""
 
     def __init__(self, model: Model) -> None:
-        self.records: list[Record] = []
+        self.records: list[ModelCall] = []
         self.name = getattr(model, "name", "recorded")
         self._model = model
 
@@ -138,34 +126,20 @@ class RecordingModel:
         return {"model": self._model}
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of the model that is recorded.
-
-        Raises:
-            ModelError: The model raised it; nothing is recorded.
-        """
+        """Sample n completions of the model that is recorded."""
         completions = await self._model.complete(prompt, n, sampling)
-        self.records.append(Record(prompt, n, sampling, tuple(completions)))
+        self.records.append(ModelCall(prompt, n, sampling, tuple(completions)))
         return completions
 
 
 class ReplayModel:
-    """Answers the requests of a recording with the recorded answers.
+    """Answers the requests of a recording with the recorded answers; any other is a `ModelError`.
 
     A request is identified by its prompt, its n and its sampling, seed included. One that was recorded
     several times gets its answers in turn, then always the last one.
-
-    Args:
-        records: Of a `RecordingModel`, or of `load_records`.
-        name: The default policy name of agents.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> record = Record("2 + 2?", 1, Sampling(seed=1), (Completion("4"),))
-        >>> run_sync(ReplayModel([record]).complete("2 + 2?", 1, Sampling(seed=1)))[0].text
-        '4'
     """
 
-    def __init__(self, records: Iterable[Record], *, name: str = "replay") -> None:
+    def __init__(self, records: Iterable[ModelCall], *, name: str = "replay") -> None:
         self.name = name
         records = list(records)
         self._digest = digest_of([asdict(record) for record in records])
@@ -179,11 +153,7 @@ class ReplayModel:
         return {"name": self.name, "records": self._digest}
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """The recorded completions of this request.
-
-        Raises:
-            ModelError: If the recording holds no such request.
-        """
+        """The recorded completions of this request."""
         await asyncio.sleep(0)
         answers = self._answers.get(_request_key(prompt, n, sampling))
         if not answers:
@@ -194,18 +164,14 @@ class ReplayModel:
         return list(answers.pop(0) if len(answers) > 1 else answers[0])
 
 
-def save_records(path: str | Path, records: Iterable[Record]) -> None:
+def save_records(path: str | Path, records: Iterable[ModelCall]) -> None:
     """Write a recording as JSON lines, one record a line."""
     lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in records]
-    write_whole(Path(path), "".join(lines))
+    write_atomically(Path(path), "".join(lines))
 
 
-def load_records(path: str | Path) -> list[Record]:
-    """Read what `save_records` wrote.
-
-    Raises:
-        ConfigError: A line is not a record; says which.
-    """
+def load_records(path: str | Path) -> list[ModelCall]:
+    """Read what `save_records` wrote; a `ConfigError` says which line is no record."""
     records = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -215,9 +181,9 @@ def load_records(path: str | Path) -> list[Record]:
     return records
 
 
-def _record(row: dict[str, Any]) -> Record:
+def _record(row: dict[str, Any]) -> ModelCall:
     sampling = Sampling(**{**row["sampling"], "stop": tuple(row["sampling"]["stop"])})
-    return Record(row["prompt"], row["n"], sampling, tuple(map(_completion, row["completions"])))
+    return ModelCall(row["prompt"], row["n"], sampling, tuple(map(_completion, row["completions"])))
 
 
 def _completion(row: dict[str, Any]) -> Completion:
@@ -234,12 +200,7 @@ def _request_key(prompt: Prompt, n: int, sampling: Sampling) -> str:
 
 
 def _words(text: str) -> list[str]:
-    r"""Words with the space before them; a remainder at the end is one more.
-
-    Example:
-        >>> _words("a b\n")
-        ['a', ' b', '\n']
-    """
+    """Words with the space before them; a remainder at the end is one more."""
     return re.findall(r"\s*\S+|\s+\Z", text)
 
 

@@ -20,17 +20,10 @@ MASK = "***"
 
 
 class Secrets:
-    """Masks secrets in texts: whole or in pieces, plain, quoted for URLs and JSON, or in base64.
+    """Masks secrets in strings: whole or in pieces, plain, quoted for URLs and JSON, or in base64.
 
-    Mask first and cut afterwards: a part of a masked text holds no piece of a secret.
-
-    Args:
-        secrets: Keys, tokens, values of headers. Of a value of several words (``Bearer KEY``) every long one
-            is a secret.
-
-    Example:
-        >>> Secrets(["sk-12345678"]).mask("bad key sk-12345678, or 12345678, or 1234567")
-        'bad key ***, or ***, or 1234567'
+    Mask first and cut afterwards: a part of a masked string holds no piece of a secret. Of a value of several
+    words (``Bearer KEY``) every long one is a secret.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -79,15 +72,7 @@ class Secrets:
 
 
 def api_key(variable: str | None, what: str = "the API key") -> str:
-    """The key that an environment variable holds; empty without a variable.
-
-    Args:
-        variable: Its name.
-        what: Whose key it is, for the message.
-
-    Raises:
-        ConfigError: The variable is not set.
-    """
+    """The key in an environment variable, a `ConfigError` if it is not set; empty without a variable."""
     if variable is None:
         return ""
     key = os.environ.get(variable, "").strip()

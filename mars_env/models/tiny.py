@@ -26,22 +26,15 @@ def tiny_model(
     """A transformer of two layers with random weights, one token for each letter.
 
     It knows nothing. In a minute it can learn the form of an answer and a few habits, which is enough to see
-    that a reward reaches the weights. For more, give a checkpoint to `mars_env.models.HFModel` instead.
+    that a reward reaches the weights.
 
     Args:
-        letters: What it can read and write; it reads anything else as padding. The fewer, the sooner it
-            finds a reward.
+        letters: What it can read and write; it reads anything else as padding. The fewer, the sooner it finds
+            a reward.
         seed: Of the weights.
         width: Of the hidden layers: a multiple of 8.
         context: Most characters of prompt and completion together.
         name: The name of the weights.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> from mars_env.types import Sampling
-        >>> [answer] = run_sync(tiny_model().complete("2 + 2 = ", 1, Sampling(max_tokens=5, seed=0)))
-        >>> len(answer.token_ids) <= 5 and answer.trainable
-        True
     """
     pieces = ("<pad>", "<end>", *dict.fromkeys(letters))
     core = Tokenizer(models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<pad>"))

@@ -9,19 +9,25 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.identity import digest_of
 from mars_env.models.checkpoint import is_here
-from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
-from mars_env.models.requests import check_request
-from mars_env.models.vllm_engines import Engine, Generated, Job, OfflineEngine, StreamingEngine, load_vllm
-from mars_env.models.vllm_experts import EXTENSION
+from mars_env.models.requests import check_request, finish_reason, room_for, without_room
+from mars_env.models.vllm_engines import (
+    EXTENSION,
+    EngineOutput,
+    EngineRequest,
+    OfflineEngine,
+    StreamingEngine,
+    VLLMEngine,
+    load_vllm,
+)
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Prompt, Sampling
 
@@ -38,9 +44,9 @@ _HARDWARE = {
 class VLLMModel:
     """A causal language model run by vLLM, on the GPUs or CPUs of this machine.
 
-    Each sample is a request of its own, with its own seed; the samples of a prompt share it through the
-    prefix cache. Log-probabilities are those of the distribution sampled from: after the temperature, top-p
-    and top-k. Greedy completions carry those at temperature 1.
+    Each sample is a request with its own seed; the samples of a prompt share it through the prefix cache.
+    Log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
+    Greedy completions carry those at temperature 1.
 
     The engine ``"async"`` (vLLM's `AsyncLLM`) takes requests at any time; ``"offline"`` (`LLM`) runs waves
     (see `mars_env.models.batching`): its batches, and so its rounding, are the same in each run.
@@ -50,21 +56,21 @@ class VLLMModel:
     Args:
         model: A checkpoint's path or name.
         engine: ``"async"`` or ``"offline"``.
-        dtype: Of the weights in the engine, e.g. ``"bfloat16"``; by default as stored.
         eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
         max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
-        options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``.
+        options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``; the ``dtype`` of
+            the weights is by default as stored.
         name: Name in messages and the default policy name of agents.
-        version: Version of the weights, noted with each token; see `refresh`.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
     Attributes:
         capacity: Samples that the engine decodes at once.
         under_way: Samples that are not finished.
+        version: Version of the weights, noted with each token; see `refresh`.
 
     Raises:
-        MissingExtra: If vLLM is not installed.
-        ConfigError: If the checkpoint cannot be loaded, or vLLM refuses a setting.
+        MissingExtra: vLLM is not installed.
+        ConfigError: The checkpoint cannot be loaded, or vLLM refuses a setting.
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -72,24 +78,21 @@ class VLLMModel:
         model: str | Path,
         *,
         engine: Literal["async", "offline"] = "async",
-        dtype: str = "auto",
         eager: bool = False,
         max_lora_rank: int | None = None,
         options: Mapping[str, Any] | None = None,
         name: str = "",
-        version: int = 0,
         template_options: Mapping[str, Any] | None = None,
     ) -> None:
         if engine not in ("async", "offline"):
             raise ConfigError(f"engine is 'async' or 'offline', got {engine!r}")
         self._vllm = load_vllm()
-        self.name, self.version = name or Path(model).name, version
+        self.name, self.version = name or Path(model).name, 0
         self.tokenizer, self._config = _load(model)
         self._template_options = dict(template_options or {})
         self._vocabulary: int = self._config.get_text_config(decoder=True).vocab_size
         settings: dict[str, Any] = {
             "model": str(model),
-            "dtype": str(self._config.dtype or "auto").removeprefix("torch.") if dtype == "auto" else dtype,
             "enforce_eager": eager,
             "logprobs_mode": "processed_logprobs",
         }
@@ -97,18 +100,23 @@ class VLLMModel:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
         on_cpu: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
-        defaults: dict[str, Any] = {"enable_prefix_caching": True, "seed": secrets.randbits(31)}
+        defaults: dict[str, Any] = {
+            "enable_prefix_caching": True,
+            "seed": secrets.randbits(31),
+            "dtype": str(self._config.dtype or "auto").removeprefix("torch."),
+        }
         if on_cpu:
             # A seeded request that got only a part of its prompt, and so no token, would end the engine.
             defaults["enable_chunked_prefill"] = False
             settings["worker_extension_cls"] = EXTENSION
         if clash := {*settings} & {*(options or ())}:
             raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel sets it itself")
-        self._checkpoint, self._dtype = str(model), settings["dtype"]
+        self._checkpoint = str(model)
         self._options = {name: value for name, value in (options or {}).items() if name not in _HARDWARE}
         settings = defaults | settings | dict(options or {})
+        self._dtype = settings["dtype"]
         kind = StreamingEngine if engine == "async" else OfflineEngine
-        self._engine: Engine = kind(settings, version)
+        self._engine: VLLMEngine = kind(settings, self.version)
         self.capacity, self.under_way = self._engine.capacity, 0
         self._loras = itertools.count(1) if max_lora_rank is not None else None
         self._adapters_alone = on_cpu and engine == "async" and max_lora_rank is not None
@@ -117,10 +125,7 @@ class VLLMModel:
         return f"VLLMModel({self.name!r}, version={self.version})"
 
     def identity(self) -> dict[str, Any]:
-        """What identifies it: the checkpoint as it was given, its context, and how messages are rendered.
-
-        Of `options`, whose values may be secrets, there are digests; those of the hardware are left out.
-        """
+        """What identifies it; of `options`, which may hold secrets, digests, and nothing of the hardware."""
         return {
             "name": self.name,
             "version": self.version,
@@ -147,23 +152,11 @@ class VLLMModel:
         self._engine.close()
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt; as `HFModel.encode`.
-
-        Raises:
-            ModelError: If there are no tokens, or ids outside the vocabulary.
-        """
+        """The token ids that the model reads for a prompt; as `HFModel.encode`."""
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt.
-
-        A completion that the context cuts off is as in `HFModel`.
-
-        Raises:
-            ModelError: If the engine fails.
-            ContextError: If there is too little room, and the sampling refuses that.
-            ConfigError: If n or a sampling setting makes no sense. vLLM samples at temperatures of 0.01 to 2.
-        """
+        """Sample n completions of one prompt; as `HFModel.complete`. vLLM's temperatures are 0.01 to 2."""
         return await self._complete(prompt, n, sampling, None)
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
@@ -173,13 +166,7 @@ class VLLMModel:
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
 
-        vLLM reads prompt and texts as one prompt and samples a token after it, so together they must be
-        shorter than the context by one token.
-
-        Raises:
-            ContextError: Prompt and texts are too long.
-            ModelError: As `written`, or the engine fails.
-            ConfigError: As `written`.
+        vLLM samples a token after them, so together they must be shorter than the context by one token.
         """
         return await self._score(prompt, texts, end, None)
 
@@ -190,13 +177,12 @@ class VLLMModel:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
                 own names; or the directory of a checkpoint, which all processes of the engine can read.
             version: The new version; by default one more than the old.
-            interrupt: Do not wait for running requests: they continue with the new weights, which
-                read their prompts and tokens again. `Completion.versions` tells which weights
-                sampled which tokens.
+            interrupt: Do not wait for running requests: they continue with the new weights, which read their
+                prompts and tokens again. `Completion.versions` tells which weights sampled which tokens.
 
         Raises:
-            ConfigError: If parameters are missing, or if the engine must interrupt and is ``"offline"`` or
-                of a vLLM before 0.32.
+            ConfigError: Parameters are missing, or the engine must interrupt and is ``"offline"`` or of a
+                vLLM before 0.32.
         """
         version = self.version + 1 if version is None else version
         with _as_directory(weights, self._config) as directory:
@@ -213,9 +199,6 @@ class VLLMModel:
             path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``.
             name: Name in messages and the default policy name of agents; by default the directory's.
             version: Version of the adapter, noted with each token.
-
-        Raises:
-            ConfigError: If the model was made without `max_lora_rank`, or there is no adapter at the path.
         """
         return VLLMAdapter(self, path, name or Path(path).name, version)
 
@@ -229,7 +212,9 @@ class VLLMModel:
         if not room:
             return without_room(ids, n, sampling)
         lora = None if adapter is None else adapter.request
-        samples = await self._generated([Job(ids, self._params(sampling, i, room), lora) for i in range(n)])
+        samples = await self._generated(
+            [EngineRequest(ids, self._params(sampling, i, room), lora) for i in range(n)]
+        )
         version = None if adapter is None else adapter.version
         return [self._completion(ids, sampling, sample, version) for sample in samples]
 
@@ -246,22 +231,22 @@ class VLLMModel:
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
         lora = None if adapter is None else adapter.request
-        [read] = await self._generated([Job((*given.prompt_ids, *given.token_ids), params, lora)])
-        told = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
-        if len(told) != len(given.token_ids):
+        [read] = await self._generated([EngineRequest((*given.prompt_ids, *given.token_ids), params, lora)])
+        found = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
+        if len(found) != len(given.token_ids):
             raise ModelError(
-                f"{self.name}: vLLM gave {len(told)} of {len(given.token_ids)} log-probabilities"
+                f"{self.name}: vLLM gave {len(found)} of {len(given.token_ids)} log-probabilities"
             )
         try:
             values = checked_logprobs(
-                [entry[token].logprob for entry, token in zip(told, given.token_ids, strict=True)]
+                [entry[token].logprob for entry, token in zip(found, given.token_ids, strict=True)]
             )
         except ValueError as error:  # a token that the model holds for impossible, say
             raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
         by = adapter.version if adapter is not None else read.versions[0][0]
         return replace(given, logprobs=values, versions=((by, len(values)),))
 
-    async def _generated(self, jobs: Sequence[Job]) -> list[Generated]:
+    async def _generated(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
         self.under_way += len(jobs)
         try:
             return await self._engine.generate(jobs)
@@ -292,7 +277,7 @@ class VLLMModel:
         )
 
     def _completion(
-        self, ids: tuple[int, ...], sampling: Sampling, sample: Generated, version: int | None
+        self, ids: tuple[int, ...], sampling: Sampling, sample: EngineOutput, version: int | None
     ) -> Completion:
         output = sample.output.outputs[0]
         tokens = tuple(output.token_ids)
@@ -357,12 +342,7 @@ class VLLMAdapter:
         return await self.base._score(prompt, texts, end, self._adapter)
 
     def refresh(self, path: str | Path, version: int | None = None) -> None:
-        """Use another adapter from now on; running requests end with the one that they started with.
-
-        Args:
-            path: As in `VLLMModel.adapter`; a directory that has not been given before.
-            version: The new version; by default one more than the old.
-        """
+        """Use another adapter, from a new directory; running requests end with the one they started with."""
         self._adapter = self._load(path, self.version + 1 if version is None else version)
 
     def _load(self, path: str | Path, version: int) -> _Adapter:
@@ -374,15 +354,16 @@ class VLLMAdapter:
             raise ConfigError(f"there is no adapter at {path}: adapter_config.json is missing")
         # A new id and name each time: what vLLM has cached under the old ones is of other weights.
         number = next(self.base._loras)
-        return _Adapter(self.base._vllm, f"{self.name}/{number}", number, str(path), version)
+        lora = importlib.import_module("vllm.lora.request")
+        return _Adapter(lora.LoRARequest(f"{self.name}/{number}", number, str(path)), version)
 
 
+@dataclass(frozen=True, slots=True)
 class _Adapter:
-    """vLLM's request for one version of an adapter."""
+    """vLLM's `LoRARequest` for one version of an adapter."""
 
-    def __init__(self, vllm: Any, name: str, number: int, path: str, version: int) -> None:
-        self.version = version
-        self.request = importlib.import_module("vllm.lora.request").LoRARequest(name, number, path)
+    request: Any
+    version: int
 
 
 def _load(model: str | Path) -> tuple[Any, Any]:

@@ -13,13 +13,54 @@ from typing import Any, Protocol, TypeVar
 
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.batching import Ticket, engine_lock, submit
-from mars_env.models.vllm_experts import EXTENSION, PACK_RELOADED
 
 T = TypeVar("T")
 
 
+class PackedExperts:
+    """What `VLLMModel` adds to vLLM's workers on CPUs.
+
+    Kernels for CPUs read the weights of experts in a packed order. vLLM 0.32 packs them when the model is
+    loaded and not when its weights are reloaded: the experts would then compute with shuffled weights.
+    """
+
+    def pack_reloaded_experts(self) -> None:
+        """From now on, reloaded experts are packed, too."""
+        methods = importlib.import_module("vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method")
+        method = methods.UnquantizedFusedMoEMethod
+        method._setup_kernel = _packing(method._setup_kernel)
+
+
+def _packing(setup: Any) -> Any:
+    """The method of vLLM that puts the weights into the kernel's order, with the step it leaves out."""
+
+    def setup_kernel(self: Any, layer: Any, w13: Any, w2: Any) -> None:
+        if self.moe_kernel is None:  # the first load, which is complete
+            setup(self, layer, w13, w2)
+            return
+        packed: list[None] = []
+        experts = self.moe_kernel.fused_experts
+        pack = experts.process_weights_after_loading
+        experts.process_weights_after_loading = lambda layer: packed.append(pack(layer))
+        try:
+            setup(self, layer, w13, w2)
+        finally:
+            del experts.process_weights_after_loading
+        if not packed:
+            pack(layer)
+
+    return setup_kernel
+
+
+EXTENSION = f"{__name__}.{PackedExperts.__name__}"
+"""For vLLM's engine argument ``worker_extension_cls``."""
+
+PACK_RELOADED = PackedExperts.pack_reloaded_experts.__name__
+"""For vLLM's `collective_rpc`, once an engine has started."""
+
+
 @dataclass(frozen=True, slots=True)
-class Job:
+class EngineRequest:
     """One sample: the prompt's token ids, vLLM's sampling parameters and LoRA request."""
 
     ids: tuple[int, ...]
@@ -28,32 +69,27 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class EngineOutput:
     """vLLM's `RequestOutput` of a job, and which weights sampled which of its tokens (run-length)."""
 
     output: Any
     versions: tuple[tuple[int, int], ...]
 
 
-def generated(output: Any, version: int) -> Generated:
-    """An output with its versions: as vLLM notes them, or `version` for all tokens where it does not.
+def generated(output: Any, version: int) -> EngineOutput:
+    """An output with its versions: as vLLM notes them since 0.32, else `version` for all tokens.
 
-    vLLM notes them since 0.32. Before, an engine's requests are never interrupted (`require_notes`), so all
-    tokens come from the weights that the engine has when the request ends.
+    Before, requests are never interrupted (`require_notes`), so all tokens come from the engine's weights.
     """
     completion = output.outputs[0]
     spans = getattr(completion, "weight_versions", None)
     if spans is not None:
-        return Generated(output, tuple((int(span.version), span.end - span.start) for span in spans))
-    return Generated(output, ((version, len(completion.token_ids)),) if completion.token_ids else ())
+        return EngineOutput(output, tuple((int(span.version), span.end - span.start) for span in spans))
+    return EngineOutput(output, ((version, len(completion.token_ids)),) if completion.token_ids else ())
 
 
 def require_notes(vllm: Any) -> None:
-    """Refuse to interrupt requests of a vLLM that does not note which weights sampled which tokens.
-
-    Raises:
-        ConfigError: It is older than 0.32.
-    """
+    """Refuse to interrupt requests of a vLLM before 0.32: it does not note which weights sampled a token."""
     if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
         raise ConfigError(
             f"vLLM {vllm.__version__} does not note which weights sampled which tokens: refresh without "
@@ -61,7 +97,7 @@ def require_notes(vllm: Any) -> None:
         )
 
 
-class Engine(Protocol):
+class VLLMEngine(Protocol):
     """What `VLLMModel` needs of either engine."""
 
     context: int
@@ -69,7 +105,7 @@ class Engine(Protocol):
     capacity: int
     """Samples decoded at once."""
 
-    async def generate(self, jobs: Sequence[Job]) -> list[Generated]:
+    async def generate(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
         """What vLLM gives for each job, in their order."""
         ...
 
@@ -97,13 +133,13 @@ class OfflineEngine:
             self._llm.collective_rpc(PACK_RELOADED)
         self._finalizer = weakref.finalize(self, self._core.engine_core.shutdown)
 
-    async def generate(self, jobs: Sequence[Job]) -> list[Generated]:
-        """See `Engine`."""
+    async def generate(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
+        """See `VLLMEngine`."""
         return await submit(self, tuple(jobs))
 
     def run(
-        self, tickets: Sequence[Ticket[tuple[Job, ...], list[Generated]]]
-    ) -> list[list[Generated] | BaseException]:
+        self, tickets: Sequence[Ticket[tuple[EngineRequest, ...], list[EngineOutput]]]
+    ) -> list[list[EngineOutput] | BaseException]:
         """Answer a wave; called by `mars_env.models.batching` in a worker thread."""
         answers: dict[int, Any] = {}
         jobs = [job for ticket in tickets for job in ticket.request]
@@ -113,7 +149,7 @@ class OfflineEngine:
                 answers |= zip(map(id, part), self._batch(part, adapted), strict=True)
         return [[answers[id(job)] for job in ticket.request] for ticket in tickets]
 
-    def _batch(self, jobs: Sequence[Job], adapted: bool) -> list[Generated]:
+    def _batch(self, jobs: Sequence[EngineRequest], adapted: bool) -> list[EngineOutput]:
         try:
             outputs = self._llm.generate(
                 [self._vllm.TokensPrompt(prompt_token_ids=list(job.ids)) for job in jobs],
@@ -126,7 +162,7 @@ class OfflineEngine:
         return [generated(output, self._version) for output in outputs]
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
-        """See `Engine`; no wave is ever interrupted."""
+        """See `VLLMEngine`; no wave is ever interrupted."""
         if interrupt:
             raise ConfigError("the offline engine finishes its batch first: interrupt needs engine='async'")
         with engine_lock:
@@ -137,7 +173,7 @@ class OfflineEngine:
             self._version = version
 
     def close(self) -> None:
-        """See `Engine`."""
+        """See `VLLMEngine`."""
         self._finalizer()
 
 
@@ -180,12 +216,12 @@ class StreamingEngine:
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-    async def generate(self, jobs: Sequence[Job]) -> list[Generated]:
-        """See `Engine`. Cancelling it aborts its requests."""
+    async def generate(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
+        """See `VLLMEngine`. Cancelling it aborts its requests."""
         self._engine()  # the loop of a closed engine would never answer
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._all(jobs), self._loop))
 
-    async def _all(self, jobs: Sequence[Job]) -> list[Generated]:
+    async def _all(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(job)) for job in jobs]
@@ -193,7 +229,7 @@ class StreamingEngine:
             raise _failure(errors.exceptions[0]) from errors.exceptions[0]
         return [task.result() for task in tasks]
 
-    async def _one(self, job: Job) -> Generated:
+    async def _one(self, job: EngineRequest) -> EngineOutput:
         prompt = self._vllm.TokensPrompt(prompt_token_ids=list(job.ids))
         final = None
         async for output in self._engine().generate(
@@ -205,7 +241,7 @@ class StreamingEngine:
         return generated(final, self._version)
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
-        """See `Engine`."""
+        """See `VLLMEngine`."""
         self._engine()
         if interrupt:
             require_notes(self._vllm)
@@ -224,16 +260,12 @@ class StreamingEngine:
             await llm.resume_generation()
 
     def close(self) -> None:
-        """See `Engine`."""
+        """See `VLLMEngine`."""
         self._finalizer()
 
 
 def load_vllm() -> Any:
-    """The module vllm; not imported before it is needed, since that takes seconds.
-
-    Raises:
-        MissingExtra: If it is not installed.
-    """
+    """The module vllm; not imported before it is needed, since that takes seconds."""
     try:
         return importlib.import_module("vllm")
     except ImportError as error:

@@ -28,9 +28,8 @@ async def refresh_servers(
 ) -> None:
     """Replace the weights of all servers in place; requests wait until it is done.
 
-    The servers are drained, refreshed and admitted again. They must be vLLM's, started with
-    ``VLLM_SERVER_DEV_MODE=1`` in their environment: this opens endpoints to anyone who reaches the port, so
-    use it only in your own network.
+    The servers must be vLLM's, started with ``VLLM_SERVER_DEV_MODE=1`` in their environment: this opens
+    endpoints to anyone who reaches the port, so use it only in your own network.
 
     Args:
         model: The servers' client.
@@ -40,16 +39,8 @@ async def refresh_servers(
             its prefix cache while they run.
 
     Raises:
-        ConfigError: If there is no such directory.
-        ModelError: If a server failed. It is left drained, so that old weights are not taken for new
-            ones; the others continue.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> run_sync(refresh_servers(HTTPModel("http://localhost:8000/v1", "m"), "nowhere"))
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ConfigError: there is no checkpoint at nowhere
+        ConfigError: There is no such directory.
+        ModelError: A server failed. It is left drained, so that old weights are not taken for new ones.
     """
     if not Path(directory).is_dir():
         raise ConfigError(f"there is no checkpoint at {directory}")
@@ -86,11 +77,7 @@ async def _refresh(endpoint: str, directory: str, timeout: float) -> str:
 
 
 async def _call(url: str, body: Mapping[str, Any], timeout: float) -> bool:
-    """Call a server; whether it has done what it was asked, as far as it says.
-
-    Raises:
-        _Failed: It refuses.
-    """
+    """Call a server; whether it has done what it was asked, as far as it says; `_Failed` if it refuses."""
     limit = aiohttp.ClientTimeout(total=timeout)
     answer = await request("POST", url, _ANSWER_BYTES, json=body, timeout=limit)
     if answer.status == 404:
@@ -99,10 +86,10 @@ async def _call(url: str, body: Mapping[str, Any], timeout: float) -> bool:
         words = one_line(answer.body.decode("utf-8", "replace"), 200)
         raise _Failed(f"{url}: status {answer.status}: {words}")
     try:
-        told = json.loads(answer.body)
+        found = json.loads(answer.body)
     except ValueError:  # versions before 0.32 answer with nothing
         return True
-    return not isinstance(told, dict) or told.get("success") is not False
+    return not isinstance(found, dict) or found.get("success") is not False
 
 
 class _Failed(Exception):

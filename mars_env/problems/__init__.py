@@ -21,23 +21,4 @@ if TYPE_CHECKING:
     from mars_env.problems.subset_sum import subset_sum_problems as subset_sum_problems
     from mars_env.problems.written import write_problems as write_problems
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "ProblemSet": "mars_env.problems.problem_set",
-        "aime_problems": "mars_env.problems.aime",
-        "arithmetic_problems": "mars_env.problems.arithmetic",
-        "check_references": "mars_env.problems.loading",
-        "code_problem_from_row": "mars_env.problems.code",
-        "decontaminate": "mars_env.problems.overlap",
-        "list_problem_sets": "mars_env.problems.registry",
-        "load_code_file": "mars_env.problems.code",
-        "load_file": "mars_env.problems.files",
-        "load_problems": "mars_env.problems.loading",
-        "nibbles_problems": "mars_env.problems.code_nibbles",
-        "programs_problems": "mars_env.problems.programs",
-        "register_problem_set": "mars_env.problems.registry",
-        "subset_sum_problems": "mars_env.problems.subset_sum",
-        "write_problems": "mars_env.problems.written",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -11,7 +11,7 @@ import string
 from collections.abc import Sequence
 from functools import partial
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
 from mars_env.problems.problem_set import ProblemSet
@@ -44,7 +44,10 @@ def arithmetic_problems(
         >>> problem.id, problem.reference == str(values(problem)[-1])
         ('arithmetic/train/0/0', True)
     """
-    min_terms, max_terms = whole(min_terms, "min_terms", 0), whole(max_terms, "max_terms", 0)
+    min_terms, max_terms = (
+        require_integer(min_terms, "min_terms", 0),
+        require_integer(max_terms, "max_terms", 0),
+    )
     if not 1 <= min_terms <= max_terms <= len(string.ascii_lowercase) - 1:
         raise ConfigError(
             f"arithmetic needs 1 <= min_terms <= max_terms <= 25, got min_terms={min_terms},"

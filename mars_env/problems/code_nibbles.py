@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
 from mars_env.problems.generated import ATTEMPTS, LICENCE, Accept, Draft, generated_set
@@ -289,7 +289,7 @@ def nibbles_problems(
         ('nibbles/train/0/0', 6, 16)
     """
     asked = (1, 4) if level is None else level if isinstance(level, Collection) else (level,)
-    levels = sorted(whole(each, "level", 0) for each in asked)
+    levels = sorted(require_integer(each, "level", 0) for each in asked)
     if not levels or not 1 <= levels[0] <= levels[-1] <= 12:
         raise ConfigError(f"nibbles needs levels from 1 to 12, got {level!r}")
     if not 0.0 <= mix <= 1.0:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import is_code_row, load_code_file
 from mars_env.problems.files import SUFFIXES, load_file, read_rows
@@ -75,7 +75,7 @@ def load_problems(
     else:
         problems = call_loader(name, find_loader(name), seed=seed, split=split, **options)
     if n is not None:
-        n = whole(n, "n")
+        n = require_integer(n, "n")
         if n > len(problems):
             raise ConfigError(f"the problem set {name!r} has {len(problems)} problems: cannot take n={n}")
         problems = problems[:n]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
 from mars_env.problems.problem_set import ProblemSet
@@ -49,7 +49,7 @@ def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5)
         >>> problem.kind, problem.reference, len(problem.metadata["documents"])
         ('open', None, 20)
     """
-    years = whole(years, "years", 0)
+    years = require_integer(years, "years", 0)
     if not 1 <= years <= MOST_YEARS:
         raise ConfigError(f"reports are of 1 to {MOST_YEARS} years, got years={years}")
     name = "reports"

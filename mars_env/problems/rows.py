@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mars_env.errors import ProblemError
 from mars_env.problems.problem_set import Listed
-from mars_env.text import counted, described
+from mars_env.text import counted, describe_error
 from mars_env.types import Problem
 
 Row = Mapping[str, Any]
@@ -137,7 +137,7 @@ def read_problems(
                 continue
             raise ProblemError(f"{place}: {error}") from error
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise ProblemError(f"{place}: the row has no known form ({described(error)})") from error
+            raise ProblemError(f"{place}: the row has no known form ({describe_error(error)})") from error
         if duplicates == "merge":
             known = first.setdefault(" ".join(problem.statement.split()), len(problems))
             if known < len(problems):

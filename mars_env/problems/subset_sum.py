@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
 from mars_env.problems.problem_set import ProblemSet
@@ -48,8 +48,11 @@ def subset_sum_problems(
         >>> sum(map(int, problem.reference.split(", "))) == problem.metadata["target"]
         True
     """
-    count, largest = whole(count, "count", 0), whole(largest, "largest", 0)
-    min_parts, max_parts = whole(min_parts, "min_parts", 0), whole(max_parts, "max_parts", 0)
+    count, largest = require_integer(count, "count", 0), require_integer(largest, "largest", 0)
+    min_parts, max_parts = (
+        require_integer(min_parts, "min_parts", 0),
+        require_integer(max_parts, "max_parts", 0),
+    )
     if not (1 <= min_parts <= max_parts <= count <= largest <= 999_999):
         raise ConfigError(
             "subset-sum needs 1 <= min_parts <= max_parts <= count <= largest <= 999999, got "

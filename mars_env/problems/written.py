@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mars_env.errors import ProblemError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.problems.problem_set import Listed, ProblemSet
 from mars_env.problems.rows import BadField, Row, read_problems, text_of
 from mars_env.types import Problem
@@ -44,7 +44,7 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
         (True, 'made', 'MIT')
     """
     lines = [json.dumps(row, allow_nan=False) for row in written_rows(problems)]
-    write_whole(Path(path), "\n".join(lines) + "\n")
+    write_atomically(Path(path), "\n".join(lines) + "\n")
 
 
 def written_rows(problems: ProblemSet) -> Iterator[dict[str, Any]]:

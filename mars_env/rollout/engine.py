@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Protocol
 
-from mars_env.checks import check_action, whole
+from mars_env.checks import require_integer, valid_action
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.play import Act, conclude, judge
@@ -22,7 +22,7 @@ from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError, ServerDown
 from mars_env.seeds import derive_seed
 from mars_env.sync import awaitable, end_tasks, gather_all, only_own_cancellation
-from mars_env.text import described, logger, shown
+from mars_env.text import describe_error, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
 log = logger(__name__)
@@ -112,7 +112,7 @@ async def play(  # public, and more than seven: the five after `seed` are indepe
     Returns:
         The tree. If an agent could not act, it has a fault, which names the reason, and no answer.
     """
-    whole(width, "width")
+    require_integer(width, "width")
     player = _Player(game, agents, job, seed, journal, on_turns, gate)
     grower = game.grower(game.rules, job.problem, job.tree_id, seed)
     under_way: dict[asyncio.Task[list[Node] | None], Expansion] = {}
@@ -160,7 +160,7 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
         MarsError: The machinery around the agents failed (the store cannot be written, a game's rules
             raised). Finished trees are kept, the others are cancelled.
     """
-    whole(concurrency, "concurrency")
+    require_integer(concurrency, "concurrency")
     queue = iter(jobs)
     finished: asyncio.Queue[Tree | None] = asyncio.Queue()
 
@@ -301,12 +301,12 @@ class _Player:
                     f"{expansion.agent} returned {len(actions)} actions where {n} were asked for"
                 )
             for action in actions:
-                check_action(action)
+                valid_action(action)
         except (ContextError, ServerDown):
             raise  # too little room, if that is to end the run; or a server without which all trees are lost
         except Exception as error:  # a user's agent may raise anything; that must not end the run
             late = limit.expired()
-            why = f"TimeoutError: no action within {game.turn_timeout:g} s" if late else described(error)
+            why = f"TimeoutError: no action within {game.turn_timeout:g} s" if late else describe_error(error)
             self.fault = f"{expansion.agent} at turn {expansion.id}: {why}"
             log.warning(
                 "tree %s is discarded: %s",

@@ -15,7 +15,7 @@ from typing import Any
 from mars_env.envs.game import Game
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, MissingExtra, StoreError
-from mars_env.files import whole
+from mars_env.files import atomic_draft
 from mars_env.rollout.records import tagged
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
@@ -180,7 +180,7 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
 def _whole(path: Path) -> Iterator[Path]:
     """A draft that becomes the file when everything is written."""
     try:
-        with whole(path) as draft:
+        with atomic_draft(path) as draft:
             yield draft
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}") from error

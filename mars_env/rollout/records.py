@@ -10,7 +10,7 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any
 
-from mars_env.checks import check_completion, count, finite
+from mars_env.checks import finite, valid_completion, valid_count
 from mars_env.envs.rewards import REWARD_FAULTS
 from mars_env.rollout.engine import LEFT_OUT
 from mars_env.text import shown
@@ -88,7 +88,7 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
     check_plain(row["info"])
-    count(row["info"].get("search_tokens", 0))
+    valid_count(row["info"].get("search_tokens", 0))
     values = {name: row[column] for name, column in zip(_TURN_FIELDS, _TURN_COLUMNS, strict=True)}
     return Turn(action=Action(row["text"], completions), grade=grade, **values)
 
@@ -100,7 +100,7 @@ def _completion(row: Mapping[str, Any]) -> Completion:
     values = {**row, **{name: tuple(row[name]) for name in sequences}}
     values["train_prompt_ids"] = tuple(row.get("train_prompt_ids", ()))
     values["versions"] = tuple((version, count) for version, count in row["versions"])
-    return check_completion(Completion(**values))
+    return valid_completion(Completion(**values))
 
 
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,7 +120,7 @@ def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     check_plain(info)
     of_tree = {REWARD_FAULTS: dict, LEFT_OUT: list}
     _check({name: info.get(name, kind()) for name, kind in of_tree.items()}, of_tree)
-    count(info.get("choice_tokens", 0))
+    valid_count(info.get("choice_tokens", 0))
     return row
 
 

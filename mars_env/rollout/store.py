@@ -25,8 +25,8 @@ from typing import IO, Any, TypeVar
 
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
-from mars_env.files import open_regular, write_whole
-from mars_env.identity import changes
+from mars_env.files import open_regular, write_atomically
+from mars_env.identity import identity_changes
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
     check_plain,
@@ -37,7 +37,7 @@ from mars_env.rollout.records import (
     turn_from_row,
     turn_to_row,
 )
-from mars_env.text import described, logger, shown
+from mars_env.text import describe_error, logger, shown
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
@@ -90,7 +90,7 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     """
     left_out = {*GROWING, *(DESCRIBED if "identity" in now else ())}
     then, now = ({k: v for k, v in each.items() if k not in left_out} for each in (earlier, now))
-    return [each.removeprefix("identity.") for each in changes(then, now)]
+    return [each.removeprefix("identity.") for each in identity_changes(then, now)]
 
 
 class Store:
@@ -371,7 +371,7 @@ def _append(file: IO[str], text: str) -> None:
 def _write_whole(path: Path, text: str) -> None:
     """Write a file so that it is either complete or not there."""
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}") from error
 
@@ -398,7 +398,7 @@ def _locked(path: Path) -> IO[str]:
             raise StoreError(
                 f"another process writes the run {path}: wait until it has ended, or choose another directory"
             ) from error
-        log.warning("%s cannot be locked: let no other process write it (%s)", path, described(error))
+        log.warning("%s cannot be locked: let no other process write it (%s)", path, describe_error(error))
     return file
 
 
@@ -418,7 +418,7 @@ def _manifest(path: Path) -> dict[str, Any]:
             raise ValueError("it has no configuration")
         check_plain(manifest)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is not the manifest of a run: {described(error)}") from error
+        raise StoreError(f"{path} is not the manifest of a run: {describe_error(error)}") from error
     if manifest.get("format") != FORMAT:
         versions = manifest.get("versions")
         by = versions.get("mars-env", "unknown") if isinstance(versions, dict) else "unknown"
@@ -465,7 +465,7 @@ def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any
         return reader(row)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         name = next((row[key] for key in ("id", "tree") if isinstance(row.get(key), str)), None)
-        raise StoreError(f"{path}: the row of {name!r} cannot be read: {described(error)}") from error
+        raise StoreError(f"{path}: the row of {name!r} cannot be read: {describe_error(error)}") from error
 
 
 def _versions() -> dict[str, str]:

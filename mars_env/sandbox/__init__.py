@@ -11,7 +11,7 @@ from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 from mars_env.sandbox.packages import OFFERED
 from mars_env.sandbox.pool import Lease, Pool, close, run
-from mars_env.sandbox.probe import BACKENDS, Probe, doctor, importable, probe, resolve
+from mars_env.sandbox.probe import BACKENDS, Probe, find_backend, importable, probe, probe_all
 from mars_env.sandbox.remote import Remote
 
 __all__ = [
@@ -34,10 +34,10 @@ __all__ = [
     "Spawner",
     "Unsafe",
     "close",
-    "doctor",
+    "find_backend",
     "held_here",
     "importable",
     "probe",
-    "resolve",
+    "probe_all",
     "run",
 ]

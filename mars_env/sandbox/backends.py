@@ -26,12 +26,10 @@ from mars_env.sandbox.packages import OFFERED, folders_of
 
 ALL = frozenset(Guarantee)
 
-# Where programs can write with bubblewrap. The second folder holds the locks of multiprocessing, which thread
-# pools use too.
 _WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
-
-
-_PACKAGES = "/packages"  # where programs find installed packages with bubblewrap
+"""Where programs can write with bubblewrap; in the second, multiprocessing keeps its locks."""
+_PACKAGES = "/packages"
+"""Where programs find installed packages with bubblewrap."""
 
 
 @runtime_checkable
@@ -41,7 +39,6 @@ class Box(Protocol):
     @property
     def spent(self) -> bool:
         """Whether it should not be used again."""
-        ...
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
         """Run one job to its end; `channel` becomes its file descriptor 4 if `Backend.channels` is true.
@@ -49,11 +46,9 @@ class Box(Protocol):
         The channel is shut down when the program ends, so that its other end sees this.
         Never raises because of what the program does; a broken sandbox gives a LOST result.
         """
-        ...
 
     async def close(self) -> None:
         """Kill everything in it and wait until all is gone. Idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -63,19 +58,12 @@ class Spawner(Protocol):
     @property
     def spent(self) -> bool:
         """Whether it can start no more boxes."""
-        ...
 
     async def box(self) -> Box:
-        """Start a box.
-
-        Raises:
-            SandboxError: The box could not be started; the message says why.
-        """
-        ...
+        """Start a box; raises a `SandboxError` that says why if it cannot be started."""
 
     async def close(self) -> None:
         """Start no more boxes, and end once all started ones are closed. Idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -85,17 +73,14 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """Its name in results and grades."""
-        ...
 
     @property
     def guarantees(self) -> frozenset[Guarantee]:
         """What it keeps programs from doing."""
-        ...
 
     @property
     def channels(self) -> bool:
         """Whether its boxes can give a running program a socket to talk over."""
-        ...
 
     async def start(self, modules: Mapping[str, str]) -> Spawner:
         """Start a spawner. Python programs in its boxes can import `modules` (source by name).
@@ -103,15 +88,13 @@ class Backend(Protocol):
         Raises:
             SandboxError: It cannot be started here; the message says why and what to do.
         """
-        ...
 
 
 @dataclass(frozen=True)
 class Bubblewrap:
     """Bubblewrap's name spaces: programs see nothing of the host but the interpreter and system libraries.
 
-    If root starts it, each program runs under a fresh user id (so its limits are counted separately and it
-    can write no file of root's); if an ordinary user starts it, in a user name space.
+    Started by root, each program has a fresh user id; started by an ordinary user, a user name space.
 
     Attributes:
         read_only: More paths of the host that programs may read; everybody must be able to read them.
@@ -145,16 +128,13 @@ class Bubblewrap:
             modules=modules,
             packages={name: f"{_PACKAGES}/{name}" for name in packages},
         )
-        return await start(self.name, ALL - self.guarantees, wall, config, _own_user if root else _same_user)
+        return await start(self, wall, config, functools.partial(_order, root))
 
 
-def _own_user() -> dict[str, int | str]:
+def _order(root: bool) -> dict[str, int | str | None]:
     # A user id that nobody else has: the kernel's process count for it covers this box alone.
-    return {"workdir": "/tmp", "uid": random.SystemRandom().randrange(1 << 30, 1 << 31)}
-
-
-def _same_user() -> dict[str, str | None]:
-    return {"workdir": "/tmp", "uid": None}
+    uid = random.SystemRandom().randrange(1 << 30, 1 << 31) if root else None
+    return {"workdir": "/tmp", "uid": uid}
 
 
 def _mounts() -> list[tuple[str, str, str, int, str]]:
@@ -172,12 +152,8 @@ class Landlock:
     """Landlock, a system call filter and resource limits: needs no privileges at all.
 
     For containers that allow no name spaces. Programs may start threads but no processes, and may not open
-    sockets. They still see part of the host: they can find out names and sizes of its files and pids of
-    its processes, but no file contents and no process arguments.
-
-    Attributes:
-        read_only: More paths of the host that programs may read.
-        packages: Installed packages that Python programs may import.
+    sockets. They can find out names and sizes of the host's files and pids of its processes, but no file
+    contents and no process arguments. For the attributes see `Bubblewrap`.
     """
 
     read_only: tuple[str, ...] = ()
@@ -204,19 +180,15 @@ class Landlock:
             modules=modules,
             packages=packages,
         )
-        return await start(self.name, ALL - self.guarantees, [], config, folders=True)
+        return await start(self, [], config, folders=True)
 
 
 @dataclass(frozen=True)
 class Unsafe:
     """A plain subprocess with resource limits: the program can do everything that you can do.
 
-    Its limits hold only for programs that do not try to break them: a program that tries can stop the process
-    that watches it. The probe never chooses this backend. Use it for programs that you trust, on machines
-    where nothing else works.
-
-    Attributes:
-        packages: Installed packages that Python programs may import.
+    Its limits hold only for programs that do not try to break them. The probe never chooses this backend.
+    Use it for programs that you trust, where nothing else works. For `packages` see `Bubblewrap`.
     """
 
     packages: tuple[str, ...] = OFFERED
@@ -230,7 +202,7 @@ class Unsafe:
         """Start its fork server, with a warning (once); see `Backend.start`."""
         _warn_unsafe()
         config = _config(namespaces=False, confine=False, modules=modules, packages=folders_of(self.packages))
-        return await start(self.name, ALL - self.guarantees, [], config, folders=True)
+        return await start(self, [], config, folders=True)
 
 
 def _config(*, modules: Mapping[str, str], **settings: Any) -> dict[str, Any]:
@@ -249,7 +221,7 @@ def _warn_unsafe() -> None:
 
 
 def is_root() -> bool:
-    """Whether this process runs as the machine's real root, not as root of a user name space."""
+    """Whether this process is the machine's real root, not that of a user name space."""
     if os.geteuid() != 0:
         return False
     try:
@@ -266,47 +238,31 @@ def _kernel() -> tuple[int, int]:
 
 @functools.cache
 def landlock_abi() -> int:
-    """The kernel's Landlock version; 0 if it has none.
-
-    Example:
-        >>> landlock_abi() >= 0
-        True
-    """
+    """The kernel's Landlock version; 0 if it has none."""
     libc = ctypes.CDLL(None, use_errno=True)
     create_ruleset, version_flag = 444, 1
     return max(0, int(libc.syscall(create_ruleset, None, ctypes.c_size_t(0), ctypes.c_uint32(version_flag))))
 
 
-def _prefix() -> Path:
-    return Path(os.path.realpath(sys.base_prefix))
-
-
-def _library_folder() -> Path:
-    return Path(os.path.realpath(sysconfig.get_path("stdlib", vars={"installed_base": str(_prefix())})))
+def library_folder() -> Path:
+    """The standard library of the interpreter that runs inside sandboxes."""
+    prefix = os.path.realpath(sys.base_prefix)
+    return Path(os.path.realpath(sysconfig.get_path("stdlib", vars={"installed_base": prefix})))
 
 
 @functools.cache
 def _visible_files() -> list[str]:
     """Paths that the interpreter and ordinary commands need, excluding installed packages."""
-    library = _library_folder()
+    library = library_folder()
     roots = ["/usr/bin", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/lib", "/lib64", "/bin", interpreter()]
-    entries = _entries_but_packages(library)
+    entries = [e for e in _listed(str(library)) if Path(e).name not in ("site-packages", "dist-packages")]
     for folder in ("/usr/lib", "/usr/lib64", str(library.parent)):
         entries += [
             e for e in _listed(folder) if not Path(e).name.startswith("python") and Path(e) != library
         ]
-    return [
-        path for path in dict.fromkeys([*roots, *entries]) if Path(path).exists() and not _is_usr_lib(path)
-    ]
-
-
-def _is_usr_lib(path: str) -> bool:
-    # On systems with a merged /usr, /lib is /usr/lib; its entries are listed one by one, without packages.
-    return path in ("/lib", "/lib64") and os.path.realpath(path).startswith("/usr/")
-
-
-def _entries_but_packages(library: Path) -> list[str]:
-    return [e for e in _listed(str(library)) if Path(e).name not in ("site-packages", "dist-packages")]
+    # With a merged /usr, /lib is /usr/lib; its entries are listed one by one, without packages.
+    merged = {lib for lib in ("/lib", "/lib64") if os.path.realpath(lib).startswith("/usr/")}
+    return [path for path in dict.fromkeys([*roots, *entries]) if Path(path).exists() and path not in merged]
 
 
 def _listed(folder: str) -> list[str]:
@@ -326,7 +282,7 @@ def _bubblewrap_options(
     options += ["--cap-add", "CAP_SYS_ADMIN"]
     options += ["--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
 
-    library, prefix = _library_folder(), _prefix()
+    library, prefix = library_folder(), Path(os.path.realpath(sys.base_prefix))
     shown = ["/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache"]
     links = []
     for path in ("/bin", "/lib", "/lib64"):

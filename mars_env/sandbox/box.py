@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
-import functools
 import marshal
 import os
 import select
@@ -15,13 +14,17 @@ import socket
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox.inside import folders
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
+
+if TYPE_CHECKING:
+    from mars_env.sandbox.backends import Backend
 
 GRACE_SECONDS = 30.0
 """How much longer than its wall limit a run may take before its sandbox counts as lost."""
@@ -31,52 +34,28 @@ CLOSE_SECONDS = 2.0
 
 _PIDFD_SEND_SIGNAL = 424  # its number on all machines; interpreters built for old systems lack the function
 
-_REASONS = {
-    "cpu": Ended.CPU,
-    "wall": Ended.WALL,
-    "memory": Ended.MEMORY,
-    "output": Ended.OUTPUT,
-    "disk": Ended.DISK,
-    "files": Ended.FILES,
-    "processes": Ended.PROCESSES,
-}
-
 
 class LocalBox:
-    """A box with `boot` waiting in it. Runs one job at a time.
-
-    Attributes:
-        spent: Whether it should not be used again.
-    """
+    """A box with `boot` waiting in it; see `mars_env.sandbox.Box`."""
 
     def __init__(
         self,
-        backend: str,
-        missing: frozenset[Guarantee],
+        backend: Backend,
         control: socket.socket,
         workdir: str | None,
         forget: Callable[[LocalBox], None],
     ) -> None:
         self.spent = False
         self._backend = backend
-        self._missing = missing
-        self._control = control
-        self._workdir = workdir
-        self._forget = forget
+        self._control, self._workdir, self._forget = control, workdir, forget
         self._pidfd: int | None = None
         self._closing: asyncio.Task[None] | None = None
-        # At exit the main thread puts the box away, perhaps while the loop is doing the same.
-        self._putting_away = threading.Lock()
-        self._gone = False
+        self._ending = threading.Lock()  # at exit the main thread ends it, too
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job to its end. A broken sandbox gives a LOST result; cancelling kills the program.
+        """Run one job to its end; see `mars_env.sandbox.Box`. Cancelling kills the program.
 
-        Args:
-            job: What to run.
-            limits: What it may use.
-            channel: Passed to the program as file descriptor 4. When the run ends, so does the conversation,
-                whatever the program has done with the descriptor.
+        When the run ends, so does the conversation, whatever the program has done with the `channel`.
         """
         self.spent, reusable = True, False
         request = memory_file(marshal.dumps(_request(job, limits), 2))
@@ -97,7 +76,9 @@ class LocalBox:
             reusable = spent == "0"
             signalled = how == "signal"
             stdout, stderr, data = (read_file(fd, limits.output_bytes) for fd in files[1:])
-            ended = _REASONS.get(reason, Ended.KILLED if signalled else Ended.EXITED)
+            ended = Ended.KILLED if signalled else Ended.EXITED
+            if reason != "-":
+                ended = Ended[reason.upper()]
             if any(os.fstat(fd).st_size > limits.output_bytes for fd in files[1:]):
                 ended = Ended.OUTPUT
             return Result(
@@ -110,8 +91,8 @@ class LocalBox:
                 cpu_seconds=int(cpu) / 1e6,
                 wall_seconds=int(wall) / 1e6,
                 peak_memory=int(peak) * 1024,
-                backend=self._backend,
-                missing=self._missing,
+                backend=self._backend.name,
+                missing=frozenset(Guarantee) - self._backend.guarantees,
             )
         finally:
             self.spent = not reusable
@@ -123,20 +104,16 @@ class LocalBox:
                 channel.close()
 
     async def ready(self, seconds: float) -> None:
-        """Wait until it can take a job.
-
-        Raises:
-            SandboxError: It could not be made; the message includes what it reported.
-        """
+        """Wait until it can take a job; a `SandboxError` includes what it reported."""
         line, fds = b"", list[int]()
         with contextlib.suppress(OSError):  # it has ended
-            if await readable(self._control.fileno(), seconds):
+            if await until_readable(self._control.fileno(), seconds):
                 line, fds, _, _ = socket.recv_fds(self._control, 500, 1)
         if line == b"ready" and fds:
             self._pidfd = fds[0]
             return
         said = line.decode(errors="replace").removeprefix("error ")
-        raise SandboxError(f"the {self._backend} sandbox did not start: {said or 'no message'}")
+        raise SandboxError(f"the {self._backend.name} sandbox did not start: {said or 'no message'}")
 
     async def close(self) -> None:
         """Kill everything in it and wait until all is gone. Idempotent."""
@@ -147,15 +124,16 @@ class LocalBox:
     async def _close(self) -> None:
         self.ask_to_end()
         # The first process of its name space ends only after all the others.
-        if self._pidfd is not None and not await readable(self._pidfd, CLOSE_SECONDS):
-            _kill(self._pidfd)
-            await readable(self._pidfd, CLOSE_SECONDS)
-        if self._workdir is not None and not self._gone:
-            try:
-                Path(self._workdir).rmdir()  # empty, unless the box was killed
-            except OSError:
-                await in_thread(functools.partial(remove_folder, self._workdir))
-        self._put_away()
+        if self._pidfd is None or await until_readable(self._pidfd, CLOSE_SECONDS):
+            self.end_now()
+        else:
+            await in_thread(self.end_now)
+        with self._ending:
+            self._control.close()
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+            self._pidfd = None
+        self._forget(self)
 
     def ask_to_end(self) -> None:
         """Tell it to kill and collect all that runs in it, and then to end."""
@@ -164,39 +142,25 @@ class LocalBox:
             self._control.shutdown(socket.SHUT_RDWR)
 
     def end_now(self) -> None:
-        """At interpreter exit: kill it, without an event loop, and leave no folder behind.
+        """End it, by force if it takes too long, and remove its folder; blocks, and needs no event loop.
 
-        File descriptors stay open, because the loop may still be waiting for them.
+        File descriptors stay open: at interpreter exit the loop may still be waiting for them.
         """
         self.ask_to_end()
-        with self._putting_away:
-            if self._gone:
-                return
-            self._gone = True
-            if self._pidfd is not None:
-                poll = select.poll()
-                poll.register(self._pidfd, select.POLLIN)
-                if not poll.poll(1000 * CLOSE_SECONDS):
-                    _kill(self._pidfd)
-                    poll.poll(1000 * CLOSE_SECONDS)
+        with self._ending:
+            if self._pidfd is not None and not _has_ended(self._pidfd):
+                ctypes.CDLL(None).syscall(_PIDFD_SEND_SIGNAL, self._pidfd, int(signal.SIGKILL), None, 0)
+                _has_ended(self._pidfd)
             if self._workdir is not None:
-                remove_folder(self._workdir)
-
-    def _put_away(self) -> None:
-        with self._putting_away:
-            if self._gone:
-                return
-            self._gone = True
-            self._control.close()
-            if self._pidfd is not None:
-                os.close(self._pidfd)
-        self._forget(self)
+                _remove_folder(self._workdir)
+            self._workdir = None
 
     async def _receive(self) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._control, 2000)
 
     def _lost(self, detail: str) -> Result:
-        return Result(Ended.LOST, backend=self._backend, missing=self._missing, detail=detail)
+        missing = frozenset(Guarantee) - self._backend.guarantees
+        return Result(Ended.LOST, backend=self._backend.name, missing=missing, detail=detail)
 
 
 async def in_thread(function: Callable[[], None]) -> None:
@@ -209,19 +173,14 @@ async def in_thread(function: Callable[[], None]) -> None:
         await future
 
 
-async def readable(fd: int, seconds: float) -> bool:
+async def until_readable(fd: int, seconds: float) -> bool:
     """Wait at most `seconds` until a file descriptor is readable (a pidfd: until the process has ended)."""
     loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(fd, wake)
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
     try:
         async with asyncio.timeout(seconds):
-            await ready
+            await ready.wait()
     except TimeoutError:
         return False
     finally:
@@ -229,13 +188,11 @@ async def readable(fd: int, seconds: float) -> bool:
     return True
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
-def _kill(pidfd: int) -> None:
-    _libc().syscall(_PIDFD_SEND_SIGNAL, pidfd, int(signal.SIGKILL), None, 0)
+def _has_ended(pidfd: int) -> bool:
+    """Wait at most `CLOSE_SECONDS` until a process has ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(1000 * CLOSE_SECONDS))
 
 
 def memory_file(content: bytes, *, grows: bool = True) -> int:
@@ -252,14 +209,10 @@ def memory_file(content: bytes, *, grows: bool = True) -> int:
 
 def read_file(fd: int, limit: int) -> bytes:
     """The first `limit` bytes of an anonymous file."""
-    size = min(os.fstat(fd).st_size, limit)
-    content = bytearray()
-    while len(content) < size and (chunk := os.pread(fd, size - len(content), len(content))):
-        content += chunk
-    return bytes(content)
+    return os.pread(fd, min(os.fstat(fd).st_size, limit), 0)
 
 
-def remove_folder(path: str) -> None:
+def _remove_folder(path: str) -> None:
     """Remove a folder that a program could write to, whatever it left there; warn if that fails."""
     try:
         folders.remove(path)
@@ -269,22 +222,17 @@ def remove_folder(path: str) -> None:
 
 
 def _request(job: Job, limits: Limits) -> dict[str, Any]:
+    numbers = {name: int(n) for name, n in asdict(limits).items() if not name.endswith("_seconds")}
+    seconds = {
+        "cpu_seconds": float(limits.cpu_seconds),
+        "wall_seconds": limits.wall,
+        "idle_seconds": limits.idle,
+    }
     return {
         "source": job.source_bytes,
         "argv": None if job.argv is None else list(job.argv),
         "arguments": list(job.arguments),
         "files": dict(job.files),
         "environment": dict(job.environment),
-        "limits": {
-            "cpu_seconds": float(limits.cpu_seconds),
-            "wall_seconds": limits.wall,
-            "idle_seconds": limits.idle,
-            "memory_bytes": int(limits.memory_bytes),
-            "processes": int(limits.processes),
-            "disk_bytes": int(limits.disk_bytes),
-            "file_bytes": int(limits.file_bytes),
-            "files": int(limits.files),
-            "open_files": int(limits.open_files),
-            "output_bytes": int(limits.output_bytes),
-        },
+        "limits": numbers | seconds,
     }

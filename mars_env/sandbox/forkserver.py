@@ -18,11 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import SandboxError
-from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, in_thread, memory_file, read_file, readable
-from mars_env.sandbox.limits import Guarantee
+from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, in_thread, memory_file, read_file, until_readable
+
+if TYPE_CHECKING:
+    from mars_env.sandbox.backends import Backend
 
 START_SECONDS = 60.0
 """Start-ups that take longer fail; on an idle machine the server takes about 30 ms, a box 2 ms."""
@@ -50,25 +52,20 @@ _INSIDE = ("folders", "kernel", "watch", "questions", "program", "boot")
 
 
 @functools.cache
-def _inside() -> list[tuple[str, bytes]]:
-    folder = Path(__file__).with_name("inside")
-    code = [_compiled((folder / f"{n}.py").read_text(encoding="utf-8"), "<sandbox>") for n in _INSIDE]
-    # The package itself is empty, apart from what its modules put into it.
-    names = [f"mars_env.sandbox.inside.{name}" for name in _INSIDE]
-    return [("mars_env.sandbox.inside", _compiled("", "<sandbox>")), *zip(names, code, strict=True)]
-
-
-@functools.cache
 def compiled_module(name: str, source: str) -> bytes:
-    """A module's code for ``modules`` in a server's configuration; compiled only once."""
-    return _compiled(source, f"<{name}>")
-
-
-def _compiled(source: str, name: str) -> bytes:
+    """A module's code, to be run inside; compiled only once."""
     # Postpone annotations with a compiler flag: importing __future__ would cost time at each start.
     source = source.replace("\nfrom __future__ import annotations\n", "\n\n")
     flags = __future__.annotations.compiler_flag
-    return marshal.dumps(compile(source, name, "exec", flags=flags, dont_inherit=True))
+    return marshal.dumps(compile(source, f"<{name}>", "exec", flags=flags, dont_inherit=True))
+
+
+@functools.cache
+def _inside() -> list[tuple[str, bytes]]:
+    folder, package = Path(__file__).with_name("inside"), "mars_env.sandbox.inside"
+    sources = {f"{package}.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _INSIDE}
+    # The package itself is empty, apart from what its modules put into it.
+    return [(name, compiled_module("sandbox", source)) for name, source in {package: "", **sources}.items()]
 
 
 _STUB = """
@@ -81,13 +78,8 @@ for name, code in inside:
 for name, _ in inside:
     del sys.modules[name]
 del name, code, inside
-module.main(config)
+module._main(config)
 """
-
-
-def _boot_command(fd: int) -> list[str]:
-    """The command line that runs `inside.boot`, which reads its code and configuration from `fd`."""
-    return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", "-c", _STUB.format(fd=fd)]
 
 
 _servers: set[ForkServer] = set()
@@ -120,17 +112,11 @@ def _end_all() -> None:
 
 
 class ForkServer:
-    """An interpreter behind a wall, from which boxes are forked. See `inside.boot`.
-
-    Attributes:
-        owner: Pid of the process that started it.
-        boxes: Its boxes that are still open.
-    """
+    """An interpreter behind a wall, from which boxes are forked. See `inside.boot`."""
 
     def __init__(
         self,
-        backend: str,
-        missing: frozenset[Guarantee],
+        backend: Backend,
         process: subprocess.Popen[bytes],
         control: socket.socket,
         errors: int,
@@ -140,56 +126,44 @@ class ForkServer:
         self.owner = os.getpid()
         self.boxes: set[LocalBox] = set()
         self._backend = backend
-        self._missing = missing
-        self._process = process
-        self._control = control
-        self._errors = errors
-        self._order = order
-        self._folders = folders
+        self._process, self._control, self._errors = process, control, errors
+        self._order, self._folders = order, folders
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._unused = asyncio.Event()
         self._unused.set()
         self._closing: asyncio.Task[None] | None = None
-        self._putting_away = threading.Lock()
+        self._ending = threading.Lock()
         _servers.add(self)
 
     @property
     def spent(self) -> bool:
         """Whether it can start no more boxes."""
-        return self._closing is not None or has_ended(self._process.pid)
+        return self._closing is not None or _has_ended(self._process.pid)
 
     async def ready(self) -> None:
-        """Wait until it can take orders.
-
-        Raises:
-            SandboxError: It could not be started; the message includes what it reported.
-        """
+        """Wait until it can take orders; a `SandboxError` includes what it reported."""
         line = b""
         with contextlib.suppress(OSError):  # it has ended
-            if await readable(self._control.fileno(), START_SECONDS):
+            if await until_readable(self._control.fileno(), START_SECONDS):
                 line = self._control.recv(100)
         if line != b"ready":
             said = read_file(self._errors, 2000).decode(errors="replace").strip().splitlines()
             await self.close()
             raise SandboxError(
-                f"the {self._backend} sandbox did not start: {said[-1] if said else 'no message'}"
+                f"the {self._backend.name} sandbox did not start: {said[-1] if said else 'no message'}"
             )
 
     async def box(self) -> LocalBox:
-        """Fork a box and wait until it can take a job.
-
-        Raises:
-            SandboxError: It could not be made; the message says why.
-        """
+        """Fork a box and wait until it can take a job; see `mars_env.sandbox.Spawner`."""
         if self.spent:
-            raise SandboxError(f"the {self._backend} sandbox has ended")
+            raise SandboxError(f"the {self._backend.name} sandbox has ended")
         with _gate:
             if _closed:
                 raise SandboxError("the interpreter is shutting down and starts no more sandboxes")
             workdir = tempfile.mkdtemp(prefix=f"mars-env-sandbox-{os.getpid()}-") if self._folders else None
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            box = LocalBox(self._backend, self._missing, ours, workdir, self._forget)
+            box = LocalBox(self._backend, ours, workdir, self._forget)
             self.boxes.add(box)
         self._unused.clear()
         order = {**self._order(), **({} if workdir is None else {"workdir": workdir})}
@@ -198,7 +172,7 @@ class ForkServer:
                 try:
                     socket.send_fds(self._control, [marshal.dumps(order, 2)], [theirs.fileno()])
                 except OSError as error:
-                    raise SandboxError(f"the {self._backend} sandbox has ended ({error})") from error
+                    raise SandboxError(f"the {self._backend.name} sandbox has ended ({error})") from error
                 finally:
                     theirs.close()
                 await box.ready(START_SECONDS)
@@ -226,21 +200,20 @@ class ForkServer:
 
     def end_now(self) -> None:
         """Kill it and everything that it has forked, and wait until it is gone."""
-        with self._putting_away:
+        with self._ending:
             if self not in _servers:
                 return
             with contextlib.suppress(OSError):  # it is closed, or the other end is gone
                 self._control.shutdown(socket.SHUT_RDWR)
-            wait_for_end(self._process.pid, CLOSE_SECONDS)
-            kill_tree(self._process.pid)
+            _wait_for_end(self._process.pid, CLOSE_SECONDS)
+            _kill_tree(self._process.pid)
             # Waits until the outer process has been collected, and with it the name space's first process.
             self._process.wait()
             _servers.discard(self)
 
 
 async def start(
-    backend: str,
-    missing: frozenset[Guarantee],
+    backend: Backend,
     wall: Sequence[str],
     config: Mapping[str, Any],
     order: Callable[[], Mapping[str, Any]] = dict,
@@ -250,15 +223,11 @@ async def start(
     """Start a fork server behind the command `wall` (behind nothing if it is empty).
 
     Args:
-        backend: Name for results and messages.
-        missing: What the backend does not guarantee.
+        backend: Its name and what it guarantees appear in results.
         wall: A command that runs the command line appended to it.
         config: The configuration of `inside.boot`, without the control socket.
         order: Makes the further settings of each box.
         folders: Whether each box needs its own folder on the host.
-
-    Raises:
-        SandboxError: It cannot be started; the message says why.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
@@ -267,7 +236,7 @@ async def start(
     code = memory_file(marshal.dumps((_inside(), full), 2))
     try:
         process = subprocess.Popen(
-            [*wall, *_boot_command(code)],
+            [*wall, interpreter(), *["-s", "-S", "-P", "-B", "-X", "utf8", "-c"], _STUB.format(fd=code)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -281,16 +250,16 @@ async def start(
     except OSError as error:
         ours.close()
         os.close(errors)
-        raise SandboxError(f"the {backend} sandbox cannot be started: {error}") from error
+        raise SandboxError(f"the {backend.name} sandbox cannot be started: {error}") from error
     finally:
         theirs.close()
         os.close(code)
-    server = ForkServer(backend, missing, process, ours, errors, order, folders)
+    server = ForkServer(backend, process, ours, errors, order, folders)
     await server.ready()
     return server
 
 
-def has_ended(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
     """Whether a child of this process has ended. It is not collected, so its pid is not reused."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -298,16 +267,14 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def wait_for_end(pid: int, seconds: float) -> None:
+def _wait_for_end(pid: int, seconds: float) -> None:
     """Wait at most `seconds` until a child of this process has ended, without collecting it."""
     deadline = time.monotonic() + seconds
-    pause = 0.0002
-    while not has_ended(pid) and time.monotonic() < deadline:
-        time.sleep(pause)
-        pause = min(2 * pause, 0.01)
+    while not _has_ended(pid) and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
-def kill_tree(pid: int) -> None:
+def _kill_tree(pid: int) -> None:
     """Kill a child of this process that leads a process group, with its children and its group.
 
     A name space dies with its first process. A process that cannot yet notice that its parent died (when
@@ -316,8 +283,6 @@ def kill_tree(pid: int) -> None:
     children: list[str] = []
     with contextlib.suppress(OSError):  # it has ended, or the kernel does not list children
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    for child in map(int, children):
+    for target in (*map(int, children), -pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended meanwhile
-            os.kill(child, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # likewise
-        os.killpg(pid, signal.SIGKILL)
+            os.kill(target, signal.SIGKILL)

@@ -15,8 +15,7 @@ class Job:
     """One untrusted program and its input. It has either `source` or `argv`.
 
     Attributes:
-        source: Python source, run as a script ``main.py`` by the sandbox's interpreter. This is the
-            fastest way, because that interpreter is already warm.
+        source: Python source, run as a script ``main.py`` by the sandbox's warm interpreter: the fastest way.
         argv: A command: a program inside the sandbox and its arguments.
         arguments: Arguments of the script, for `source`.
         stdin: Its whole standard input.
@@ -39,29 +38,22 @@ class Job:
         if (self.source is None) == (self.argv is None):
             raise ConfigError("a job has either source or argv")
         environment = (*self.environment, *self.environment.values())
-        for text in (*(self.argv or ()), *self.arguments, *environment, *self.files):
-            if not isinstance(text, str):
-                raise ConfigError(
-                    "a job's command, arguments, file names and environment variables are texts, "
-                    f"not {shown(text)}"
-                )
-        for what, content in (
-            ("stdin", self.stdin),
-            *((f"file {path!r}", c) for path, c in self.files.items()),
-        ):
-            if not isinstance(content, bytes | bytearray):
-                raise ConfigError(f"a job's {what} must be bytes, not {type(content).__name__}: encode it")
-        if any(not name or "=" in name for name in self.environment) or "\0" in "".join(environment):
+        texts = (*(self.argv or ()), *self.arguments, *environment, *self.files)
+        if wrong := [text for text in texts if not isinstance(text, str)]:
             raise ConfigError(
-                "an environment variable's name must not be empty or hold '=', nor any hold a NUL"
+                "a job's command, arguments, file names and environment variables are strings, "
+                f"not {shown(wrong[0])}"
             )
-        if self.argv is not None and (not self.argv or any("\0" in a for a in self.argv)):
-            raise ConfigError("a command must not be empty or hold a NUL")
-        if any("\0" in a for a in self.arguments):
-            raise ConfigError("an argument must not hold a NUL")
+        for name, content in {"stdin": self.stdin, **self.files}.items():
+            if not isinstance(content, bytes | bytearray):
+                raise ConfigError(f"a job's {name!r} must be bytes, not {type(content).__name__}: encode it")
+        if "\0" in "".join(texts):
+            raise ConfigError("a job's command, arguments, file names and environment hold no NUL")
+        if self.argv == () or any(not name or "=" in name for name in self.environment):
+            raise ConfigError("a command must not be empty, nor an environment variable's name, or hold '='")
         for path in self.files:
             normal = posixpath.normpath(path)
-            if not path or "\0" in path or normal.startswith(("/", "..")) or normal == ".":
+            if not path or normal.startswith(("/", "..")) or normal == ".":
                 raise ConfigError(
                     f"a file of a job needs a relative path below the working directory, got {path!r}"
                 )
@@ -73,12 +65,7 @@ class Job:
 
 
 def job_of(program: Job | str | Sequence[str], stdin: bytes | str, files: Mapping[str, bytes]) -> Job:
-    """Make a job from source as a text or a command as a list.
-
-    Example:
-        >>> job_of(["/bin/echo", "hi"], b"", {}).argv
-        ('/bin/echo', 'hi')
-    """
+    """Make a job from source or a command as a list."""
     if isinstance(program, Job):
         if stdin or files:
             raise ConfigError("a Job holds its own stdin and files")

@@ -13,7 +13,7 @@ from mars_env.errors import SandboxError
 from mars_env.sandbox.backends import Backend, Box, Spawner
 from mars_env.sandbox.jobs import Job, job_of
 from mars_env.sandbox.limits import Ended, Limits, Result
-from mars_env.sandbox.probe import resolve
+from mars_env.sandbox.probe import find_backend
 from mars_env.sandbox.service import on_service_loop
 
 T = TypeVar("T")
@@ -35,19 +35,14 @@ class Lease:
         self._kept: dict[str, Box] = {}
 
     async def box(self) -> Box:
-        """A fresh sandbox.
-
-        Raises:
-            SandboxError: None could be started in several attempts.
-        """
+        """A fresh sandbox; raises a `SandboxError` if none could be started in several attempts."""
         box = await self._pool._box(self.backend)
         self._boxes.append(box)
         return box
 
     async def run(self, job: Job, limits: Limits, role: str = "") -> Result:
-        """Run a job in the sandbox kept for `role`, or in a fresh one if that is spent.
+        """Run a job in the sandbox kept for `role`, or in a fresh one if that is spent; again if it is lost.
 
-        A run whose sandbox is lost is tried again.
         Jobs of one role share one sandbox, one after another, each in a new process and an empty folder.
         """
         result = Result(Ended.LOST)
@@ -69,10 +64,14 @@ class Pool:
 
     Safe from any thread and event loop. The fork server ends when nobody has used it for a few seconds.
 
-    Attributes:
-        slots: Pieces of work at a time.
-        under_way: Unfinished pieces of work, including those that wait for a slot.
+    Args:
+        backend: The sandbox, as for `run`.
+        slots: Pieces of work at a time; by default one more than the number of processors.
         modules: Source of the modules that Python programs in it can import, by name.
+
+    Attributes:
+        capacity: Pieces of work at a time.
+        under_way: Unfinished pieces of work, including those that wait for a slot.
 
     Example:
         >>> pool = Pool()
@@ -90,14 +89,14 @@ class Pool:
         slots: int | None = None,
         modules: Mapping[str, str] | None = None,
     ) -> None:
-        self.slots = slots or len(os.sched_getaffinity(0)) + 1
+        self.capacity = slots or len(os.sched_getaffinity(0)) + 1
         self.modules = dict(modules or {})
         self._wanted = backend
         self._reset()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
-        return partial(Pool, slots=self.slots, modules=self.modules), (self._wanted,)
+        return partial(Pool, slots=self.capacity, modules=self.modules), (self._wanted,)
 
     def __deepcopy__(self, memo: object) -> Pool:
         """Copies share one pool: processes are machinery, not state."""
@@ -105,19 +104,13 @@ class Pool:
 
     def _reset(self) -> None:
         self._owner = os.getpid()
-        self._backend: Backend | None = None
-        self._queue = asyncio.Semaphore(self.slots)
         self.under_way = 0
-        self._resolving = asyncio.Lock()
+        self._queue = asyncio.Semaphore(self.capacity)
+        self._resolving, self._starting = asyncio.Lock(), asyncio.Lock()
+        self._backend: Backend | None = None
         self._spawner: Spawner | None = None
-        self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._expiry: asyncio.TimerHandle | None = None
-
-    @property
-    def capacity(self) -> int:
-        """Pieces of work at a time."""
-        return self.slots
 
     async def run(
         self,
@@ -135,8 +128,7 @@ class Pool:
     ) -> Result:
         """Run one program to its end; while it runs, it talks over `channel` (its file descriptor 4).
 
-        Make the two ends with `socket.socketpair()` and keep the other one; `channel` is closed here.
-        What the program has already sent cannot be taken back, so a lost run is not tried again.
+        It is one end of a `socket.socketpair()`, and is closed here. A lost run is not tried again.
         """
         job = job_of(program, b"", {})
 
@@ -148,19 +140,11 @@ class Pool:
         return await self.use(work)
 
     async def use(self, work: Callable[[Lease], Awaitable[T]]) -> T:
-        """Wait for a slot, then await ``work(lease)`` on the sandboxes' own event loop.
-
-        Raises:
-            SandboxError: No sandbox works here; the message says what to install.
-        """
+        """Wait for a slot, then await ``work(lease)`` on the sandboxes' own event loop; raises as `run`."""
         return await on_service_loop(self._use(work))
 
     async def backend(self) -> Backend:
-        """The backend in use; ``"auto"`` is resolved at the first call.
-
-        Raises:
-            SandboxError: None works here; the message says what to install.
-        """
+        """The backend in use; ``"auto"`` is resolved at the first call. Raises as `run`."""
         return await on_service_loop(self._resolve())
 
     async def aclose(self) -> None:
@@ -172,26 +156,25 @@ class Pool:
             self._reset()  # a forked child: the sandboxes are its parent's
         self.under_way += 1
         try:
-            return await self._use_slot(await self._resolve(), work)
+            lease = Lease(self, await self._resolve())
+            async with self._queue:
+                try:
+                    outcome = await work(lease)
+                except BaseException:
+                    await asyncio.shield(lease._close())
+                    raise
+                self._spawn(lease._close())
+                return outcome
         finally:
             self.under_way -= 1
-            self._postpone_expiry()
-
-    async def _use_slot(self, backend: Backend, work: Callable[[Lease], Awaitable[T]]) -> T:
-        async with self._queue:
-            lease = Lease(self, backend)
-            try:
-                outcome = await work(lease)
-            except BaseException:
-                await asyncio.shield(lease._close())
-                raise
-            self._spawn(lease._close())
-            return outcome
+            if self._expiry is not None:
+                self._expiry.cancel()
+            self._expiry = asyncio.get_running_loop().call_later(self.IDLE_SECONDS, self._retire)
 
     async def _resolve(self) -> Backend:
         async with self._resolving:
             if self._backend is None:
-                self._backend = await resolve(self._wanted)
+                self._backend = await find_backend(self._wanted)
             return self._backend
 
     async def _box(self, backend: Backend) -> Box:
@@ -217,11 +200,6 @@ class Pool:
         if self._spawner is not None:
             self._spawn(self._spawner.close())
         self._spawner = None
-
-    def _postpone_expiry(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._expiry = asyncio.get_running_loop().call_later(self.IDLE_SECONDS, self._retire)
 
     async def _aclose(self) -> None:
         if self._owner != os.getpid():
@@ -251,7 +229,7 @@ async def run(
     r"""Run one untrusted program to its end.
 
     Args:
-        program: Python source as a text, a command as a list of texts, or a `Job`.
+        program: Python source as a string, a command as a list of strings, or a `Job`.
         stdin: Its whole standard input.
         files: Files to write into its working directory first, by relative path.
         limits: What it may use.

@@ -36,14 +36,7 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of trying a backend.
-
-    Attributes:
-        name: The backend's name.
-        works: Whether it can run programs here.
-        why: If not, one sentence that says why.
-        missing: What it does not guarantee.
-    """
+    """Whether a backend works here, if not why, and what it does not guarantee."""
 
     name: str
     works: bool
@@ -54,14 +47,10 @@ class Probe:
 _CHECK = """
 import os, socket
 seen = []
-try:
-    open({canary!r}).read(); seen.append("host_files")
-except OSError:
-    pass
-try:
-    socket.create_connection(("127.0.0.1", {port}), 1).close(); seen.append("network")
-except OSError:
-    pass
+try: open({canary!r}).read(); seen.append("host_files")
+except OSError: pass
+try: socket.create_connection(("127.0.0.1", {port}), 1).close(); seen.append("network")
+except OSError: pass
 if {secret!r} in repr(dict(os.environ)):
     seen.append("environment")
 print("saw", *seen)
@@ -71,11 +60,7 @@ print("saw", *seen)
 async def run_once(
     backend: Backend, job: Job, limits: Limits, channel: socket.socket | None = None
 ) -> Result:
-    """Run one job with a backend started for it alone; call it on the sandboxes' own event loop.
-
-    Raises:
-        SandboxError: It cannot be started here.
-    """
+    """Run one job with a backend started for it alone; call it on the sandboxes' own event loop."""
     spawner = await backend.start({})
     try:
         box = await spawner.box()
@@ -109,43 +94,35 @@ async def _probe(backend: Backend) -> Probe:
             del os.environ[canary_variable]
     word, *seen = result.stdout.decode(errors="replace").split() or [""]
     broken = sorted(set(seen) & {str(g) for g in backend.guarantees})
+    why = f"a program in it could reach: {', '.join(broken)}" if broken else ""
     if word != "saw":
-        said = result.stderr.decode(errors="replace").strip().splitlines()
-        why = f"a program in it did not run: {said[-1] if said else result.detail or result.ended.value}"
-        return Probe(backend.name, False, why, missing)
-    if broken:
-        return Probe(backend.name, False, f"a program in it could reach: {', '.join(broken)}", missing)
-    return Probe(backend.name, True, "", missing)
+        errors = result.stderr.decode(errors="replace").strip().splitlines()
+        why = f"a program in it did not run: {errors[-1] if errors else result.detail or result.ended.value}"
+    return Probe(backend.name, not why, why, missing)
 
 
 _IMPORT = """
 for name in {names!r}:
-    try:
-        print(name, __import__(name).__version__)
-    except ImportError:
-        pass
+    try: print(name, __import__(name).__version__)
+    except ImportError: pass
 """
 
 
 async def importable(backend: str | Backend = "auto") -> dict[str, str]:
-    """What programs can import in addition to the standard library, with versions; found by trying.
-
-    Raises:
-        SandboxError: No sandbox works here.
-    """
-    chosen = await on_service_loop(resolve(backend))
+    """What programs can import in addition to the standard library, with versions; found by trying."""
+    chosen = await on_service_loop(find_backend(backend))
     job = Job(source=_IMPORT.format(names=OFFERED))
     result = await on_service_loop(run_once(chosen, job, Limits(cpu_seconds=60)))
     lines = (line.split() for line in result.stdout.decode("utf-8", "replace").splitlines())
     return {line[0]: line[1] for line in lines if len(line) == 2}
 
 
-async def doctor() -> list[Probe]:
+async def probe_all() -> list[Probe]:
     """A probe of every backend on this machine, best first; ``unsafe`` is not tried."""
     return [await probe(BACKENDS[name]()) for name in AUTOMATIC]
 
 
-async def resolve(backend: str | Backend) -> Backend:
+async def find_backend(backend: str | Backend) -> Backend:
     """The backend that a name stands for; ``"auto"`` is the best one that works.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt
+from pydantic import BaseModel, Field, FiniteFloat, StrictInt
 
 from mars_env.errors import ConfigError
 from mars_env.net import NETWORK_ERRORS, BodyTooLong, request
@@ -39,11 +39,7 @@ MOST_STRUCTURE = 2**14
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
-class _Untrusted(BaseModel):
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
-
-
-class _Run(_Untrusted):
+class _Run(BaseModel, hide_input_in_errors=True):
     """What an executor says of a program's run."""
 
     status: str | None = None
@@ -53,7 +49,7 @@ class _Run(_Untrusted):
     stderr: str | None = None
 
 
-class _Answer(_Untrusted):
+class _Answer(BaseModel, hide_input_in_errors=True):
     """An executor's answer; fields that are not read here are skipped without being built."""
 
     status: str | None = None
@@ -69,14 +65,12 @@ _GUARANTEED = frozenset({Guarantee.WALL, Guarantee.HOST_FILES, Guarantee.ENVIRON
 class Remote:
     """A remote executor. Programs on it reach nothing on this machine; how it contains them is up to it.
 
-    The executor reports neither CPU time nor memory, and its time-out counts wall-clock time, so a
-    verdict may depend on its load. It runs only Python source. An answer of more than 20 MiB of JSON counts
-    as too much output, whatever ``Limits.output_bytes`` allows; in JSON a control character takes 6 bytes.
+    It reports neither CPU time nor memory, and its time-out counts wall-clock time, so a verdict may depend
+    on its load. It runs only Python source. An answer of more than 20 MiB of JSON counts as too much output.
 
     Attributes:
         address: ``http://host:port``; ``/run_code`` is added.
-        guarantees: What the executor is known to guarantee; by default only that programs reach
-            nothing on this machine.
+        guarantees: What the executor is known to guarantee.
     """
 
     address: str
@@ -88,45 +82,36 @@ class Remote:
         if not self.address.startswith(("http://", "https://")):
             raise ConfigError(f"a remote sandbox needs an http address, got {self.address!r}")
 
-    async def start(self, modules: Mapping[str, str]) -> RemoteSpawner:
+    async def start(self, modules: Mapping[str, str]) -> _RemoteBox:
         """Make a spawner; nothing is started, because each run is a request."""
-        return RemoteSpawner(self, modules)
+        return _RemoteBox(self, modules)
 
 
-class RemoteSpawner:
-    """Makes boxes; keeps nothing."""
-
-    spent = False
-
-    def __init__(self, backend: Remote, modules: Mapping[str, str]) -> None:
-        self._backend, self._modules = backend, modules
-
-    async def box(self) -> RemoteBox:
-        """Make a box, which holds only the executor's address and the modules."""
-        return RemoteBox(self._backend, self._modules)
-
-    async def close(self) -> None:
-        """Nothing is kept."""
-
-
-class RemoteBox:
-    """Sends each job as one request."""
+class _RemoteBox:
+    """Sends each job as one request; keeps nothing, so it is its own spawner."""
 
     spent = False
 
     def __init__(self, backend: Remote, modules: Mapping[str, str]) -> None:
         self._backend = backend
+        self._missing = frozenset(Guarantee) - backend.guarantees
         packages = {name.rpartition(".")[0] for name in modules}
         self._modules = {
             name.replace(".", "/") + ("/__init__.py" if name in packages else ".py"): source.encode()
             for name, source in modules.items()
         }
 
+    async def box(self) -> _RemoteBox:
+        """See `mars_env.sandbox.Spawner`."""
+        return self
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
         """Run one job; the result is LOST if the executor does not answer as it should.
 
-        If the executor fails with this program each time, but answers the same job with an empty program as
-        it should, then the program broke it, for example by endless output. That is the program's failure.
+        If it fails with this program each time, but not with an empty one, the program has failed.
         """
         if channel is not None or job.source_bytes is None:
             raise ConfigError("a remote sandbox runs Python source without a channel")
@@ -166,9 +151,7 @@ class RemoteBox:
             answer = await request("POST", url, most, json=asked, timeout=timeout)
             if 300 <= answer.status < 400:  # programs and tests go only to the given address
                 target = ascii(answer.headers.get("Location", ""))[:200]
-                return self._lost(
-                    f"it redirects to {target}, which is not followed: use that address instead"
-                ), None
+                return self._lost(f"it redirects to {target}, which is not followed: use that address"), None
             if answer.status != 200:
                 lost = self._lost(f"it answered with status {answer.status}")
                 return lost, Ended.KILLED if answer.status >= 500 else None
@@ -180,15 +163,8 @@ class RemoteBox:
             lost = self._lost(" ".join(f"{type(error).__name__}: {error}".split())[:300])
             return lost, Ended.KILLED if connected else None
 
-    async def close(self) -> None:
-        """Nothing is kept."""
-
     def _read(self, body: bytes, limits: Limits) -> Result:
-        """The result in an answer.
-
-        Raises:
-            ValueError: The answer is not JSON, or has another form.
-        """
+        """The result in an answer; a `ValueError` says that it is not JSON, or has another form."""
         if len(_STRING.sub(b"", body)) > MOST_STRUCTURE:
             raise ValueError("its answer holds too many values")
         answer = _Answer.model_validate_json(body)
@@ -216,11 +192,9 @@ class RemoteBox:
             data=data[: limits.output_bytes],
             wall_seconds=run.execution_time or 0.0,
             backend=self._backend.name,
-            missing=frozenset(Guarantee) - self._backend.guarantees,
+            missing=self._missing,
         )
 
     def _lost(self, detail: str) -> Result:
-        missing = frozenset(Guarantee) - self._backend.guarantees
-        return Result(
-            Ended.LOST, backend=self._backend.name, missing=missing, detail=f"the remote sandbox: {detail}"
-        )
+        detail = f"the remote sandbox: {detail}"
+        return Result(Ended.LOST, backend=self._backend.name, missing=self._missing, detail=detail)

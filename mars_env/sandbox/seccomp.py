@@ -1,9 +1,8 @@
 """The system calls that a sandboxed program may not make, as a classic BPF program.
 
-The library builds the filter itself instead of using a package: pyseccomp only wraps libseccomp, which slim
-images lack, and has had no release since 2021, while the filter itself is a list of numbers.
-With bubblewrap, it is a second wall behind the name spaces. With Landlock, it is the only wall for all
-that Landlock does not cover (signals, sockets, new processes, modes and owners of files).
+The library builds the filter itself: pyseccomp only wraps libseccomp, which slim images lack. With
+bubblewrap it is a second wall behind the name spaces, with Landlock the only one for all that Landlock does
+not cover (signals, sockets, new processes, modes and owners of files).
 """
 
 from __future__ import annotations
@@ -77,12 +76,10 @@ memfd_create memfd_secret mbind set_mempolicy set_mempolicy_home_node migrate_pa
 inotify_init inotify_init1 inotify_add_watch io_setup
 """
 
-# Reported as missing, so that libraries use their usual fallbacks. The filter cannot read the flags of
-# `clone3`; the other calls can leave pages in a pipe, which count as nobody's memory.
+# Reported as missing: the filter cannot read the flags of `clone3`; the others leave pages in a pipe.
 _UNKNOWN = "clone3 vmsplice splice tee"
 
-# They report success and do nothing. A program that flushes its disk or locks its own files runs as before,
-# while no process outside has to wait for it or can receive a message through a lock.
+# They report success and do nothing: no process outside waits for a lock, or gets a message through one.
 _WITHOUT_EFFECT = "sync syncfs flock"
 
 # Also refused where there are no name spaces: they would reach the host's processes and files.
@@ -95,7 +92,7 @@ sched_setattr ioprio_set rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send
 
 _LD, _AND, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ASK, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
-_ALLOWED = (_RET, 0, 0, _ALLOW)
+_ALLOWED, _ASKED = (_RET, 0, 0, _ALLOW), (_RET, 0, 0, _ASK)
 _NR, _ARCH, _ARGS = 0, 4, 16  # offsets in struct seccomp_data
 
 _CLONE_NEW = 0x7E020080  # CLONE_NEWNS ... CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWTIME
@@ -109,9 +106,8 @@ _MAP_SHARED_ANONYMOUS, _MAP_HUGETLB = 0x21, 0x40000
 _MADV_COLD, _MADV_PAGEOUT = 20, 21
 _SOL_SOCKET, _SO_BUFFERS = 1, (7, 8, 32, 33)
 
-# The operations allowed on a file descriptor; any other may change or block a file of the host. fcntl:
-# copies, flags, the size of a pipe, seals. ioctl: questions about a terminal, bytes to read or write,
-# non-blocking mode.
+# The operations allowed on a file descriptor; others may change or block a file of the host. fcntl: copies,
+# flags, size of a pipe, seals. ioctl: questions about a terminal, bytes to read or write, non-blocking mode.
 _FCNTL = (0, 1, 2, 3, 4, 9, 11, 16, 1030, 1032, 1034)
 _FCNTL_OWNERS = (8, 10, 15)
 _FCNTL_LOCKS = (6, 7, 37, 38)
@@ -129,44 +125,67 @@ def supported() -> bool:
 
 
 @functools.cache
-def build(*, namespaces: bool, machine: str | None = None) -> bytes:
-    """The filter, ready for ``prctl(PR_SET_SECCOMP)``; an array of ``struct sock_filter``.
+def build(*, namespaces: bool, machine: str = platform.machine()) -> bytes:
+    """The filter, ready for ``seccomp``; an array of ``struct sock_filter``.
 
     Args:
         namespaces: Whether processes, network and files have their own name spaces. If not,
             the filter also refuses new processes, sockets, signals to others and changes of modes.
-        machine: As returned by `platform.machine`; by default, this machine.
+        machine: As returned by `platform.machine`.
 
     Example:
         >>> len(build(namespaces=True, machine="x86_64")) % 8
         0
     """
-    arch, table = _ARCHES[machine or platform.machine()]
-    numbers = _parse(table + _COMMON)
     refused = _ALWAYS.split() + ([] if namespaces else _WITHOUT_NAMESPACES.split())
     bodies: dict[str, Body] = dict.fromkeys(refused, (_REFUSED,))
     bodies |= dict.fromkeys(_UNKNOWN.split(), (_fail(errno.ENOSYS),))
     bodies |= dict.fromkeys(_WITHOUT_EFFECT.split(), (_DONE,))
-    bodies["clone"] = _clone(processes=namespaces)
-    bodies["prlimit64"] = _only(0, [0])
-    bodies["mmap"] = _map()
-    bodies["madvise"] = _choose(2, dict.fromkeys((_MADV_COLD, _MADV_PAGEOUT), _fail(errno.EINVAL)))
-    bodies["setsockopt"] = _keep_buffers()
-    bodies["close_range"] = (_argument(2), (_JSET, 0, 1, _CLOSE_RANGE_UNSHARE), _REFUSED, _ALLOWED)
-    asked = _IOCTL_ANSWERS if namespaces else ()
-    bodies["ioctl"] = _only(1, (*_IOCTL, *asked), _fail(errno.ENOTTY))
-    allowed = dict.fromkeys((*_FCNTL, *(_FCNTL_OWNERS if namespaces else ())), _ALLOWED)
-    bodies["fcntl"] = _choose(1, {**allowed, **dict.fromkeys(_FCNTL_LOCKS, _DONE)}, _REFUSED)
-    bodies["prctl"] = _keep_readable({} if namespaces else {_PR_SET_PDEATHSIG: _REFUSED})
+    fcntls = dict.fromkeys((*_FCNTL, *(_FCNTL_OWNERS if namespaces else ())), _ALLOWED)
+    sizes = _choose(2, dict.fromkeys(_SO_BUFFERS, _DONE))
+    bodies |= {
+        "clone": _clone(processes=namespaces),
+        "prlimit64": _only(0, [0]),
+        "mmap": _map(),
+        "madvise": _choose(2, dict.fromkeys((_MADV_COLD, _MADV_PAGEOUT), _fail(errno.EINVAL))),
+        # The contents of a socket's buffers are charged by the number of sockets.
+        "setsockopt": (_argument(1), (_JEQ, 1, 0, _SOL_SOCKET), _ALLOWED, *sizes),
+        "close_range": (_argument(2), (_JSET, 0, 1, _CLOSE_RANGE_UNSHARE), _REFUSED, _ALLOWED),
+        "ioctl": _only(1, (*_IOCTL, *(_IOCTL_ANSWERS if namespaces else ())), _fail(errno.ENOTTY)),
+        "fcntl": _choose(1, {**fcntls, **dict.fromkeys(_FCNTL_LOCKS, _DONE)}, _REFUSED),
+        "prctl": _keep_readable({} if namespaces else {_PR_SET_PDEATHSIG: _REFUSED}),
+    }
     if namespaces:
-        bodies["socket"] = _only(0, [1, 2, 10])
-        bodies["rt_sigaction"] = _keep_children()
+        bodies |= {"socket": _only(0, [1, 2, 10]), "rt_sigaction": _keep_children()}
     else:
-        bodies["kill"] = _only(0, [0, OWN_PID])
-        bodies["tkill"] = bodies["tgkill"] = _only(0, [OWN_PID])
-        bodies["socketpair"] = _only(1, [1], mask=0xF)  # a datagram socket could send elsewhere
-        # It allocates the host's disk space in one step; libc falls back to writing.
-        bodies["fallocate"] = (_fail(errno.EOPNOTSUPP),)
+        bodies |= {
+            "kill": _only(0, [0, OWN_PID]),
+            **dict.fromkeys(("tkill", "tgkill"), _only(0, [OWN_PID])),
+            "socketpair": _only(1, [1], mask=0xF),  # a datagram socket could send elsewhere
+            # It allocates the host's disk space in one step; libc falls back to writing.
+            "fallocate": (_fail(errno.EOPNOTSUPP),),
+        }
+    return _assemble(bodies, machine)
+
+
+@functools.cache
+def build_for_threads(*, machine: str = platform.machine()) -> bytes:
+    """A filter that asks before each new thread; load it together with `build`'s.
+
+    Without name spaces the kernel counts the threads of all processes with the same user id. So the box
+    counts.
+
+    Example:
+        >>> len(build_for_threads(machine="x86_64")) % 8
+        0
+    """
+    return _assemble({"clone": (_argument(0), (_JSET, 0, 1, _CLONE_THREAD), _ASKED, _ALLOWED)}, machine)
+
+
+def _assemble(bodies: Mapping[str, Body], machine: str) -> bytes:
+    arch, table = _ARCHES[machine]
+    words = (table + _COMMON).split()
+    numbers = dict(zip(words[::2], map(int, words[1::2]), strict=True))
     by_number = {numbers[name]: body for name, body in bodies.items() if name in numbers}
     code: list[Instruction] = [
         (_LD, 0, 0, _ARCH),
@@ -174,31 +193,6 @@ def build(*, namespaces: bool, machine: str | None = None) -> bytes:
         _fail(errno.ENOSYS),
         (_LD, 0, 0, _NR),
         *_search(_intervals(by_number)),
-    ]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
-
-
-@functools.cache
-def build_for_threads(*, machine: str | None = None) -> bytes:
-    """A filter that asks before each new thread and allows everything else; load it together with `build`'s.
-
-    Without name spaces the kernel counts the threads of all processes with the same user id. So the box
-    counts.
-
-    Example:
-        >>> len(build_for_threads(machine="x86_64")) // 8
-        8
-    """
-    arch, table = _ARCHES[machine or platform.machine()]
-    code: list[Instruction] = [
-        (_LD, 0, 0, _ARCH),
-        (_JEQ, 0, 5, arch),
-        (_LD, 0, 0, _NR),
-        (_JEQ, 0, 3, _parse(table)["clone"]),
-        _argument(0),
-        (_JSET, 0, 1, _CLONE_THREAD),
-        (_RET, 0, 0, _ASK),
-        _ALLOWED,
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
@@ -218,7 +212,7 @@ def _choose(
     otherwise: Instruction = _ALLOWED,
     mask: int | None = None,
 ) -> Body:
-    """Choose the answer by the value of one argument; only the bits of `mask` count."""
+    """Choose the answer by one argument; only the bits of `mask` count."""
     masked = [] if mask is None else [(_AND, 0, 0, mask)]
     tests = [i for value, answer in answers.items() for i in ((_JEQ, 0, 1, value), answer)]
     return (_argument(argument), *masked, *tests, otherwise)
@@ -252,10 +246,9 @@ def _clone(*, processes: bool) -> Body:
 
 
 def _keep_children() -> Body:
-    """Ask the box before a program changes what happens when its children end.
+    """Ask before a program changes what happens when its children end: ignored ones lose their CPU time.
 
-    The kernel discards ignored children, and with them their CPU time. Whether a call would ignore them is
-    written in memory, which a filter cannot read.
+    Whether a call would ignore them is written in memory, which a filter cannot read.
     """
     return (
         _argument(0),
@@ -264,7 +257,7 @@ def _keep_children() -> Body:
         (_JEQ, 0, 2, 0),
         _argument(1, high=True),
         (_JEQ, 1, 0, 0),
-        (_RET, 0, 0, _ASK),
+        _ASKED,
         _ALLOWED,
     )
 
@@ -291,12 +284,6 @@ def _keep_readable(options: Mapping[int, Instruction]) -> Body:
     )
 
 
-def _keep_buffers() -> Body:
-    """Keep the sizes of a socket's buffers: their contents are charged by the number of sockets."""
-    sizes = _choose(2, dict.fromkeys(_SO_BUFFERS, _DONE))
-    return (_argument(1), (_JEQ, 1, 0, _SOL_SOCKET), _ALLOWED, *sizes)
-
-
 def _intervals(bodies: dict[int, Body]) -> list[tuple[int, Body]]:
     """The action from each number on, in order; equal neighbours are merged."""
     steps: dict[int, Body] = {0: (_ALLOWED,)}
@@ -321,11 +308,6 @@ def _search(intervals: list[tuple[int, Body]]) -> list[Instruction]:
     if len(below) < 256:
         return [(_JGE, len(below), 0, pivot), *below, *above]
     return [(_JGE, 0, 1, pivot), (_JA, 0, 0, len(below)), *below, *above]
-
-
-def _parse(table: str) -> dict[str, int]:
-    words = table.split()
-    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
 def _argument(index: int, *, high: bool = False) -> Instruction:

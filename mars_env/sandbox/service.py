@@ -1,7 +1,7 @@
 """The event loop of all sandboxes in a process, in a separate thread.
 
-A warm sandbox outlives the call that started it, so it cannot belong to the caller's loop, which may
-end first. Callers await from any loop or thread; cancelling them cancels the work and waits for its end.
+A warm sandbox outlives the call that started it and perhaps its loop. Callers await from any loop or thread;
+cancelling them cancels the work and waits for its end.
 """
 
 from __future__ import annotations
@@ -54,12 +54,10 @@ async def on_service_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     tasks: list[asyncio.Task[T]] = []
 
     def hand_over(task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            outcome.set_exception(asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            outcome.set_exception(error)
-        else:
+        try:
             outcome.set_result(task.result())
+        except BaseException as error:
+            outcome.set_exception(error)
 
     def start() -> None:
         tasks.append(loop.create_task(coroutine))

@@ -11,28 +11,26 @@ MARS2-T+ (arXiv 2602.07848). What each arm has observed:
 - an agent: the scores of all its nodes in the whole tree (``stack``: of this node's subtree, by
   the agent that made the child above them).
 
-Each is a few sums that are updated along the path from the new node to the root. A pending
-expansion is counted in n but in no sum: until its result arrives it counts as an observation of 0 (a virtual
-loss) along its path, which sends the next ask elsewhere.
+Each is a few sums that are updated along the path from the new node to the root. A pending expansion is
+counted in n but in no sum: until its result arrives it counts as an observation of 0 along its path.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from mars_env.search.algorithm import Ask
+from mars_env.search.algorithm import Algorithm, Ask, Options
 from mars_env.search.posteriors import BetaPrior, GaussianPrior
 
 
-class ABMCTSASettings(BaseModel):
+class ABMCTSASettings(Options):
     """Options of AB-MCTS-A."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prior: BetaPrior | GaussianPrior = Field(default=BetaPrior(), discriminator="kind")
     """The belief about every arm before its first score; Gaussian is what MARS2's release runs."""
@@ -48,15 +46,13 @@ class ABMCTSASettings(BaseModel):
     draw, whatever the prior. None: off."""
 
 
+@dataclass(slots=True)
 class _Sums:
     """The observations of one arm; pending ones count in n only."""
 
-    __slots__ = ("n", "squares", "total")
-
-    def __init__(self) -> None:
-        self.n = 0
-        self.total = 0.0
-        self.squares = 0.0
+    n: int = 0
+    total: float = 0.0
+    squares: float = 0.0
 
     def add(self, score: float) -> None:
         self.total += score
@@ -66,44 +62,31 @@ class _Sums:
 class _Arms:
     """GEN, CONT and the children; one for each node (or, with ``stack``, for each node and agent)."""
 
-    __slots__ = ("_rows", "children", "cont", "gen")
+    __slots__ = ("children", "cont", "gen")
 
     def __init__(self) -> None:
-        self.gen = _Sums()
-        self.cont = _Sums()
+        self.gen, self.cont = _Sums(), _Sums()
         self.children: list[_Node] = []
-        self._rows = np.empty((0, 3))  # n, total, squares of each child; grows by doubling
 
     @property
     def rows(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """A view: n, total and squares of each child."""
-        return self._rows[: len(self.children)]
-
-    def append(self, child: _Node, score: float) -> None:
-        index = len(self.children)
-        if index == len(self._rows):
-            grown = np.empty((max(4, 2 * index), 3))
-            grown[:index] = self._rows
-            self._rows = grown
-        self._rows[index] = (1.0, score, score * score)
-        self.children.append(child)
+        """n, total and squares of each child."""
+        return np.array([(c.sums.n, c.sums.total, c.sums.squares) for c in self.children]).reshape(-1, 3)
 
 
 class _Node:
-    """A node that is in the tree; the root has no id."""
+    """A node that is in the tree; the root has no id. `group` says in which of the parent's arms it is."""
 
-    __slots__ = ("arms", "depth", "group", "id", "index", "parent")
+    __slots__ = ("arms", "depth", "group", "id", "parent", "sums")
 
-    def __init__(self, id: int | None, parent: _Node | None, group: int, index: int, groups: int) -> None:
-        self.id = id
-        self.parent = parent
+    def __init__(self, id: int | None, parent: _Node | None, group: int, groups: int) -> None:
+        self.id, self.parent, self.group = id, parent, group
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.group = group  # which of the parent's arms, and which child of them, it is
-        self.index = index
+        self.sums = _Sums()
         self.arms = [_Arms() for _ in range(groups)]
 
 
-class ABMCTSA:
+class ABMCTSA(Algorithm):
     """AB-MCTS-A over the given agents.
 
     Example:
@@ -117,10 +100,11 @@ class ABMCTSA:
     def __init__(self, agents: Sequence[str], settings: ABMCTSASettings) -> None:
         self._agents = tuple(agents)
         self._settings = settings
-        self._group = {agent: i if settings.choice == "stack" else 0 for i, agent in enumerate(agents)}
-        self._groups = len(agents) if settings.choice == "stack" else 1
+        stack = settings.choice == "stack"
+        self._group = {agent: i if stack else 0 for i, agent in enumerate(agents)}
+        self._groups = len(agents) if stack else 1
         self._by_agent = {agent: _Sums() for agent in agents}
-        self._root = _Node(None, None, 0, 0, self._groups)
+        self._root = _Node(None, None, 0, self._groups)
         self._nodes: dict[int | None, _Node] = {None: self._root}
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
@@ -140,18 +124,15 @@ class ABMCTSA:
     def told(self, ask: Ask, score: float) -> None:
         """Add the node, and its score along its path."""
         parent = self._nodes[ask.parent]
-        group = self._group[ask.agent]
-        arms = parent.arms[group]
-        node = _Node(ask.id, parent, group, len(arms.children), self._groups)
-        arms.append(node, score)
-        self._nodes[ask.id] = node
-        arms.gen.add(score)
-        self._by_agent[ask.agent].add(score)
-        change = np.array((0.0, score, score * score))
+        arms = parent.arms[self._group[ask.agent]]
+        node = self._nodes[ask.id] = _Node(ask.id, parent, self._group[ask.agent], self._groups)
+        node.sums.n = 1
+        arms.children.append(node)
+        for sums in (node.sums, arms.gen, self._by_agent[ask.agent]):
+            sums.add(score)
         while (above := parent.parent) is not None:
-            arms = above.arms[parent.group]
-            arms.cont.add(score)
-            arms.rows[parent.index] += change
+            above.arms[parent.group].cont.add(score)
+            parent.sums.add(score)
             parent = above
 
     def lost(self, ask: Ask) -> None:
@@ -163,9 +144,8 @@ class ABMCTSA:
         node.arms[self._group[ask.agent]].gen.n += by
         self._by_agent[ask.agent].n += by
         while (above := node.parent) is not None:
-            arms = above.arms[node.group]
-            arms.cont.n += by
-            arms.rows[node.index, 0] += by
+            above.arms[node.group].cont.n += by
+            node.sums.n += by
             node = above
 
     def _draw_group(self, node: _Node, rng: np.random.Generator) -> int:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
-from mars_env.search.algorithm import Ask
+from mars_env.search.algorithm import Algorithm, Ask, Options
 
 
-class BestOfNSettings(BaseModel):
+class BestOfNSettings(Options):
     """Best-of-N has no options: N is the budget in calls."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
-
-class BestOfN:
+class BestOfN(Algorithm):
     """Repeated sampling: every node is a fresh start; the agents take turns.
 
     Example:
@@ -38,32 +37,22 @@ class BestOfN:
         """The next node goes to the next agent."""
         self._asked += 1
 
-    def told(self, ask: Ask, score: float) -> None:
-        """Nothing depends on scores."""
 
-    def lost(self, ask: Ask) -> None:
-        """Nothing depends on what is lost."""
-
-
-class RefinementSettings(BaseModel):
+class RefinementSettings(Options):
     """Options of sequential refinement."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     chains: PositiveInt = 1
     """Chains that are refined in turn; expansions of different chains can run in parallel."""
 
 
+@dataclass(slots=True)
 class _Chain:
-    __slots__ = ("pending", "steps", "tip")
-
-    def __init__(self) -> None:
-        self.tip: int | None = None
-        self.steps = 0
-        self.pending: int | None = None
+    tip: int | None = None
+    steps: int = 0
+    pending: int | None = None
 
 
-class Refinement:
+class Refinement(Algorithm):
     """Sequential refinement: every node refines the last one of its chain; the agents take turns.
 
     Example:
@@ -91,22 +80,22 @@ class Refinement:
     def asked(self, ask: Ask) -> None:
         """The chain waits."""
         chain = self._shortest()
-        if chain is not None:
-            chain.pending = ask.id
-            chain.steps += 1
+        assert chain is not None
+        chain.pending = ask.id
+        chain.steps += 1
 
     def told(self, ask: Ask, score: float) -> None:
         """The chain continues from the new node."""
-        self._waiting(ask).tip = ask.id
-        self._waiting(ask).pending = None
+        chain = self._pending(ask)
+        chain.tip, chain.pending = ask.id, None
 
     def lost(self, ask: Ask) -> None:
         """The chain tries again from its last node, with the next agent."""
-        self._waiting(ask).pending = None
+        self._pending(ask).pending = None
 
     def _shortest(self) -> _Chain | None:
         idle = [chain for chain in self._chains if chain.pending is None]
         return min(idle, key=lambda chain: chain.steps, default=None)
 
-    def _waiting(self, ask: Ask) -> _Chain:
+    def _pending(self, ask: Ask) -> _Chain:
         return next(chain for chain in self._chains if chain.pending == ask.id)

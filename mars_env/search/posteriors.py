@@ -1,8 +1,7 @@
 """Posteriors of an arm's mean score after n observations, by conjugate updates.
 
-A posterior needs three sums of the observations (their number, their sum, the sum of their
-squares), so an update costs the same however many there were. A draw takes numbers or
-arrays of them: all arms of a node are sampled together.
+A posterior needs three sums of the observations, so an update costs the same however many there were. A draw
+takes numbers or arrays of them: all arms of a node are sampled together.
 """
 
 from __future__ import annotations
@@ -10,29 +9,23 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveFloat
+from pydantic import PositiveFloat
+
+from mars_env.search.algorithm import Options
 
 Sums: TypeAlias = Any
 """A number or an array of numbers, one for each arm."""
 
 
-class BetaPrior(BaseModel):
+class BetaPrior(Options):
     """Scores in [0, 1] as (fractions of) successes; by default Jeffreys' prior, as TreeQuest has it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["beta"] = "beta"
     a: PositiveFloat = 0.5
     b: PositiveFloat = 0.5
 
     def draw(self, rng: np.random.Generator, n: Sums, total: Sums, squares: Sums) -> Any:
-        """Sample the mean score of each arm.
-
-        Args:
-            rng: The generator.
-            n: Number of observations.
-            total: Their sum.
-            squares: The sum of their squares (not used here).
+        """Sample the mean score of each arm with n observations, their sum and the sum of their squares.
 
         Example:
             >>> rng = np.random.default_rng(0)
@@ -42,15 +35,12 @@ class BetaPrior(BaseModel):
         return rng.beta(self.a + total, self.b + (n - total))
 
 
-class GaussianPrior(BaseModel):
+class GaussianPrior(Options):
     """Scores as normal with unknown mean and variance: the normal-inverse-chi-squared prior.
 
-    With the parameters of Murphy, Probabilistic Machine Learning: Advanced Topics, 3.4.3.3; the
-    defaults are TreeQuest's. The mean's marginal posterior is a shifted and scaled Student t,
-    which is drawn from directly.
+    With the parameters of Murphy, Probabilistic Machine Learning: Advanced Topics, 3.4.3.3; the defaults are
+    TreeQuest's. The mean's marginal posterior, a shifted and scaled Student t, is drawn from directly.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["gaussian"] = "gaussian"
     m: float = 0.0
@@ -59,13 +49,7 @@ class GaussianPrior(BaseModel):
     tau_square: PositiveFloat = 0.1
 
     def draw(self, rng: np.random.Generator, n: Sums, total: Sums, squares: Sums) -> Any:
-        """Sample the mean score of each arm.
-
-        Args:
-            rng: The generator.
-            n: Number of observations.
-            total: Their sum.
-            squares: The sum of their squares.
+        """Sample the mean score of each arm; arguments as for `BetaPrior`.
 
         Example:
             >>> rng = np.random.default_rng(0)

@@ -8,14 +8,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from mars_env.errors import ConfigError
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.search.ab_mcts import ABMCTSA
 from mars_env.search.algorithm import Algorithm
 from mars_env.search.baselines import BestOfN, Refinement
 from mars_env.search.tree_of_thoughts import TreeOfThoughts
 from mars_env.search.treequest import TreeQuest
 from mars_env.search.uct import UCT
-from mars_env.text import unfit
+from mars_env.text import validation_message
 
 ALGORITHMS: dict[str, Any] = {
     "ab-mcts-a": ABMCTSA,
@@ -30,11 +30,8 @@ ALGORITHMS: dict[str, Any] = {
 def register_algorithm(name: str, algorithm: Any) -> None:
     """Register your own algorithm by name in this process; other processes name it as ``module:Class``.
 
+    It is a class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
     Registering the same class again replaces it, as a reloaded module or a notebook must.
-
-    Args:
-        name: Without a colon, and not another's.
-        algorithm: A class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
 
     Raises:
         ConfigError: The name has a colon or belongs to another algorithm.
@@ -74,7 +71,7 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
     prefix, colon, rest = name.partition(":")
     if colon and prefix == "treequest":
         return TreeQuest(rest, options, agents, seed)
-    algorithm = resolve(name) if colon else ALGORITHMS.get(name)
+    algorithm = import_object(name) if colon else ALGORITHMS.get(name)
     if algorithm is None:
         known = ", ".join(ALGORITHMS)
         raise ConfigError(
@@ -88,6 +85,8 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
     try:
         settings = algorithm.Settings.model_validate(dict(options))
     except ValidationError as error:
-        raise ConfigError(f"the search {name!r} does not take these options: {unfit(error)}") from error
+        raise ConfigError(
+            f"the search {name!r} does not take these options: {validation_message(error)}"
+        ) from error
     made: Algorithm = algorithm(agents, settings)
     return made

@@ -16,17 +16,15 @@ from operator import index
 from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, PositiveInt, model_validator
+from pydantic import Field, JsonValue, PositiveInt, model_validator
 
 from mars_env.errors import ConfigError
-from mars_env.search.algorithm import Ask
+from mars_env.search.algorithm import Ask, Options
 from mars_env.search.registry import make_algorithm
 
 
-class SearchSettings(BaseModel):
+class SearchSettings(Options):
     """How to search: the algorithm, its budget, how many expansions run at once."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     algorithm: str = "ab-mcts-a"
     """A name of `mars_env.search.ALGORITHMS`, ``treequest:<class>``, or ``my_module:MyAlgorithm``."""
@@ -57,9 +55,8 @@ class Search:
     """One search of one tree.
 
     By default it runs in waves: all asks of a wave are decided before any of its results arrives, and scores
-    enter the tree in the order of asking, whatever the order of their arrival. So the same seed and the same
-    scores give the same tree, however many workers there are and whichever is fastest. Early stop and the
-    token budget take effect between waves.
+    enter the tree in the order of asking. So the same seed and scores give the same tree, however many
+    workers there are and whichever is fastest. Early stop and the token budget take effect between waves.
 
     Args:
         settings: How to search.
@@ -157,12 +154,7 @@ class Search:
         return [self._asks[id] for id in handed]
 
     def tell(self, id: int, score: float | None, tokens: int = 0) -> None:
-        """Give the result of an expansion.
-
-        Args:
-            id: The ask's.
-            score: In [0, 1]; None if it was lost or is unknown.
-            tokens: What it cost.
+        """Give the score of an expansion, in [0, 1] (None if it was lost or is unknown), and its cost.
 
         Raises:
             ConfigError: The id was not asked for or already has a result, or the score lies outside [0, 1].
@@ -212,7 +204,7 @@ class Search:
             "settings": self.settings.model_dump(mode="json"),
             "agents": list(self.agents),
             "seed": self.seed,
-            "rng": _plain(self._rng.bit_generator.state),
+            "rng": _converted(self._rng.bit_generator.state, str),
             "asks": [[ask.parent, self.agents.index(ask.agent)] for ask in self._asks],
             "events": [list(event) if isinstance(event, tuple) else event for event in self._events],
             "results": [[id, score, tokens] for id, (score, tokens) in self._results.items()],
@@ -243,7 +235,7 @@ class Search:
                     search._results[id] = (score, tokens)
                     search._settle(id)
             search._results = {id: (score, tokens) for id, score, tokens in state["results"]}
-            search._rng.bit_generator.state = _numbers(state["rng"])
+            search._rng.bit_generator.state = _converted(state["rng"], int)
             search._exhausted = state["exhausted"]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
@@ -283,11 +275,6 @@ class Search:
             self._solved |= self.settings.stop_at is not None and score >= self.settings.stop_at
 
 
-def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A bit generator's state with its 128-bit numbers as text, which every JSON reader keeps exact."""
-    inner = {key: str(value) for key, value in state["state"].items()}
-    return {**state, "state": inner}
-
-
-def _numbers(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {**state, "state": {key: int(value) for key, value in state["state"].items()}}
+def _converted(state: Mapping[str, Any], kind: type[str | int]) -> dict[str, Any]:
+    """A bit generator's state, its 128-bit numbers as strings, which all JSON readers keep exact; or back."""
+    return {**state, "state": {key: kind(value) for key, value in state["state"].items()}}

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
-from mars_env.search.algorithm import Ask
+from mars_env.search.algorithm import Algorithm, Ask, Options
 
 
-class TreeOfThoughtsSettings(BaseModel):
+class TreeOfThoughtsSettings(Options):
     """Options of breadth-first tree of thoughts; the defaults are the paper's for its hardest task."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     samples: PositiveInt = 5
     """Children of every node that is kept; the agents take turns."""
@@ -21,7 +19,7 @@ class TreeOfThoughtsSettings(BaseModel):
     """Nodes of a level that get children: those with the highest scores, the first asked for among equals."""
 
 
-class TreeOfThoughts:
+class TreeOfThoughts(Algorithm):
     """Level by level: the best nodes of the last level get children, the others get none.
 
     Example:

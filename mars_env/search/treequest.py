@@ -1,11 +1,10 @@
 """Any algorithm of TreeQuest as a drop-in: ``algorithm="treequest:ABMCTSM"``.
 
-TreeQuest is optional (``pip install treequest``; AB-MCTS-M needs ``treequest[abmcts-m]``). It keeps
-its own tree, which is used in place through its ask and tell. A drop-in cannot hide two differences. Its
-algorithms have no pending counts, so a wave may ask for one node several times. And they sample from the
-global generators, which are seeded for each choice and restored after it, so they must not be used from two
-threads at once. AB-MCTS-M's Markov chains take seconds per choice and cannot be seeded: such a search can be
-resumed, but not repeated.
+TreeQuest is optional (``pip install treequest``; AB-MCTS-M needs ``treequest[abmcts-m]``). Its algorithms
+have no pending counts, so a wave may ask for one node several times. They sample from the global
+generators, which are seeded for each choice and restored after it, so they must not be used from two
+threads at once. AB-MCTS-M's Markov chains take seconds per choice and cannot be seeded: such a search can
+be resumed, but not repeated.
 """
 
 from __future__ import annotations
@@ -19,19 +18,12 @@ from typing import Any
 import numpy as np
 
 from mars_env.errors import ConfigError, MissingExtra
-from mars_env.search.algorithm import Ask
+from mars_env.search.algorithm import Algorithm, Ask
 from mars_env.seeds import derive_seed
 
 
-class TreeQuest:
-    """One of TreeQuest's algorithms behind the interface `Algorithm`.
-
-    Args:
-        name: Its class, as a path below ``treequest``: ``"ABMCTSM"``,
-            ``"algos.best_first_search.BestFirstSearchAlgo"``.
-        options: What its constructor takes.
-        agents: TreeQuest's actions.
-        seed: Of its draws.
+class TreeQuest(Algorithm):
+    """One of TreeQuest's algorithms, as ``"ABMCTSM"`` or ``"algos.best_first_search.BestFirstSearchAlgo"``.
 
     Raises:
         MissingExtra: TreeQuest, or a package that this algorithm needs, is not installed.

@@ -1,9 +1,8 @@
 """Standard MCTS: UCT with a fixed number of children per node (Kocsis and Szepesvári, 2006).
 
-Every node gets a few children, as many of each agent; then the search goes down into the child
-with the highest upper confidence bound. There is no rollout: a node's score is its value, as is
-usual where a node is a complete solution. A pending expansion counts as a visit of value 0 (a
-virtual loss) along its path.
+Every node gets a few children, as many of each agent; then the search goes down into the child with the
+highest upper confidence bound. There is no rollout: a node's score is its value, since a node is a
+complete solution. A pending expansion counts as a visit of value 0 along its path.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 
-from mars_env.search.algorithm import Ask
+from mars_env.search.algorithm import Algorithm, Ask, Options
 
 
-class UCTSettings(BaseModel):
+class UCTSettings(Options):
     """Options of UCT."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     samples: PositiveInt = 2
     """Children that a node gets from each agent."""
@@ -32,15 +29,14 @@ class _Node:
     __slots__ = ("by_agent", "children", "id", "parent", "total", "visits")
 
     def __init__(self, id: int | None, parent: _Node | None, agents: Sequence[str]) -> None:
-        self.id = id
-        self.parent = parent
+        self.id, self.parent = id, parent
         self.children: list[_Node] = []
         self.by_agent = dict.fromkeys(agents, 0)  # children asked for, pending ones included
         self.visits = 0
         self.total = 0.0
 
 
-class UCT:
+class UCT(Algorithm):
     """UCT over the given agents.
 
     Example:

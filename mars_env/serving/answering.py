@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
-from mars_env.api import Team, as_problem_set, asked_spec, described_spec, keywords_of
+from mars_env.api import Team, as_problem_set, described_spec, spec_with
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
 from mars_env.envs.registry import rules_names, spec, with_team_size
@@ -26,7 +26,7 @@ from mars_env.rollout.engine import Journal
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
-from mars_env.text import described, shown
+from mars_env.text import describe_error, shown
 from mars_env.types import Agent, Problem, Tree, Turn
 
 Kind = Literal["math", "code"]
@@ -39,7 +39,9 @@ OnTurn = Callable[[Turn], None]
 SOLVE_VERIFY_CORRECT = "solve-verify-correct"
 
 
-def question(statement: str, *, kind: Kind | None = None, tests: Tests = (), salt: object = None) -> Problem:
+def make_question(
+    statement: str, *, kind: Kind | None = None, tests: Tests = (), salt: object = None
+) -> Problem:
     """A problem without a reference: nothing that is answered to it is graded.
 
     Args:
@@ -47,17 +49,6 @@ def question(statement: str, *, kind: Kind | None = None, tests: Tests = (), sal
         kind: By default ``"code"`` if there are tests, else ``"math"``.
         tests: Public tests, which a search and a Verifier may see.
         salt: Makes the question another one; its id is made of everything given here.
-
-    Raises:
-        ConfigError: The statement is empty, or the tests cannot be read.
-
-    Example:
-        >>> question("What is 2 + 2?").reference is None
-        True
-        >>> from mars_env.envs.visibility import public_tests
-        >>> echo = question("Echo a line.", tests=[{"input": "a", "output": "a"}])
-        >>> echo.kind, len(public_tests(echo))
-        ('code', 1)
     """
     if not isinstance(statement, str) or not statement.strip():
         raise ConfigError(f"a question is a text that is not empty, got {shown(statement)}")
@@ -87,13 +78,13 @@ def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
     try:
         problem = code_problem_from_row({**row, "id": "question", "prompt": statement})
     except UNREADABLE as error:
-        raise ConfigError(f"these tests cannot be read: {described(error)}") from error
+        raise ConfigError(f"these tests cannot be read: {describe_error(error)}") from error
     public = [{**test, "public": True} for test in problem.reference["tests"]]
     return problem.statement, {**problem.reference, "tests": public, "solutions": []}
 
 
 class Answerer:
-    r"""A team that answers questions: agents, and the game that they play.
+    """A team that answers questions: agents, and the game that they play.
 
     Args:
         env_id: Rules (``"solve-verify-correct"``, ``"tree-search"`` ...) or an environment's id, of which the
@@ -109,16 +100,6 @@ class Answerer:
         name: The id.
         agents: By name; may be replaced by watched ones.
         config: What a stored run records of it.
-
-    Raises:
-        ConfigError: An argument is wrong, or the rules need to see grades.
-
-    Example:
-        >>> team = {"solver": lambda seen: r"\boxed{4}", "verifier": lambda seen: "Correctness: Correct",
-        ...         "corrector": lambda seen: ""}
-        >>> answerer = Answerer("solve-verify-correct", team)
-        >>> run_sync(answerer.answer(question("What is 2 + 2?"))).grounds
-        '4 of 4 verdicts accept it'
     """
 
     def __init__(
@@ -133,9 +114,7 @@ class Answerer:
         **more: Any,
     ) -> None:
         chosen = {**(settings or {}), **more}
-        env_spec = asked_spec(
-            keywords_of(solve) | keywords_of(Answerer), _spec(env_id), chosen, turn_timeout=turn_timeout
-        )
+        env_spec = spec_with(solve, _spec(env_id), chosen, turn_timeout=turn_timeout)
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
@@ -155,15 +134,11 @@ class Answerer:
         self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, named, identities)}
         self._width = width
         if self.game.visibility is not None:
-            self.game.visibility.refuse_unfit([question("?")] if kind == "math" else [])
+            self.game.visibility.refuse_unfit([make_question("?")] if kind == "math" else [])
 
     async def require_room(self, problem: Problem | None = None) -> None:
-        """Refuse contexts that are too small for the agents' limits, whatever is asked, or for one question.
-
-        Raises:
-            ConfigError: Says the numbers.
-        """
-        await require_room(self.game.rules, self.agents, [problem or question("?")])
+        """Refuse contexts too small for the agents' limits, whatever is asked, or for one question."""
+        await require_room(self.game.rules, self.agents, [problem or make_question("?")])
 
     async def answer(
         self,
@@ -177,7 +152,7 @@ class Answerer:
         """Play one question to its end.
 
         Args:
-            problem: A `question`.
+            problem: Of `make_question`.
             sample: Which answer to it this is.
             seed: Together with the question and the sample, the only source of randomness.
             journal: Keeps turns as they are finished; those that it has are not played again.
@@ -192,23 +167,19 @@ class Answerer:
         if self.game.visibility is not None:
             self.game.visibility.refuse_unfit([problem])
 
-        def told(turns: Sequence[Turn]) -> None:
-            for turn in turns:
-                if on_turn is not None:
+        def on_turns(turns: Sequence[Turn]) -> None:
+            if on_turn is not None:
+                for turn in turns:
                     on_turn(turn)
 
-        job = Job(problem, sample)
+        job, width = Job(problem, sample), self._width
         tree = await play(
-            self.game, self.agents, job, seed=seed, width=self._width, journal=journal, on_turns=told
+            self.game, self.agents, job, seed=seed, width=width, journal=journal, on_turns=on_turns
         )
         return self.solution(tree)
 
     def solution(self, tree: Tree) -> Solution:
-        """The solution that a finished tree holds.
-
-        Raises:
-            ModelError: The tree has no answer; says why.
-        """
+        """The solution that a finished tree holds; a `ModelError` if it has no answer."""
         if tree.fault:
             raise ModelError(f"the team could not answer: {tree.fault}")
         if tree.final is None:
@@ -242,8 +213,7 @@ def solve(  # public edge: friendly keywords, each with a default
     Args:
         statement: The question.
         agents: As for `mars_env.evaluate`.
-        env_id: Which game the team plays: MarsRL's loop, ``"tree-search"``, your own rules, or an
-            environment's id.
+        env_id: The game: MarsRL's loop, ``"tree-search"``, your own rules, or an environment's id.
         kind: ``"math"`` or ``"code"``; by default that of the id's problems, or code where tests are given.
         tests: Public tests of a program: ``{"input": ..., "output": ...}``, asserts, or a row of
             docs/code-grading.md. A search of programs needs some.
@@ -253,9 +223,6 @@ def solve(  # public edge: friendly keywords, each with a default
         turn_timeout: Seconds that an agent may take for a turn.
         settings: Of the rules, as for `mars_env.make`.
         **more: As for `mars_env.make`, e.g. ``rounds=3``.
-
-    Returns:
-        The answer, what speaks for it, its tokens and its tree.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -271,7 +238,7 @@ def solve(  # public edge: friendly keywords, each with a default
     if tests and kind is None:
         kind = "code"
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, settings=settings, **more)
-    problem = question(statement, kind=answerer.kind, tests=tests)
+    problem = make_question(statement, kind=answerer.kind, tests=tests)
     if out is None:
         return run_sync(_solved(answerer, problem, seed, None, on_turn))
     with Store(out, {**answerer.config, "seed": seed, "question": problem.id}, [problem]) as store:

@@ -1,8 +1,7 @@
 """`Recorder`: an OpenAI-compatible server in front of an engine that keeps what each agent's calls sampled.
 
-A program of agents, in any framework, talks to the recorder as it talked to the engine. The recorder asks
-the engine for token ids and log-probabilities as well, gives the program what it asked for, and stores the
-rest: a run as `mars_env.rollout.read_run` reads it. docs/recorder.md describes it.
+The recorder asks the engine for token ids and log-probabilities as well, gives the program what it asked for,
+and stores the rest: a run as `mars_env.rollout.read_run` reads it (docs/recorder.md).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import aiohttp
@@ -24,10 +22,10 @@ from yarl import URL
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.chat_stream import ChatStream, asked_for, event
-from mars_env.models.context import NO_LIMIT
 from mars_env.models.endpoint import Endpoint
-from mars_env.models.openai_dialect import NEUTRAL, bending, completions_of, keeps_logprobs
+from mars_env.models.openai_dialect import NEUTRAL, biasing_fields, completions_of, keeps_logprobs
 from mars_env.models.preflight import check_engine
+from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.net import (
     NETWORK_ERRORS,
@@ -39,13 +37,12 @@ from mars_env.net import (
     plain_json,
     read_body,
     read_bounded,
-    serve,
     session,
+    start_server,
 )
 from mars_env.rollout.records import MOST_DEPTH, check_plain
-from mars_env.serving.conversations import digests
-from mars_env.serving.recording import Call, Recording, Reply
-from mars_env.text import described, logger, one_line
+from mars_env.serving.recording import Call, RecordedRun, Reply, digests
+from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
 
 log = logger(__name__)
@@ -73,25 +70,22 @@ class Recorder:
         upstream: The engine's address, e.g. ``"http://localhost:8000/v1"``.
         out: Directory of the run; one that exists is continued.
         problems: Problems that trees may name.
-        group: See `mars_env.serving.recording.Recording`.
-        logprobs: What the engine's log-probabilities are of: ``"raw"`` logits, or ``"processed"``; see
-            `mars_env.models.HTTPModel`.
+        group: See `mars_env.serving.recording.RecordedRun`.
+        logprobs: What the engine's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
         api_key_env: Environment variable with the engine's key; by default the program's own is passed on.
         keys: API keys of programs; without any, only this machine is served. With them agents and trees are
             named by headers or the model's name, and no key is passed on.
-        version: Version of the weights, noted with each token; set `version` anew when they change.
-        most: Longest body of a request and of an answer, in bytes.
 
     Attributes:
         counts: Of turns stored, of those that cannot be trained on, and of what was not stored, by reason.
+        max_body: Longest body of a request and of an answer, in bytes; set it before `start`.
         url: What programs are given as their ``base_url``; after `start`.
-
-    Raises:
-        ConfigError: An argument is unfit.
-        StoreError: The directory holds another run.
+        version: Version of the weights, noted with each token; set it when they change.
     """
 
-    def __init__(  # public edge: friendly keywords, each with a default
+    max_body = 64 * 2**20
+
+    def __init__(
         self,
         upstream: str,
         out: str | Path,
@@ -101,19 +95,17 @@ class Recorder:
         logprobs: Literal["raw", "processed"] = "raw",
         api_key_env: str | None = None,
         keys: Sequence[str] = (),
-        version: int = 0,
-        most: int = 64 * 2**20,
     ) -> None:
         if logprobs not in ("raw", "processed") or group not in ("input", "agent"):
             raise ConfigError(
                 f"logprobs is 'raw' or 'processed' and group 'input' or 'agent', got {logprobs!r}, {group!r}"
             )
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
-        self._processed, self._most, self.version = logprobs == "processed", most, version
+        self._processed, self.version = logprobs == "processed", 0
         self._key, self._guard = api_key(api_key_env), Guard(keys, "use the engine and write into the run")
         self._server: Server | None = None
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
-        self._recording = Recording(out, {"upstream": str(self._endpoint.base)}, problems, group)
+        self._recording = RecordedRun(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
         self._told: set[str] = set()
         self.url = ""
@@ -122,33 +114,22 @@ class Recorder:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def check(self) -> None:
-        """Ask the engine for one completion: whether its turns can be trained on is told before a run.
-
-        Raises:
-            ConfigError: It gives no token ids or log-probabilities, or refuses the key.
-            ModelError: It cannot be reached.
-        """
+        """Ask the engine for one completion: whether its turns can be trained on; a `ConfigError` if not."""
         await check_engine(*self._upstream)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Serve, by default to this machine alone.
-
-        Raises:
-            ConfigError: The address cannot be used, or is open to others without a key.
-        """
-        app = web.Application(client_max_size=self._most)
+        """Serve, by default to this machine alone; others need a key."""
+        app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/counts", self._tell)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         try:
-            self._server = await serve(app, host, port, self._guard, refusal_of=self._refusal)
+            self._server = await start_server(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
             await self.close()
             raise
@@ -165,14 +146,14 @@ class Recorder:
             body = plain_json(await read_body(request))
             call, asked = self._call(request, body)
         except UNREADABLE as error:
-            raise Refusal(400, f"the request cannot be read: {described(error)}") from error
+            raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
         begun = time.perf_counter()
         async with await self._ask("POST", self._endpoint.chat, request, json=asked) as answer:
             if answer.status != 200:
                 return await self._failure(answer)
             if asked.get("stream"):
                 return await self._streamed(request, answer, call, body, begun)
-            payload = await read_bounded(answer, self._most)
+            payload = await read_bounded(answer, self.max_body)
             shown = self._stored(payload, call, body, begun)
             return web.Response(body=shown, content_type="application/json")
 
@@ -200,10 +181,10 @@ class Recorder:
         check_plain(messages, MOST_DEPTH // 2)
         digests(messages)
         policy = served if mark and served and not key and AGENT_HEADER not in request.headers else model
-        told = {name: value for name, value in body.items() if value is not None}
-        for name in _NUMBERS & told.keys():
-            finite(told[name])  # engines read "0.7", but a run with such a temperature could not be read
-        asked = {**NEUTRAL, **told, "model": policy, "return_token_ids": True, "logprobs": True}
+        given = {name: value for name, value in body.items() if value is not None}
+        for name in _NUMBERS & given.keys():
+            finite(given[name])  # engines read "0.7", but a run with such a temperature could not be read
+        asked = {**NEUTRAL, **given, "model": policy, "return_token_ids": True, "logprobs": True}
         return Call(agent, policy, messages, tree), asked
 
     def _headers(self, request: web.Request) -> dict[str, str]:
@@ -221,7 +202,7 @@ class Recorder:
     async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
         """The engine's own error, passed on: the program decides what to do."""
         self.counts[f"status {answer.status}"] += 1
-        text = (await read_bounded(answer, self._most)).decode("utf-8", "replace")
+        text = (await read_bounded(answer, self.max_body)).decode("utf-8", "replace")
         headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
         return web.Response(
             status=answer.status,
@@ -239,7 +220,9 @@ class Recorder:
             shown = json.dumps(asked_for(answer, **_wants(body))).encode()
         except UNREADABLE as error:
             self.counts["unreadable"] += 1
-            log.warning("an answer of the engine cannot be read, and is not stored: %s", described(error))
+            log.warning(
+                "an answer of the engine cannot be read, and is not stored: %s", describe_error(error)
+            )
             return payload
         turns = self._recording.add(call, replies, time.perf_counter() - begun)
         self.counts["turns"] += len(turns)
@@ -253,7 +236,7 @@ class Recorder:
         """Say why a turn cannot be trained on, once for each cause."""
         if not completion.trainable and not completion.token_ids:
             why = "the engine gives no token ids (vLLM 0.10.2 or later does)"
-        elif bending(body):
+        elif biasing_fields(body):
             why = "the program asks for another distribution (top_p, top_k, a penalty, a form of the answer)"
         elif not keeps_logprobs(_sampling(body), processed=self._processed):
             why = (
@@ -274,7 +257,7 @@ class Recorder:
             sampling,
             processed=self._processed,
             version=self.version,
-            bent=bool(bending(body)),
+            biased=bool(biasing_fields(body)),
         )
         choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index") or 0))
         replies = []
@@ -298,10 +281,10 @@ class Recorder:
         stream, wants, done, size = ChatStream(), _wants(body), False, 0
         try:
             await response.prepare(request)
-            async for data in _events(answer, self._most):
+            async for data in _events(answer, self.max_body):
                 size += len(data)
-                if size > self._most:
-                    raise aiohttp.ClientPayloadError(f"the answer is longer than {self._most:,} bytes")
+                if size > self.max_body:
+                    raise aiohttp.ClientPayloadError(f"the answer is longer than {self.max_body:,} bytes")
                 if data == "[DONE]":
                     done = True
                     break
@@ -320,7 +303,7 @@ class Recorder:
             self.counts["abandoned"] += 1
         except (aiohttp.ClientError, TimeoutError, *UNREADABLE) as error:
             self.counts["cut off"] += 1
-            log.warning("a stream of the engine broke off: %s", self._secrets.mask(described(error)))
+            log.warning("a stream of the engine broke off: %s", self._secrets.mask(describe_error(error)))
         except StoreError as error:
             self.counts["not stored"] += 1
             log.error("%s", error)
@@ -332,7 +315,9 @@ class Recorder:
         async with await self._ask("GET", self._endpoint.models, request) as answer:
             if answer.status != 200:
                 return await self._failure(answer)
-            return web.Response(body=await read_bounded(answer, self._most), content_type="application/json")
+            return web.Response(
+                body=await read_bounded(answer, self.max_body), content_type="application/json"
+            )
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))
@@ -351,8 +336,8 @@ class Recorder:
             log.error("%s", error)
             reason, words = "not stored", f"the turn cannot be stored: {error}"
         elif isinstance(error, NETWORK_ERRORS):
-            told = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
-            reason, status, words = "unreachable", 502, f"the engine cannot be reached: {told}"
+            shown = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+            reason, status, words = "unreachable", 502, f"the engine cannot be reached: {shown}"
         else:
             raise error
         self.counts[reason] += 1
@@ -365,9 +350,9 @@ def _wants(body: Mapping[str, Any]) -> dict[str, bool]:
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
     """How a request is sampled."""
-    told = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
+    given = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or NO_LIMIT
-    return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **told})
+    return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **given})
 
 
 async def _events(answer: aiohttp.ClientResponse, most: int) -> AsyncGenerator[str]:

@@ -1,18 +1,18 @@
-"""Calls of foreign programs as a stored run: trees of turns, each turn with its exact tokens."""
+"""Calls of programs as a stored run: trees of turns, each turn with its exact tokens."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from mars_env.agents.thinking import THINKING
 from mars_env.rollout import Store, read_run
-from mars_env.serving.conversations import digests, text_of_content
 from mars_env.types import Action, Completion, Problem, Tree, Turn
 
 RECORDED = "recorded"
@@ -23,13 +23,9 @@ _TREE = re.compile(r"(.+)#(\d{1,9})", re.A | re.S)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of a program.
+    """One request of a program: who asks (``"solver_0"``), of which weights, the whole conversation.
 
-    Attributes:
-        agent: Who asks, e.g. ``"solver_0"``.
-        policy: Name of the weights.
-        messages: The whole conversation, as it was sent.
-        tree: Id of the tree that it belongs to; None where the program does not say.
+    `tree` is the id of the tree that it belongs to; None where the program does not say.
     """
 
     agent: str
@@ -40,12 +36,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One choice of the server's answer.
+    """One choice of the server's answer: with its exact tokens, and as the program gets it.
 
-    Attributes:
-        completion: With its token ids and log-probabilities.
-        message: The message as the program gets it.
-        id: What the program knows it by: the answer's id; from the second choice on with ``:1``, ``:2`` ...
+    The program knows it by its `id`: the answer's; from the second choice on with ``:1``, ``:2`` ...
     """
 
     completion: Completion
@@ -53,12 +46,12 @@ class Reply:
     id: str
 
 
-class Recording:
-    """The run that calls are recorded into.
+class RecordedRun:
+    """The run that calls are recorded into; one that exists already is continued.
 
     A call whose messages extend an earlier call's conversation (its messages and its reply) is a child of
     that turn. Any other is a root: of the tree that it names, else of a new tree. Each turn is on disk when
-    `add` returns. A run that exists already is continued.
+    `add` returns.
 
     Args:
         path: Directory of the run.
@@ -66,9 +59,6 @@ class Recording:
         problems: Problems that trees may name, with their references: so the turns can be graded.
         group: What is compared when advantages are computed: turns of one agent on the same ``"input"``, or
             all turns of one ``"agent"`` on the same problem.
-
-    Raises:
-        StoreError: The directory holds another run.
     """
 
     def __init__(
@@ -97,9 +87,7 @@ class Recording:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -107,12 +95,7 @@ class Recording:
         self._store.close()
 
     def add(self, call: Call, replies: Sequence[Reply], seconds: float = 0.0) -> list[Turn]:
-        """Store the turns of a call, one for each choice.
-
-        Raises:
-            ValueError: A message is none.
-            StoreError: It cannot be written.
-        """
+        """Store the turns of a call, one for each choice; a ValueError if there are no messages."""
         if not call.messages:
             raise ValueError("there are no messages")
         wanted, asked = _tree_id(call.tree), digests(call.messages)
@@ -187,12 +170,52 @@ class Recording:
 
 
 def _tree_id(name: str | None) -> str:
-    """The id of a tree that a program names; empty where it names none.
-
-    Example:
-        >>> _tree_id("aime/3#2"), _tree_id("monday"), _tree_id(None)
-        ('aime/3#2', 'monday#0', '')
-    """
+    """The id of a tree that a program names; empty where it names none."""
     if not name:
         return ""
     return name if _TREE.fullmatch(name) else f"{name}#0"
+
+
+def digests(messages: Sequence[Mapping[str, Any]], start: str = "") -> list[str]:
+    """A digest for each prefix of a conversation, after one with the digest `start`; the shortest first.
+
+    Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out
+    (refusal, annotations, reasoning, an empty content) do not.
+    """
+    found = []
+    for message in messages:
+        text = f"{start}{_canonical(message)}"
+        start = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        found.append(start)
+    return found
+
+
+def text_of_content(content: Any) -> str:
+    """The text of a message's content, which may be a list of parts."""
+    if isinstance(content, list):
+        return "".join(_part(part) for part in content)
+    return content if isinstance(content, str) else ""
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    return json.dumps(part, sort_keys=True)  # a picture, say: told apart, never read
+
+
+def _canonical(message: Any) -> str:
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        raise ValueError("a message is an object with a role")
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise ValueError("tool_calls is a list")
+    role = "system" if message["role"] == "developer" else message["role"]
+    said = [role, text_of_content(message.get("content")).strip(), [_call(call) for call in calls]]
+    return json.dumps([*said, message.get("tool_call_id")])
+
+
+def _call(call: Any) -> list[Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return [json.dumps(call, sort_keys=True)]
+    return [call.get("id"), function.get("name"), function.get("arguments")]

@@ -7,7 +7,6 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
 
@@ -16,7 +15,7 @@ from aiohttp import web
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
 from mars_env.models.chat_stream import event
 from mars_env.models.preflight import preflight
-from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, serve
+from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, start_server
 from mars_env.rollout import Store
 from mars_env.rollout.engine import add_turns
 from mars_env.rollout.monitor import Monitor, prometheus_text
@@ -25,9 +24,9 @@ from mars_env.rollout.store import stored_problems
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
-from mars_env.serving.wire import Asked, asked, chunks, completion
+from mars_env.serving.wire import ChatRequest, chunks, completion, read_request
 from mars_env.sync import end_tasks, gather_all
-from mars_env.text import described, logger, one_line
+from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
@@ -40,12 +39,12 @@ _GRACE = 5.0
 
 
 class TeamServer:
-    """Serves the answers of a team as chat completions. Use it as an asynchronous context manager.
+    """Serves a team's answers as chat completions (docs/team.md); an asynchronous context manager.
 
-    `docs/team.md` describes the protocol. A request is one question; its usage is the sum over all turns.
+    A request is one question; its usage is the sum over all turns.
     With `out`, each turn is stored as soon as it is finished: a request that was cut off by a kill, a lost
     client or a lost model is continued when it comes again, and one with a seed that was answered before gets
-    the same answer without being played again.
+    the same answer.
 
     Args:
         answerer: The team.
@@ -55,19 +54,17 @@ class TeamServer:
         waiting: Answers that may wait; more are refused with status 429.
         seed: Of requests that have none.
         out: Directory of the run; one that exists is continued.
-        most: Longest body of a request, in bytes.
 
     Attributes:
+        max_body: Longest body of a request, in bytes; set it before `start`.
+        monitor: Counts what is played.
         name: The model's name for clients.
         url: What clients are given as their ``base_url``; after `start`.
-        monitor: Counts what is played.
-
-    Raises:
-        ConfigError: An argument is wrong.
-        StoreError: The directory holds another run.
     """
 
-    def __init__(  # public edge: friendly keywords, each with a default
+    max_body = 4 * 2**20
+
+    def __init__(
         self,
         answerer: Answerer,
         *,
@@ -77,7 +74,6 @@ class TeamServer:
         waiting: int = 1024,
         seed: int = 0,
         out: str | Path | None = None,
-        most: int = 4 * 2**20,
     ) -> None:
         if concurrency < 1 or waiting < 0:
             raise ConfigError(
@@ -86,7 +82,7 @@ class TeamServer:
         self._answerer, self.name = answerer, name or answerer.name
         self._guard = Guard(keys, "spend your tokens")
         self._slots, self._places = Slots(concurrency), concurrency + waiting
-        self._seed, self._most = seed, most
+        self._seed = seed
         self._expected = 0
         self._numbers = itertools.count()
         self._playing: set[str] = set()
@@ -106,9 +102,7 @@ class TeamServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -131,14 +125,14 @@ class TeamServer:
         self.monitor.measure_models(self._answerer.agents)
         self.monitor.measure("questions", self._slots)
         self._answerer.agents = self.monitor.watch(self._answerer.agents)
-        app = web.Application(client_max_size=self._most)
+        app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         # A client that goes away stops its question: with a store, it can be continued.
-        self._server = await serve(
+        self._server = await start_server(
             app, host, port, self._guard, refusal_of=_refusal, grace=_GRACE, cancels=True
         )
         self.url = f"{self._server.url}/v1"
@@ -154,8 +148,8 @@ class TeamServer:
         try:
             body = plain_json(await read_body(request))
         except UNREADABLE as error:
-            raise Refusal(400, f"the request cannot be read: {described(error)}") from error
-        wanted = asked(body, self.name, self._answerer.kind)
+            raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
+        wanted = read_request(body, self.name, self._answerer.kind)
         if wanted.n > self._places:
             raise Refusal(400, f"this server gives at most {self._places} answers to a request: ask for less")
         if self._expected + wanted.n > self._places:
@@ -175,20 +169,24 @@ class TeamServer:
         finally:
             self._expected -= wanted.n
 
-    async def _streamed(self, request: web.Request, wanted: Asked, answer_id: str) -> web.StreamResponse:
+    async def _streamed(
+        self, request: web.Request, wanted: ChatRequest, answer_id: str
+    ) -> web.StreamResponse:
         """Progress as comments, turn by turn, then the answer."""
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
         )
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        playing = asyncio.create_task(self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn))))
-        playing.add_done_callback(lambda _: lines.put_nowait(None))
+        answering = asyncio.create_task(
+            self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn)))
+        )
+        answering.add_done_callback(lambda _: lines.put_nowait(None))
         try:
             await response.prepare(request)
             while (line := await _next(lines)) is not None:
                 await response.write(f": {one_line(line, 300)}\n\n".encode())
             try:
-                for chunk in chunks(self.name, answer_id, playing.result(), wanted.usage):
+                for chunk in chunks(self.name, answer_id, answering.result(), wanted.usage):
                     await response.write(event(chunk))
                 await response.write(event("[DONE]"))
             except ConnectionError:
@@ -199,17 +197,17 @@ class TeamServer:
         except ConnectionError:
             log.info("a client went away before its answer")
         finally:
-            await end_tasks([playing])
+            await end_tasks([answering])
         return response
 
-    async def _solutions(self, wanted: Asked, on_turn: Callable[[Turn], None]) -> list[Solution]:
+    async def _solutions(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
         """All answers of a request; the first fault stops the others."""
         if self._store is not None and wanted.problem.id not in self._known:
             self._store.write_problem(wanted.problem)
             self._known.add(wanted.problem.id)
         return await gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
 
-    async def _solution(self, wanted: Asked, index: int, on_turn: Callable[[Turn], None]) -> Solution:
+    async def _solution(self, wanted: ChatRequest, index: int, on_turn: Callable[[Turn], None]) -> Solution:
         problem = wanted.problem
         if wanted.seed is None:
             sample = self._next_sample(problem)

@@ -20,12 +20,11 @@ class Solution:
 
     Attributes:
         text: The whole text of the turn that is the answer.
-        answer: What the text ends with: the final answer in mathematics, the program in code; None if there
-            is none to be read.
+        answer: The final answer in mathematics, the program in code; None if there is none to be read.
         confidence: The share, in [0, 1], of what speaks for the answer: of the Verifier's verdicts on it, of
             the public tests, of the nodes of a search that give the same answer. It is no probability: a
             Verifier may be wrong every time. None if nothing judged the answer.
-        grounds: What the confidence is made of, in words: ``"4 of 4 verdicts accept it"``.
+        grounds: What the confidence is made of: ``"4 of 4 verdicts accept it"``.
         tree: The record of all turns.
     """
 
@@ -70,20 +69,7 @@ class Solution:
 
 
 def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
-    r"""The solution that a finished tree ends with.
-
-    Args:
-        tree: With an answer and without a fault.
-        visibility: Of the game, which says where a search's scores come from.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> solved = Turn("q#0", "0", None, "", "solver_0", "", "q", Action(r"It is \boxed{4}."))
-        >>> said = [Turn("q#0", "0.0", "0", "", "verifier_0", "", "q", Action(""), info={"verdict": "Wrong"})]
-        >>> solution = solution_of(Tree("q#0", Problem("q", "2 + 2?"), (solved, *said), final="0"))
-        >>> solution.answer, solution.confidence, solution.grounds
-        ('4', 0.0, '0 of 1 verdicts accept it')
-    """
+    """The solution that a finished tree without a fault ends with; `visibility` is that of the game."""
     final = next(turn for turn in tree.turns if turn.id == tree.final)
     if tree.problem.kind == "code":
         answer, _ = extract_program(final.text)
@@ -93,14 +79,7 @@ def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
 
 
 def progress(turn: Turn) -> str:
-    """A turn as one line of progress: who, what came out, how many tokens.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> said = {"verdict": "Wrong"}
-        >>> progress(Turn("q#0", "0.0", "0", "", "verifier_0", "", "q", Action(""), info=said))
-        'verifier_0 (turn 0.0): judges it wrong, 0 tokens'
-    """
+    """A turn as one line of progress: who, what came out, how many tokens."""
     done = "writes"
     if "verdict" in turn.info:
         done = f"judges it {str(turn.info['verdict']).lower()}"

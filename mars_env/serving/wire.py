@@ -8,33 +8,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from mars_env.net import Refusal
-from mars_env.serving.answering import Kind, question
+from mars_env.serving.answering import Kind, make_question
 from mars_env.serving.solution import Solution
 from mars_env.text import shown
 from mars_env.types import Problem
 
-MOST_ANSWERS = 64
+MAX_ANSWERS = 64
 """Answers that one request may ask for."""
 
 PIECE = 400
 """Characters of an answer in one chunk of a stream."""
 
-_WITHOUT_MEANING = ("tools", "functions", "stop", "logprobs", "top_logprobs", "return_token_ids", "audio")
+_UNSUPPORTED = ("tools", "functions", "stop", "logprobs", "top_logprobs", "return_token_ids", "audio")
 """Fields that ask for what a team's answer cannot have; all fields of sampling are the agents' own."""
 
 _CONVERSATION = "Answer the last message of this conversation."
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request: the question, and how it is to be answered.
+class ChatRequest:
+    """A request: the question, how many answers, its own seed, and whether the answer is streamed.
 
-    Attributes:
-        problem: The question.
-        n: How many answers.
-        seed: The request's own; None if it has none.
-        stream: Whether the answer is streamed.
-        usage: Whether a stream ends with its usage.
+    `usage` says whether a stream ends with its usage.
     """
 
     problem: Problem
@@ -44,22 +39,12 @@ class Asked:
     usage: bool = False
 
 
-def asked(body: Any, name: str, kind: Kind) -> Asked:
-    """Read a request.
-
-    Args:
-        body: Its JSON.
-        name: The model's name that is served.
-        kind: Of the questions.
+def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
+    """Read the JSON of a request for this model, with a question of this kind.
 
     Raises:
         Refusal: It cannot be answered; says why.
         ConfigError: The tests of a question cannot be read.
-
-    Example:
-        >>> user = {"role": "user", "content": "What is 2 + 2?"}
-        >>> asked({"model": "team", "messages": [user]}, "team", "math").problem.statement
-        'What is 2 + 2?'
     """
     if not isinstance(body, Mapping):
         raise Refusal(400, "the body of a request is an object of JSON")
@@ -67,37 +52,32 @@ def asked(body: Any, name: str, kind: Kind) -> Asked:
         raise Refusal(
             404, f"there is no model {shown(body.get('model'))}; this is {name!r}", code="model_not_found"
         )
-    for field in _WITHOUT_MEANING:
+    for field in _UNSUPPORTED:
         if body.get(field):
             raise Refusal(400, f"a team's answer knows no {field!r}: leave it out")
     if body.get("response_format") not in (None, {"type": "text"}):
         raise Refusal(400, "a team answers in plain text: leave out 'response_format'")
     seed, n = body.get("seed"), body.get("n")
     if seed is not None and type(seed) is not int:
-        raise Refusal(400, f"'seed' is a whole number, got {shown(seed)}")
+        raise Refusal(400, f"'seed' is an integer, got {shown(seed)}")
     n = 1 if n is None else n
-    if type(n) is not int or not 1 <= n <= MOST_ANSWERS:
-        raise Refusal(400, f"'n' is a whole number from 1 to {MOST_ANSWERS}, got {shown(n)}")
+    if type(n) is not int or not 1 <= n <= MAX_ANSWERS:
+        raise Refusal(400, f"'n' is an integer from 1 to {MAX_ANSWERS}, got {shown(n)}")
     own = body.get("mars_env") or {}
     if not isinstance(own, Mapping) or own.keys() - {"tests"}:
         raise Refusal(400, "'mars_env' holds nothing but 'tests': the public tests of a program")
     options = body.get("stream_options") or {}
     usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
-    problem = question(statement(body.get("messages")), kind=kind, tests=own.get("tests") or (), salt=seed)
-    return Asked(problem, n, seed, bool(body.get("stream")), usage)
+    tests = own.get("tests") or ()
+    problem = make_question(_statement(body.get("messages")), kind=kind, tests=tests, salt=seed)
+    return ChatRequest(problem, n, seed, bool(body.get("stream")), usage)
 
 
-def statement(messages: Any) -> str:
-    r"""The question that a chat asks: its one message, or the conversation.
-
-    System messages come before the question. An earlier exchange is written out.
+def _statement(messages: Any) -> str:
+    """The question that a chat asks: its one message, or the conversation, after the system messages.
 
     Raises:
         Refusal: A message is not one of text, or none asks.
-
-    Example:
-        >>> statement([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}])
-        'Be brief.\n\n2 + 2?'
     """
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "'messages' is a list of at least one message")
@@ -123,16 +103,12 @@ def _message(message: Any) -> tuple[str, str]:
             raise Refusal(400, "a team reads text alone: send messages without images, sounds or files")
         content = "".join(part["text"] for part in content)
     if not isinstance(content, str):
-        raise Refusal(400, f"the content of a message is a text, got {shown(content)}")
+        raise Refusal(400, f"the content of a message is a string, got {shown(content)}")
     return role, content
 
 
-def finish_reason(solution: Solution) -> str:
-    """Why the answer ended.
-
-    Raises:
-        Refusal: The context of a model was too small for this question.
-    """
+def _finish_reason(solution: Solution) -> str:
+    """Why the answer ended; a `Refusal` if the context of a model was too small for this question."""
     completions = solution.final.action.completions
     reason = completions[-1].finish_reason if completions else "stop"
     if reason == "context":
@@ -144,7 +120,7 @@ def finish_reason(solution: Solution) -> str:
     return reason
 
 
-def usage(solutions: Sequence[Solution]) -> dict[str, int]:
+def _usage(solutions: Sequence[Solution]) -> dict[str, int]:
     """Tokens of all turns behind some answers."""
     read = sum(solution.prompt_tokens for solution in solutions)
     sampled = sum(solution.tokens for solution in solutions)
@@ -157,13 +133,13 @@ def completion(name: str, answer_id: str, solutions: Sequence[Solution]) -> dict
         {
             "index": index,
             "message": {"role": "assistant", "content": solution.text},
-            "finish_reason": finish_reason(solution),
+            "finish_reason": _finish_reason(solution),
             "logprobs": None,
         }
         for index, solution in enumerate(solutions)
     ]
     head = _head(name, answer_id, "chat.completion")
-    return {**head, "choices": choices, "usage": usage(solutions), "mars_env": _told(solutions)}
+    return {**head, "choices": choices, "usage": _usage(solutions), "mars_env": _told(solutions)}
 
 
 def chunks(
@@ -171,7 +147,7 @@ def chunks(
 ) -> Iterator[dict[str, Any]]:
     """The answer of a request as the chunks of a stream."""
     head = _head(name, answer_id, "chat.completion.chunk")
-    reasons = [finish_reason(solution) for solution in solutions]
+    reasons = [_finish_reason(solution) for solution in solutions]
     for index, (solution, reason) in enumerate(zip(solutions, reasons, strict=True)):
         text = solution.text
         pieces = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
@@ -181,7 +157,7 @@ def chunks(
         last = {**head, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
         yield {**last, "mars_env": _told(solutions)} if index == len(solutions) - 1 else last
     if with_usage:
-        yield {**head, "choices": [], "usage": usage(solutions)}
+        yield {**head, "choices": [], "usage": _usage(solutions)}
 
 
 def _head(name: str, answer_id: str, kind: str) -> dict[str, Any]:

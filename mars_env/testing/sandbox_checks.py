@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
+from mars_env.sandbox import Backend, Guarantee, Job, Limits, Result
 from mars_env.sandbox.probe import run_once
 from mars_env.sandbox.service import on_service_loop
 
@@ -18,6 +18,9 @@ SMALL = Limits(
 """Small limits for hostile programs, so that they end soon."""
 
 ROOMY = Limits(cpu_seconds=20.0)
+
+TIGHT = Limits(cpu_seconds=10, memory_bytes=256 << 20, disk_bytes=32 << 20, files=200)
+"""Limits that programs try to exceed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,3 @@ async def must_print(backend: Backend, source: str, expected: str, **names: Any)
     """Run a program that must end well and print these words."""
     result = await run_python(backend, source, **names)
     assert result.ok and result.stdout.decode(errors="replace").split() == expected.split(), result
-
-
-async def must_end(
-    backend: Backend, source: str, *ended: Ended, limits: Limits = SMALL, **names: Any
-) -> Result:
-    """Run a program that must end in one of these ways."""
-    result = await run_python(backend, source, limits, **names)
-    assert result.ended in ended, result
-    return result

@@ -21,12 +21,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits
-from mars_env.testing import sandbox_evasions, sandbox_limits  # noqa: F401  (this adds their checks)
+from mars_env.testing import sandbox_evasions, sandbox_programs  # noqa: F401  (this adds their checks)
 from mars_env.testing.sandbox_checks import (
     CHECKS,
     ROOMY,
@@ -121,14 +120,6 @@ async def gives_all_of_a_large_output(backend: Backend) -> None:
 
 
 @proves()
-async def lets_programs_close_their_output(backend: Backend) -> None:
-    result = await run_python(
-        backend, "import sys, os; print('a', flush=True); sys.stdout.close(); os.close(1); os._exit(0)"
-    )
-    assert result.ok and result.stdout == b"a\n", result
-
-
-@proves()
 async def puts_files_where_the_program_is(backend: Backend) -> None:
     files = {"a.txt": b"one", "b/c.txt": b"two", "helper.py": b"x = 3"}
     job = Job(
@@ -137,33 +128,6 @@ async def puts_files_where_the_program_is(backend: Backend) -> None:
     result = await execute(backend, job)
     assert result.stdout == b"one two 3\n", result
 
-
-@proves()
-async def runs_threads_and_exit_handlers(backend: Backend) -> None:
-    source = """
-        import atexit, threading, time
-        atexit.register(lambda: print("last"))
-        threading.Thread(target=lambda: (time.sleep(0.05), print("thread"))).start()
-        print("main")
-    """
-    await must_print(backend, source, "main thread last")
-
-
-@proves()
-async def survives_a_forgotten_main_guard_and_modules(backend: Backend) -> None:
-    source = """
-        import dataclasses, json, sys
-        @dataclasses.dataclass
-        class A:
-            x: int
-        if __name__ == "__main__":
-            print(json.dumps(dataclasses.asdict(A(1))), sys.argv, sys.modules["__main__"].A is A)
-    """
-    result = await run_python(backend, source)
-    assert result.ok and result.stdout.startswith(b'{"x": 1}') and result.stdout.endswith(b"True\n"), result
-
-
-# --- walls ---
 
 _TRY = """
 import os, socket, sys
@@ -281,12 +245,10 @@ async def changes_no_file_of_the_host(backend: Backend) -> None:
         """
         await _must_reach_nothing(backend, source, folder=folder, canary=str(canary))
         after = canary.stat()
-        same = (after.st_mode, after.st_mtime_ns, canary.read_text()) == (
-            before.st_mode,
-            before.st_mtime_ns,
-            "as it was",
+        assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns), after
+        assert canary.read_text() == "as it was" and [p.name for p in Path(folder).iterdir()] == ["canary"], (
+            after
         )
-        assert same and [p.name for p in Path(folder).iterdir()] == ["canary"], after
 
 
 @proves(Guarantee.ENVIRONMENT)
@@ -310,36 +272,12 @@ async def sees_no_environment_of_the_host(backend: Backend) -> None:
         del os.environ["MARS_ENV_SUITE_SECRET"]
 
 
-@contextlib.contextmanager
-def _bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the host for programs to attack; its command line contains a token."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)", f"bystander-{secrets.token_hex(8)}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-@proves(Guarantee.PRIVATE_PROCESSES)
-async def sees_no_process_of_the_host(backend: Backend) -> None:
-    with _bystander():
-        source = """
-            import glob, os
-            pids = [p for p in os.listdir("/proc") if p.isdigit()]
-            lines = "".join(open(p, errors="replace").read() for p in glob.glob("/proc/[0-9]*/cmdline"))
-            print(len(pids) <= 3, "bystander" in lines.replace(open(__file__).read(), ""))
-        """
-        await must_print(backend, source, "True False")
-
-
 @proves(Guarantee.SIGNALS)
 async def harms_no_process_of_the_host(backend: Backend) -> None:
-    with _bystander() as bystander:
+    bystander = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL
+    )
+    try:
         source = """
             import ctypes, fcntl, resource, signal
             pid = <pid>
@@ -365,35 +303,9 @@ async def harms_no_process_of_the_host(backend: Backend) -> None:
         state = Path(f"/proc/{bystander.pid}/stat").read_text().rpartition(")")[2].split()[0]
         assert state in "SRD", f"a process of the host is in state {state}"
         assert os.getpriority(os.PRIO_PROCESS, bystander.pid) < 19 or os.getpriority(os.PRIO_PROCESS, 0) == 19
-
-
-@proves(Guarantee.SIGNALS)
-async def cannot_break_its_own_sandbox(backend: Backend) -> None:
-    source = """
-        import ctypes, os, signal, socket, time
-        libc = ctypes.CDLL(None)
-        parent = os.getppid()
-        for number in range(1, 65):
-            try: os.kill(parent, number)
-            except OSError: pass
-        libc.ptrace(16, parent, 0, 0)
-        try: open(f"/proc/{parent}/mem", "r+b").write(b"x")
-        except OSError: pass
-        for fd in range(3, 300):
-            try: os.write(fd, b"exit 0 0 0 0 0 ")
-            except OSError: pass
-        try: os.kill(-1, signal.SIGKILL)
-        except OSError: pass
-        kept = []
-        for name in ("a\\nb", "\\0a\\nb"):
-            try: kept.append(socket.socket(socket.AF_UNIX)); kept[-1].bind(name)
-            except OSError: pass
-        time.sleep(0.5)
-        print("still here")
-        raise SystemExit(5)
-    """
-    result = await run_python(backend, source)
-    assert result.exit_code == 5, result
+    finally:
+        bystander.kill()
+        bystander.wait()
 
 
 @proves(Guarantee.SIGNALS)

@@ -22,22 +22,4 @@ if TYPE_CHECKING:
     from mars_env.trainers.team import make_team as make_team
     from mars_env.trainers.team import refresher as refresher
 
-# Settings need no torch, the rest does.
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "MARS2": "mars_env.trainers.recipes",
-        "MARSRL": "mars_env.trainers.recipes",
-        "LocalTrainer": "mars_env.trainers.local",
-        "Overlong": "mars_env.trainers.config",
-        "Policy": "mars_env.trainers.local",
-        "RunSettings": "mars_env.trainers.recipes",
-        "Team": "mars_env.trainers.team",
-        "TrainConfig": "mars_env.trainers.config",
-        "TreeCredit": "mars_env.trainers.config",
-        "fit": "mars_env.trainers.loop",
-        "make_team": "mars_env.trainers.team",
-        "refresher": "mars_env.trainers.team",
-        "train": "mars_env.trainers.loop",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from mars_env.errors import ConfigError, StoreError
-from mars_env.identity import changes
+from mars_env.identity import identity_changes
 from mars_env.text import logger
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
         raise StoreError(f"checkpoint {path} has the format {state['format']}, this version reads {FORMAT}")
     stored, given = state["settings"], json.loads(json.dumps(dict(settings)))  # tuples become lists
     named = stored.keys() | (given.keys() - set(NEWER))
-    differing = changes({name: stored.get(name) for name in named}, {name: given.get(name) for name in named})
+    differing = identity_changes(
+        {name: stored.get(name) for name in named}, {name: given.get(name) for name in named}
+    )
     if differing:
         raise StoreError(
             f"checkpoint {path} was made with other settings ({'; '.join(differing)}): "

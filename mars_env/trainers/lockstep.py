@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mars_env.envs import Game
-from mars_env.models.batching import in_step
+from mars_env.models.batching import hold_waves
 from mars_env.types import Grade, Grader, Problem
 
 
@@ -21,7 +21,7 @@ class LockstepGrader:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """The grade, when all gradings that started with it have ended."""
-        async with in_step():
+        async with hold_waves():
             return await self.grader.grade(problem, text)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
 from mars_env.envs.rewards import REWARD_FAULT
@@ -164,7 +164,7 @@ async def fit(
     Raises:
         ConfigError: More updates than `steps` are done already.
     """
-    whole(checkpoint_every, "checkpoint_every")
+    require_integer(checkpoint_every, "checkpoint_every")
     if directory is not None:
         trainer.resume(directory)
     require_steps(trainer.steps, steps, directory)

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from mars_env.envs import EnvSpec, GroupedSettings
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.text import unfit
+from mars_env.text import validation_message
 from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.types import Sampling
 
@@ -146,7 +146,7 @@ def recipe_of(env: EnvSpec) -> RunSettings:
         True
     """
     name = rules_spec(env.rules).recipe
-    found = RECIPES[name] if name in RECIPES else resolve(name)
+    found = RECIPES[name] if name in RECIPES else import_object(name)
     if not isinstance(found, RunSettings):
         raise ConfigError(f"the recipe {name!r} of {env.rules!r} is {found!r}, not a RunSettings")
     return found
@@ -168,4 +168,6 @@ def checked(settings: Settings) -> Settings:
     try:
         return type(settings).model_validate(given)
     except ValidationError as error:
-        raise ConfigError(f"the settings: {unfit(error, type(settings).model_fields)}") from error
+        raise ConfigError(
+            f"the settings: {validation_message(error, type(settings).model_fields)}"
+        ) from error

@@ -9,9 +9,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from mars_env.checks import count, finite, logprobs, token_ids
+from mars_env.checks import finite, logprobs, token_ids, valid_count
 from mars_env.errors import StoreError
-from mars_env.files import jsonl_rows, open_regular, whole
+from mars_env.files import atomic_draft, jsonl_rows, open_regular
 from mars_env.text import shown
 from mars_env.trainers.samples import TurnSample
 
@@ -63,7 +63,9 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
     for name in ("prompt_ids", "completion_ids", "read_prompt_ids"):
         values[name] = token_ids(values[name])
     values["logprobs"] = logprobs(values["logprobs"])
-    values["versions"] = tuple((count(version), count(tokens)) for version, tokens in values["versions"])
+    values["versions"] = tuple(
+        (valid_count(version), valid_count(tokens)) for version, tokens in values["versions"]
+    )
     if type(values["truncated"]) is not bool:
         raise ValueError(f"truncated is {shown(values['truncated'])}, not true or false")
     if len(values["logprobs"]) != len(values["completion_ids"]):
@@ -81,7 +83,7 @@ def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
     """
     number = 0
     try:
-        with whole(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
+        with atomic_draft(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
             for number, sample in enumerate(samples, 1):  # noqa: B007 (the last number is used below)
                 file.write(json.dumps(sample_to_row(sample), allow_nan=False) + "\n")
     except OSError as error:

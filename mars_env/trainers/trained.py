@@ -19,7 +19,7 @@ from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, Thinking
 from mars_env.errors import ConfigError
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.models.hf import HFModel
 from mars_env.players import by_name
 from mars_env.text import shown
@@ -130,7 +130,7 @@ def _function_of(
         )
     if name == OWN:
         return None
-    function: Callable[..., Any] = resolve(name)
+    function: Callable[..., Any] = import_object(name)
     if "sampling" in inspect.signature(function).parameters:
         return partial(function, sampling=sampling)
     if changes:

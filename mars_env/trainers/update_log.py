@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class UpdateLog:
             kept += line
             rows.append(row)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, kept)
+        write_atomically(path, kept)
         return cls(path), rows
 
     def write(self, step: int, row: Mapping[str, Any]) -> None:

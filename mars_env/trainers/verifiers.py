@@ -22,9 +22,8 @@ from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading import check_reference
-from mars_env.models.context import NO_LIMIT, finish_reason
-from mars_env.models.openai_dialect import text_of
-from mars_env.models.requests import is_messages, plain_chat
+from mars_env.models.openai_dialect import message_text
+from mars_env.models.requests import NO_LIMIT, finish_reason, is_messages, plain_chat
 from mars_env.net import request
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, groups_of
@@ -285,7 +284,7 @@ def completion_of(trace: vf.Trace) -> Completion:
     the completion off, or the server.
     """
     message, call = trace.assistant_messages[-1], trace.calls[-1]
-    text = text_of({"content": message.content, "reasoning": message.reasoning_content})
+    text = message_text({"content": message.content, "reasoning": message.reasoning_content})
     usage = call.usage
     sampled = usage.completion_tokens if usage else 0
     branch = trace.branches[-1]

@@ -8,10 +8,4 @@ if TYPE_CHECKING:
     from mars_env.viewer.page import render_page as render_page
     from mars_env.viewer.page import write_page as write_page
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "render_page": "mars_env.viewer.page",
-        "write_page": "mars_env.viewer.page",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.tables import Table, as_markdown
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 MACHINE: Final = "one core of a 2-core machine"
@@ -28,7 +28,7 @@ def write(page: Path, part: str, text: str) -> None:
     _, closed, after = rest.partition(end)
     if not found or not closed or begin in rest or end in before + after:
         raise ConfigError(f"{page} must hold the lines {begin.strip()!r} and {end.strip()!r}, once each")
-    write_whole(page, f"{before}{begin}{text.rstrip()}\n{end}{after}")
+    write_atomically(page, f"{before}{begin}{text.rstrip()}\n{end}{after}")
     print(f"wrote {page}")
 
 

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.grading.rubrics import RubricGrader, WeightedSum
-from mars_env.models import HFModel
+from mars_env.models import BatchLimits, HFModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers.config import TrainConfig
@@ -110,7 +110,7 @@ def fresh(recipe: Recipe) -> HFModel:
     start = guesser(steps=recipe.warm_start)
     parts = copy.deepcopy(start.module), start.tokenizer
     parts = copy.deepcopy(start.module), start.tokenizer
-    return HFModel(parts, device="cpu", name="opener", max_batch_rows=recipe.group)
+    return HFModel(parts, device="cpu", name="opener", batch=BatchLimits(recipe.group))
 
 
 def game() -> Game:

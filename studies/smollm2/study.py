@@ -33,7 +33,7 @@ from mars_env.evaluation import Baseline, provenance
 from mars_env.evaluation.baselines import majority, retries, weighted_vote
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.trees import answers_of_grading
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.grading import grader_for
 from mars_env.loggers import ConsoleLogger, JsonlLogger, read_jsonl
 from mars_env.methods.promptcot.training import batch_of
@@ -363,7 +363,7 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     place.mkdir(parents=True, exist_ok=True)
     begun = place / "commit.json"
     if not begun.exists():
-        write_whole(begun, json.dumps(origin.commit))
+        write_atomically(begun, json.dumps(origin.commit))
     if (first := json.loads(begun.read_text(encoding="utf-8"))) != origin.commit:
         raise ConfigError(
             f"{place} was begun at commit {first}: continue it there, or choose another --cache"

@@ -31,12 +31,6 @@ async def test_generate_and_refine(kind, agent):
     assert "print({{ x }})" in second and "It failed: {% raw %} {0} %s" in second
 
 
-def test_without_feedback_there_is_no_empty_block():
-    _, _, refine = observations("code")
-    prompt = Coder(ScriptedModel(["x"])).prompt({**refine, "feedback": "", "truncated": 1})[-1]["content"]
-    assert "feedback" not in prompt and "cut off" in prompt
-
-
 def test_a_list_gives_one_agent_for_each_place():
     names = ["coder_0", "coder_1"]
     two = make_agents(["scripted:a", "scripted:b"], names)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "papers-to-code.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_the_code_exists(name):
     ) if ".losses:" in name or ".team:" in name else None
     module, _, path = name.partition(":")
     first, *rest = path.split(".")
-    found = resolve(f"{module}:{first}")
+    found = import_object(f"{module}:{first}")
     for attribute in rest:
         found = getattr(found, attribute)
     assert found is not None

@@ -59,7 +59,7 @@ def vllm(smollm2):
     from mars_env.models.vllm import VLLMModel
 
     options = {"max_model_len": 4096}
-    with VLLMModel(smollm2, engine="offline", dtype="float32", eager=True, options=options) as model:
+    with VLLMModel(smollm2, engine="offline", eager=True, options={"dtype": "float32", **options}) as model:
         yield model
 
 

@@ -9,7 +9,7 @@ from messages import raises
 import mars_env
 from mars_env.errors import ProblemError
 from mars_env.grading.bulk import grade_file
-from mars_env.grading.code.reference import check_reference
+from mars_env.grading.code.reference import check_tests
 from mars_env.types import Problem
 
 GOOD = {
@@ -141,9 +141,9 @@ def test_no_poison_in_a_reference_makes_a_right_program_wrong(tmp_path, referenc
 @pytest.mark.parametrize("reference", [GOOD, STDIN], ids=lambda reference: reference["form"])
 @pytest.mark.parametrize("tolerance", ["0.1 or so", math.nan, math.inf, -1, True, [1], 10**400])
 def test_a_tolerance_that_is_no_number_is_refused(reference, tolerance):
-    check_reference({**reference, "tolerance": 0.1})
+    check_tests({**reference, "tolerance": 0.1})
     with raises(ProblemError):
-        check_reference({**reference, "tolerance": tolerance})
+        check_tests({**reference, "tolerance": tolerance})
 
 
 DEEP = "[" * 900 + "]" * 900

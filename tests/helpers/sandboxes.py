@@ -1,7 +1,9 @@
 """Which sandboxes work here, and whether a test of one that does not may be skipped."""
 
 import asyncio
+import contextlib
 import functools
+import json
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import BACKENDS, probe
 from mars_env.sandbox.backends import landlock_abi
 
@@ -59,3 +62,26 @@ def plain_bubblewrap_works(user=None):
         return False
     command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
     return subprocess.run(command, user=user, cwd="/", capture_output=True).returncode == 0
+
+
+def judge(grader, row, program, **more):
+    """The grade of a program for a code problem, given as a row without an id and a prompt."""
+    problem = code_problem_from_row({"id": "p", "prompt": "?", **row, **more})
+    return asyncio.run(grader.grade(problem, program))
+
+
+def mbpp_rows():
+    """MBPP's problems, if their file is on this machine."""
+    file = Path(__file__).parents[2] / "shared" / "data" / "mbpp_sanitized.jsonl"
+    if not file.exists():
+        pytest.skip("the MBPP file is not on this machine")
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def descendants(pid, depth=99):
+    """Processes below one, so many generations: fork servers, bubblewraps around them, boxes, programs."""
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children") if depth else ():
+        with contextlib.suppress(OSError):  # it has ended
+            found += map(int, children.read_text().split())
+    return found + [each for child in found for each in descendants(child, depth - 1)]

@@ -24,7 +24,7 @@ from mars_env.grading.rubrics import RubricGrader, WeightedSum
 from mars_env.loggers import JsonlLogger
 from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
-from mars_env.models import HFModel
+from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import loop
 from mars_env.trainers.config import TrainConfig
@@ -52,7 +52,7 @@ def model() -> HFModel:
     """A new random model; each group is a batch of its own, so batches do not depend on the timing."""
     torch.set_num_threads(1)
     parts = build_model(0, len(VOCABULARY), SHAPE), build_tokenizer(VOCABULARY, (PAD, END), PATTERN)
-    return HFModel(parts, device="cpu", name="opener", max_batch_rows=GROUP)
+    return HFModel(parts, device="cpu", name="opener", batch=BatchLimits(GROUP))
 
 
 def game() -> Game:

@@ -23,8 +23,8 @@ from mars_env.net import (
     Refusal,
     read_body,
     request,
-    serve,
     session,
+    start_server,
 )
 
 
@@ -279,7 +279,7 @@ async def status(url, *, key=None, body=b"{}", kind="application/json"):
 
 
 async def test_a_server_with_keys_serves_their_clients():
-    server = await serve(application(), guard=Guard(["right", " other "]))
+    server = await start_server(application(), guard=Guard(["right", " other "]))
     told = {key: await status(server.url, key=key) for key in (None, "wrong", "right", "other")}
     health = (await request("GET", f"{server.url}/health", 1000)).status
     await server.close()
@@ -290,16 +290,16 @@ async def test_a_server_with_keys_serves_their_clients():
 
 async def test_others_than_this_machine_need_a_key():
     with raises(ConfigError):
-        await serve(application(), "0.0.0.0", guard=Guard([], "write"))
+        await start_server(application(), "0.0.0.0", guard=Guard([], "write"))
     with pytest.raises(ConfigError):
         Guard([" "])
-    await (await serve(application(), "0.0.0.0", guard=Guard(["k"], "write"))).close()
+    await (await start_server(application(), "0.0.0.0", guard=Guard(["k"], "write"))).close()
 
 
 async def test_a_port_that_is_taken_is_a_config_error():
-    server = await serve(application())
+    server = await start_server(application())
     with raises(ConfigError):
-        await serve(application(), port=int(server.url.rpartition(":")[2]))
+        await start_server(application(), port=int(server.url.rpartition(":")[2]))
     await server.close()
 
 
@@ -307,8 +307,8 @@ async def test_errors_of_handlers_are_answers():
     async def fail(request):
         raise Refusal(418, "no") if await request.read() == b"{}" else KeyError("x")
 
-    server = await serve(application(fail), refusal_of=lambda error: Refusal(400, repr(error)))
-    plain = await serve(application())
+    server = await start_server(application(fail), refusal_of=lambda error: Refusal(400, repr(error)))
+    plain = await start_server(application())
     answers = (
         await status(server.url),
         await status(plain.url, kind="text/plain"),
@@ -333,7 +333,7 @@ async def test_a_client_that_leaves_is_no_error(caplog):
         raise AssertionError(error)
 
     for handler in (echo, stream):
-        server = await serve(application(handler), refusal_of=unexpected)
+        server = await start_server(application(handler), refusal_of=unexpected)
         host, port = server.url.removeprefix("http://").split(":")
         length = 50 if handler is echo else 0
         lines = ["POST /x HTTP/1.1", "Host: x", "Content-Type: application/json"]

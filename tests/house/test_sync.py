@@ -91,7 +91,7 @@ def test_a_gate_admits_so_many_in_each_loop_and_survives_pickling():
 
         async def one():
             nonlocal inside, highest
-            async with gate.here():
+            async with gate.semaphore():
                 inside += 1
                 highest = max(highest, inside)
                 await asyncio.sleep(0)
@@ -101,7 +101,7 @@ def test_a_gate_admits_so_many_in_each_loop_and_survives_pickling():
         return highest
 
     assert [asyncio.run(most()), asyncio.run(most())] == [2, 2]
-    assert pickle.loads(pickle.dumps(gate)).most == 2
+    assert pickle.loads(pickle.dumps(gate)).limit == 2
 
 
 NESTED = """

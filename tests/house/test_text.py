@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
-from mars_env.text import described, one_line, raised, visible
+from mars_env.text import describe_error, one_line, raised, visible
 
 ANY = st.text(st.characters(exclude_categories=[]))
 
@@ -54,10 +54,10 @@ def test_the_last_line_of_a_user_is_shown():
         broken("{")
     said = raised(caught.value)
     line = broken.__code__.co_firstlineno + 1
-    assert said.startswith(described(caught.value))
+    assert said.startswith(describe_error(caught.value))
     assert said.endswith(f"({Path(__file__).name}, line {line}: return json.loads(text))")
 
 
 def test_an_error_that_passed_no_line_of_a_user_is_described():
     error = KeyError("x")
-    assert raised(error) == described(error)
+    assert raised(error) == describe_error(error)

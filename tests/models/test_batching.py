@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from mars_env.errors import ModelError
-from mars_env.models.batching import in_step, submit
+from mars_env.models.batching import hold_waves, submit
 
 
 class Engine:
@@ -142,7 +142,7 @@ async def test_work_in_step_holds_the_waves_up_and_ends_in_the_order_of_its_begi
 
         async def task(i):
             await submit(engine, (i, "first"))
-            async with in_step():
+            async with hold_waves():
                 await asyncio.to_thread(time.sleep, delays[i])
             ended.append(i)
             await submit(engine, (i, "second"))
@@ -162,7 +162,7 @@ async def test_work_in_step_may_ask_a_model_itself_and_be_nested():
     engine = Engine()
 
     async def judge(i):
-        async with in_step(), in_step():
+        async with hold_waves(), hold_waves():
             await asyncio.sleep(0.001 * (3 - i))
             answers = await asyncio.gather(submit(engine, (i, "a")), submit(engine, (i, "b")))
             await asyncio.sleep(0.001 * i)
@@ -177,7 +177,7 @@ async def test_work_in_step_that_ends_otherwise_holds_nothing_up(how):
     engine = Engine()
 
     async def broken():
-        async with in_step():
+        async with hold_waves():
             await asyncio.sleep(0.005)
             if how == "fails":
                 raise ValueError("broken")
@@ -188,6 +188,6 @@ async def test_work_in_step_that_ends_otherwise_holds_nothing_up(how):
     task.cancel()
     with pytest.raises((ValueError, asyncio.CancelledError)):
         await task
-    async with in_step():
+    async with hold_waves():
         await asyncio.sleep(0)
     assert await asyncio.wait_for(submit(engine, 1), 20) == 1

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.models.chat_stream import ChatStream, asked_for
-from mars_env.serving.conversations import digests, text_of_content
+from mars_env.serving.recording import digests, text_of_content
 
 CUTS = st.lists(st.integers(1, 5), min_size=1, max_size=8)
 JSON = st.recursive(

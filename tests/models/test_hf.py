@@ -11,6 +11,7 @@ import torch
 from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models import BatchLimits
 from mars_env.models.hf import HFModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
@@ -69,7 +70,7 @@ async def test_greedy_is_the_library_s_own_greedy_text(tiny_pair):
 
 
 async def test_rows_of_a_batch_do_not_influence_each_other(tiny_pair):
-    model, small = HFModel(tiny_pair), HFModel(tiny_pair, max_batch_rows=1)
+    model, small = HFModel(tiny_pair), HFModel(tiny_pair, batch=BatchLimits(1))
     settings = [
         Sampling(
             max_tokens=5 + 9 * i, seed=i, temperature=0.6 + i / 5, top_p=1 - 0.1 * (i % 2), top_k=i % 3 * 4
@@ -276,18 +277,6 @@ async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, ti
     for completion in (c for group in groups for c in group):
         again = model.logprobs(completion.prompt_ids, completion.token_ids, 0.7)
         assert completion.logprobs == pytest.approx(again, abs=1e-3)
-
-
-async def test_eager_attention_gives_the_same(tiny_module, tiny_tokenizer):
-    sampling = Sampling(max_tokens=20, seed=2)
-    texts = []
-    for attention in ("sdpa", "eager"):
-        module = tiny_module()
-        module.set_attn_implementation(attention)
-        model = HFModel((module, tiny_tokenizer))
-        groups = await asyncio.gather(*(model.complete(p, 2, sampling) for p in PROMPTS))
-        texts.append([c.text for group in groups for c in group])
-    assert texts[0] == texts[1]
 
 
 async def test_a_checkpoint_is_loaded_by_its_path(tiny_pair, tmp_path):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.models.hf_sampling import completes_stop, draw, filtered
+from mars_env.models.hf_decoding import completes_stop, draw, filtered
 
 
 def test_a_draw_never_takes_an_impossible_token():

@@ -10,7 +10,7 @@ from messages import raises
 
 from mars_env.errors import ContextError, ModelError
 from mars_env.models import HFModel
-from mars_env.models.hf_scoring import Given, given_logprobs
+from mars_env.models.hf_decoding import ScoreRequest, given_logprobs
 from mars_env.types import Sampling, ScoringModel
 
 
@@ -27,7 +27,7 @@ async def test_a_sampled_completion_scores_what_it_was_sampled_at(tiny_pair):
 async def test_the_probabilities_of_all_texts_of_two_tokens_add_up_to_one(tiny_pair):
     model = HFModel(tiny_pair)
     size = model.module.config.vocab_size
-    rows = [Given((5, 9), pair) for pair in itertools.product(range(size), repeat=2)]
+    rows = [ScoreRequest((5, 9), pair) for pair in itertools.product(range(size), repeat=2)]
     each = given_logprobs(model.module, rows, vocabulary=size)
     assert sum(math.exp(sum(values)) for values in each) == pytest.approx(1.0, abs=1e-4)
 
@@ -40,7 +40,7 @@ async def test_a_batch_scores_each_row_as_alone(tiny_pair, monkeypatch):
         alone = model.logprobs(model.encode(prompt), scored.token_ids)
         assert scored.logprobs == pytest.approx(alone, abs=1e-4)
         assert scored.text == text
-    monkeypatch.setattr("mars_env.models.hf_scoring.LOGITS", 1)  # one row at a time
+    monkeypatch.setattr("mars_env.models.hf_decoding.LOGITS", 1)  # one row at a time
     small = await asyncio.gather(*(model.score(*each) for each in asked))
     for one, other in zip(small, together, strict=True):
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)

@@ -207,13 +207,6 @@ async def test_attempts_end_in_one_sentence(server):
     assert len(server.bodies) == 3
 
 
-async def test_time_outs_are_tried_again(server):
-    server.faults = ["slow"]
-    model = HTTPModel(server.url, "m", backoff=0.01, timeout=0.4)
-    assert len(await model.complete("p", 1, Sampling())) == 1
-    assert len(server.bodies) >= 2
-
-
 async def test_a_server_that_is_too_slow_is_told_with_the_limit(server):
     server.delay = 3.0
     model = HTTPModel(server.url, "m", attempts=1, timeout=0.2)
@@ -536,22 +529,6 @@ async def test_a_server_that_is_ill_is_left_alone(servers):
     assert len(second.bodies) == served
     second.ill = False
     await until(lambda: len(second.bodies) > served, ask)
-
-
-async def test_after_a_failure_one_request_at_a_time_tries(servers):
-    first, second = servers
-    second.faults = [500]
-    model = HTTPModel([first.url, second.url], "m", backoff=0.01)
-    for _ in range(3):
-        await model.complete("1 + 1 =", 1, Sampling())
-    assert second.faults == []
-    await asyncio.sleep(0.05)  # its rest
-    second.bodies.clear()
-    second.most_busy, second.delay, first.delay = 0, 0.2, 0.05
-    await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
-    assert (len(second.bodies), second.most_busy) == (1, 1)
-    await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
-    assert second.most_busy > 1
 
 
 async def test_an_answer_that_is_too_long_is_an_error_at_once(server):

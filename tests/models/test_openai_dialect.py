@@ -3,21 +3,21 @@ import json
 import pytest
 from messages import raises
 
-from mars_env.models.context import NO_LIMIT
 from mars_env.models.openai_dialect import (
     advised,
-    bending,
+    biasing_fields,
     completions_of,
     context_of,
+    embedded_error,
     error_text,
     is_filtered,
     is_too_long,
+    message_text,
     messages_json,
     retry_after,
     sampling_fields,
-    text_of,
-    told_error,
 )
+from mars_env.models.requests import NO_LIMIT
 from mars_env.types import Sampling
 
 
@@ -259,9 +259,9 @@ def test_an_adapter_holds_what_its_base_model_holds():
     ({"guided_json": {"type": "object"}, "tool_choice": "required"}, ["guided_json", "tool_choice"]),
 ])  # fmt: skip
 def test_fields_that_change_the_distribution_are_known(fields, names):
-    assert bending(fields) == names
+    assert biasing_fields(fields) == names
     choice = {"text": "x", "token_ids": [4], "prompt_token_ids": [1], "logprobs": {"token_logprobs": [-0.5]}}
-    read = {"processed": True, "version": 0, "bent": bool(names)}
+    read = {"processed": True, "version": 0, "biased": bool(names)}
     [found] = completions_of(answer(choice), 1, Sampling(), **read)
     assert found.trainable is not bool(names)
 
@@ -274,13 +274,13 @@ def test_fields_that_change_the_distribution_are_known(fields, names):
     ([], ""),
 ])  # fmt: skip
 def test_content_in_parts_is_put_together(content, text):
-    assert text_of({"content": content}) == text
+    assert message_text({"content": content}) == text
 
 
 @pytest.mark.parametrize("content", [5, ["4"], [{"type": "text", "text": 4}], [{"type": "image_url"}]])
 def test_content_that_is_no_text_is_none(content):
     with pytest.raises((TypeError, AttributeError)):
-        text_of({"content": content})
+        message_text({"content": content})
 
 
 @pytest.mark.parametrize(("payload", "status"), [
@@ -291,13 +291,13 @@ def test_content_that_is_no_text_is_none(content):
     ({"choices": [{"text": "4"}, {"error": {"code": 429, "message": "no"}}]}, 429),
 ])  # fmt: skip
 def test_an_error_that_is_told_in_an_answer_has_its_status(payload, status):
-    told = told_error(json.dumps(payload).encode())
+    told = embedded_error(json.dumps(payload).encode())
     assert told[0] == status and error_text(told[1]) == "no"
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"choices": [{"text": "4"}]}', b'{"error": null}'])
 def test_an_answer_without_an_error_tells_none(payload):
-    assert told_error(payload) is None
+    assert embedded_error(payload) is None
 
 
 def test_filters_are_known_by_their_codes():

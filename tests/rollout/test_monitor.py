@@ -320,7 +320,7 @@ async def test_the_pool_of_sandboxes_tells_what_is_under_way():
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [(["4"], "expected an Action, got a str"), (None, "NoneType"), ([Action(4)], "is 4, not a text")],
+    [(["4"], "expected an Action, got a str"), (None, "NoneType"), ([Action(4)], "is 4, not a string")],
 )
 async def test_what_is_no_action_is_told_as_without_a_monitor(given, why):
     class Wrong(Player):

@@ -15,7 +15,7 @@ from mars_env.cli.stored import stored_game
 from mars_env.envs import Game, Solve
 from mars_env.errors import ConfigError, MarsError, StoreError
 from mars_env.evaluation import build_report
-from mars_env.files import open_new, open_regular, whole
+from mars_env.files import atomic_draft, open_new, open_regular
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all, read_run
@@ -185,7 +185,7 @@ async def test_a_page_replaces_a_link_and_leaves_its_target(run, tmp_path):
 def test_a_draft_that_failed_leaves_the_file_as_it_was(tmp_path):
     page = tmp_path / "page"
     page.write_text("old")
-    with pytest.raises(KeyError), whole(page) as draft:
+    with pytest.raises(KeyError), atomic_draft(page) as draft:
         draft.write_text("half")
         raise KeyError
     assert page.read_text() == "old" and list(tmp_path.iterdir()) == [page]
@@ -201,7 +201,7 @@ def test_what_is_written_anew_replaces_links_alone(tmp_path):
         file.write("new")
     assert victim.read_text() == "precious" and (tmp_path / "trace").read_text() == "new"
     os.mkfifo(tmp_path / "pipe")
-    for writes in (whole, open_new):
+    for writes in (atomic_draft, open_new):
         with raises(OSError), writes(tmp_path / "pipe"):
             pass
     assert (tmp_path / "pipe").is_fifo()

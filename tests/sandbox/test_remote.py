@@ -1,6 +1,7 @@
 """The remote backend against a small server of the same protocol, which runs programs plainly."""
 
 import base64
+import contextlib
 import functools
 import json
 import subprocess
@@ -59,16 +60,23 @@ async def run_code(request):
     return web.json_response({"status": status, "message": "", "run_result": result, "files": files})
 
 
-@pytest.fixture
-async def address():
+@contextlib.asynccontextmanager
+async def serving(**handlers):
+    """The address of a server with handlers by path."""
     app = web.Application(client_max_size=1 << 30)
-    app.router.add_post("/run_code", run_code)
+    for path, handler in handlers.items():
+        app.router.add_route("*", f"/{path}", handler)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    yield f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     await runner.cleanup()
+
+
+@pytest.fixture
+async def address():
+    async with serving(run_code=run_code) as address:
+        yield address
 
 
 COMMON = [c for c in sandbox_suite.checks_for(Remote("http://x")) if c.guarantee is None]
@@ -146,15 +154,8 @@ async def test_it_follows_no_redirect(address):
     async def away(request):
         return web.Response(status=307, headers={"Location": "/elsewhere"})
 
-    app = web.Application()
-    app.router.add_post("/run_code", away)
-    app.router.add_route("*", "/elsewhere", elsewhere)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    result = await sandbox.run("print(1)", backend=f"remote:http://127.0.0.1:{runner.addresses[0][1]}")
-    await runner.cleanup()
+    async with serving(run_code=away, elsewhere=elsewhere) as address:
+        result = await sandbox.run("print(1)", backend=f"remote:{address}")
     assert result.ended is Ended.LOST and "redirects to '/elsewhere'" in result.detail and seen == []
 
 
@@ -186,14 +187,8 @@ async def test_an_executor_that_fails_with_an_empty_program_too_is_lost():
     async def fails(request):
         return web.Response(status=500)
 
-    app = web.Application()
-    app.router.add_post("/run_code", fails)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    result = await sandbox.run("print(1)", backend=f"remote:http://127.0.0.1:{runner.addresses[0][1]}")
-    await runner.cleanup()
+    async with serving(run_code=fails) as address:
+        result = await sandbox.run("print(1)", backend=f"remote:{address}")
     assert result.ended is Ended.LOST and "status 500" in result.detail
 
 
@@ -215,11 +210,6 @@ async def test_an_answer_of_another_form_is_lost(name):
         body = answer if isinstance(answer, bytes) else json.dumps({"run_result": answer}).encode()
         return web.Response(body=body, content_type="application/json")
 
-    app = web.Application()
-    app.router.add_post("/run_code", answers)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    result = await sandbox.run("print(1)", backend=f"remote:http://127.0.0.1:{runner.addresses[0][1]}")
-    await runner.cleanup()
+    async with serving(run_code=answers) as address:
+        result = await sandbox.run("print(1)", backend=f"remote:{address}")
     assert result.ended is Ended.LOST and "\n" not in result.detail

@@ -37,7 +37,6 @@ ENOMEM, DONE, ASK = 0x5000C, 0x50000, 0x7FC00000
         (True, 0, (), ALLOW),  # read
         (True, 101, (), EPERM),  # ptrace
         (True, 435, (), ENOSYS),  # clone3
-        (True, 999, (), ENOSYS),
         (True, 0x40000000, (), ENOSYS),  # x32
         (True, 56, (0x3D0F00,), ALLOW),  # clone of a thread
         (True, 56, (0x11,), ALLOW),  # clone of a process
@@ -46,51 +45,40 @@ ENOMEM, DONE, ASK = 0x5000C, 0x50000, 0x7FC00000
         (True, 56, (0x8011,), EPERM),  # a sibling
         (True, 56, (0x10000000,), EPERM),  # clone into a user name space
         (True, 57, (), ALLOW),  # fork
-        (True, 302, (0,), ALLOW),  # prlimit of itself
         (True, 302, (1,), EPERM),
-        (True, 41, (2,), ALLOW),
         (True, 41, (40,), EPERM),  # vsock
         (True, 16, (0, 0x5412), ENOTTY),  # TIOCSTI
         (True, 16, (0, 0x40086602), ENOTTY),  # FS_IOC_SETFLAGS
         (False, 16, (0, 0x5421), ALLOW),  # FIONBIO
-        (True, 16, (0, 0x5401), ALLOW),
         (False, 57, (), EPERM),
-        (False, 56, (0x3D0F00,), ALLOW),
         (False, 56, (17,), EPERM),  # clone of a process
         (False, 62, (seccomp.OWN_PID, 9), ALLOW),
         (False, 62, (0, 9), ALLOW),
-        (False, 62, (1, 9), EPERM),
         (False, 62, (0xFFFFFFFF, 9), EPERM),
         (False, 234, (1, 1, 9), EPERM),
         (False, 41, (2,), EPERM),
         (False, 53, (1, 0x80001), ALLOW),  # a stream pair
         (False, 53, (1, 0x80002), EPERM),
         (False, 72, (3, 8, 1), EPERM),  # F_SETOWN
-        (False, 72, (3, 4, 1), ALLOW),
         (False, 157, (1, 0), EPERM),  # PR_SET_PDEATHSIG
         (False, 90, (), EPERM),  # chmod
-        (False, 1, (), ALLOW),  # write
         (True, 13, (17, 0x7FFF12345678), ASK),  # ignoring children
-        (True, 13, (17, 1 << 40), ASK),
         (True, 13, (17, 0), ALLOW),  # asking
         (True, 13, (16, 1), ALLOW),
         (True, 9, (0, 4096, 3, 0x22), ALLOW),  # private memory
         (True, 9, (0, 4096, 3, 0x21), ENOMEM),  # shared memory without a file
-        (True, 9, (0, 4096, 3, 0x23), ENOMEM),
         (True, 9, (0, 4096, 3, 0x01), ALLOW),  # a file
         (True, 9, (0, 4096, 3, 0x40022), ENOMEM),  # MAP_HUGETLB
         (False, 28, (0, 4096, 4), ALLOW),  # MADV_DONTNEED
         (False, 28, (0, 4096, 21), EINVAL),  # MADV_PAGEOUT
         (True, 54, (3, 1, 7), DONE),  # SO_SNDBUF
         (True, 54, (3, 1, 2), ALLOW),
-        (True, 54, (3, 6, 7), ALLOW),
         (True, 56, (0x10000,), EPERM),  # a thread with file descriptors of its own
         (False, 56, (0x10000,), EPERM),
         (True, 436, (3, 9, 2), EPERM),  # CLOSE_RANGE_UNSHARE
         (True, 436, (3, 9, 4), ALLOW),
         (True, 72, (3, 1024), EPERM),  # F_SETLEASE
         (True, 72, (3, 1026), EPERM),  # F_NOTIFY
-        (True, 72, (3, 1031), EPERM),  # F_SETPIPE_SZ
         (True, 72, (3, 5), EPERM),  # F_GETLK
         (True, 72, (3, 6), DONE),  # F_SETLK
         (True, 72, (3, 8, 1), ALLOW),  # F_SETOWN
@@ -98,7 +86,6 @@ ENOMEM, DONE, ASK = 0x5000C, 0x50000, 0x7FC00000
         (True, 162, (), DONE),  # sync
         (True, 278, (), ENOSYS),  # vmsplice
         (True, 41, (16,), EPERM),  # netlink
-        (True, 46, (), ALLOW),  # sendmsg
         (False, 46, (), EPERM),
         (False, 285, (), 0x5005F),  # fallocate
         (True, 157, (4, 0), EPERM),  # PR_SET_DUMPABLE
@@ -122,7 +109,6 @@ def test_another_architecture_is_refused():
 def test_the_box_is_asked_before_each_thread_and_nothing_else(number, arguments, expected):
     code = seccomp.build_for_threads(machine="x86_64")
     assert run_filter(code, number, (*arguments, *[0] * (6 - len(arguments)))) == expected
-    assert run_filter(code, number, arch=0x40000003) == ALLOW  # the filter beside it refuses the machine
 
 
 def test_both_machines():

@@ -55,15 +55,6 @@ def test_every_arm_has_its_own_observations():
     assert sums(algorithm._by_agent["coder_1"]) == (3, 1.5, 1.25)
 
 
-def test_stacked_arms_belong_to_the_agent_that_made_the_child():
-    algorithm = grow(TREE, choice="stack")
-    first, second = algorithm._root.arms
-    assert sums(first.gen) == (1, 0.5, 0.25)
-    assert sums(first.cont) == (3, 1.75, 1.3125)  # below node 0, whoever made them
-    assert sums(second.gen) == (1, 0.0, 0.0)
-    assert sums(second.cont) == (0, 0.0, 0.0)
-
-
 def test_a_pending_expansion_counts_as_a_score_of_0_along_its_path_until_it_is_told():
     algorithm = grow(TREE, pending=[(3, 0)])
     [root] = algorithm._root.arms
@@ -100,29 +91,12 @@ def test_ucb_tries_every_agent_first():
     assert {agent for _, agent in choices(grow(nodes, choice="ucb"), 50)} == {"coder_1"}
 
 
-def test_a_good_line_is_followed_and_a_bad_one_left():
-    good = [(None, 0, 0.9), (0, 0, 0.9), (0, 0, 0.9), (1, 0, 1.0), (1, 0, 1.0)]
-    bad = [(None, 0, 0.0), (5, 0, 0.0), (5, 0, 0.0)]
-    below = Counter(parent for parent, _ in choices(grow(good + bad, agents=("a",))).elements())
-    assert sum(below[id] for id in range(5)) > 10 * sum(below[id] for id in (5, 6, 7))
-
-
 def test_pending_expansions_send_the_next_ones_elsewhere():
     """One bright node among dull ones: alone it gets nearly every ask; with 8 on the way, far fewer."""
     nodes = [(None, 0, 0.0)] * 6 + [(None, 0, 1.0), (6, 0, 1.0)]
     free = choices(grow(nodes, agents=("a",)))
     busy = choices(grow(nodes, agents=("a",), pending=[(7, 0)] * 8))
     assert busy[7, "a"] < free[7, "a"] / 3
-
-
-def test_depth_guidance_turns_from_gen_to_cont_the_more_gen_was_taken():
-    """g(d)^c: with 20 children at the root, GEN there is weighted by 0.98^20 = 0.67."""
-    nodes = [(None, 0, 0.5)] * 20 + [(0, 0, 0.5)] * 20
-    plain, guided = (
-        choices(grow(nodes, agents=("a",), depth_decay=decay))[None, "a"] for decay in (None, 0.98)
-    )
-    assert guided < 0.3 * plain
-    assert choices(grow(nodes, agents=("a",), depth_decay=1.0)) == choices(grow(nodes, agents=("a",)))
 
 
 def test_depth_guidance_is_the_formula():
@@ -197,35 +171,6 @@ def test_depth_guidance_never_turns_from_cont_to_gen(gen, cont, lower, decay, ot
 
 def test_a_weight_that_vanishes_divides_nothing_by_0():
     assert goes_deeper(-0.5, -2.0, 1e-300, children=3) and not goes_deeper(0.5, -2.0, 1e-300, children=3)
-
-
-def mean_depth(prior, decay, score, nodes=60, seeds=60):
-    """The mean depth of all nodes of some searches by one agent."""
-    depths = []
-    for seed in range(seeds):
-        algorithm = ABMCTSA(("a",), ABMCTSASettings(prior={"kind": prior}, depth_decay=decay))
-        choosing, scoring = np.random.default_rng(seed), np.random.default_rng(10_000 + seed)
-        depth = {None: 0}
-        for id in range(nodes):
-            parent, agent = algorithm.choose(choosing)
-            algorithm.asked(Ask(id, parent, agent))
-            algorithm.told(Ask(id, parent, agent), score(scoring))
-            depth[id] = depth[parent] + 1
-        depths += [depth[id] for id in range(nodes)]
-    return float(np.mean(depths))
-
-
-@pytest.mark.parametrize("prior", ["beta", "gaussian"])
-@pytest.mark.parametrize(
-    "score",
-    [lambda rng: 0.0, lambda rng: 1.0, lambda rng: 0.5, lambda rng: float(rng.random() < 0.3)],
-    ids=["all wrong", "all right", "halves", "some right"],
-)
-def test_depth_guidance_makes_trees_deeper_under_both_priors(prior, score):
-    """Also where every score is 0 and half of a Gaussian's draws are negative."""
-    plain, guided, strong = (mean_depth(prior, decay, score) for decay in (None, 0.98, 0.9))
-    assert guided > plain + 0.02
-    assert strong > guided + 0.1
 
 
 @pytest.mark.parametrize("decay", [0.0, 1.1, -1])

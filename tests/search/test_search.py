@@ -33,6 +33,8 @@ def play(search, k=1):
 
 
 def test_a_wave_is_handed_out_in_pieces_and_then_waited_for():
+    search = make()  # without a width: as wide as its first ask
+    assert len(search.ask(3)) == 3 and search.ask(3) == []
     search = make(wave=5)
     first, second = search.ask(2), search.ask(9)
     assert [ask.id for ask in first + second] == [0, 1, 2, 3, 4]
@@ -42,12 +44,6 @@ def test_a_wave_is_handed_out_in_pieces_and_then_waited_for():
         assert search.ask(1) == []
     search.tell(3, 0.5)
     assert len(search.ask(9)) == 5
-
-
-def test_without_a_width_a_wave_is_as_wide_as_its_first_ask():
-    search = make()
-    assert len(search.ask(3)) == 3
-    assert search.ask(3) == []
 
 
 def test_scores_enter_the_tree_in_the_order_of_asking():
@@ -211,15 +207,6 @@ def test_a_search_goes_on_as_if_it_had_never_been_stored(moves, as_completed):
     assert other.scores == one.scores
     assert other.tokens == one.tokens
     assert other.reason == one.reason
-
-
-def test_what_was_under_way_is_handed_out_again():
-    search = make(wave=4)
-    search.ask(3)
-    search.tell(1, 0.5)
-    again = stored(search)
-    assert [ask.id for ask in again.ask(9)] == [0, 2, 3]
-    assert again.ask(1) == []
 
 
 def test_what_was_under_way_can_be_told_without_asking_again():

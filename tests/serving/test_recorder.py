@@ -185,11 +185,17 @@ async def test_errors_of_the_engine_are_passed_on_counted_and_not_stored(tmp_pat
         assert recorder.counts == {"unreachable": 1}
 
 
+def _small_recorder(url, path):
+    recorder = Recorder(url, path)
+    recorder.max_body = 10_000
+    return recorder
+
+
 async def test_what_is_no_request_is_refused_before_the_engine_sees_it(tmp_path):
     async with (
         Engine() as engine,
         aiohttp.ClientSession() as session,
-        Recorder(engine.url, tmp_path, most=10_000) as recorder,
+        _small_recorder(engine.url, tmp_path) as recorder,
     ):
         chat = f"{recorder.url}/chat/completions"
         head = {"Content-Type": "application/json"}

@@ -12,7 +12,7 @@ from mars_env.agents import Verifier, make_agents
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.rollout import read_run
-from mars_env.serving import Answerer, TeamServer, question
+from mars_env.serving import Answerer, TeamServer, make_question
 from mars_env.types import Completion
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
@@ -107,7 +107,7 @@ def test_public_tests_are_shown_and_never_a_grade():
     assert (solution.confidence, solution.answer.strip()) == (1.0, "print(input())")
     assert solution.tree.turns[0].grade is None
     with raises(ConfigError):
-        question("Echo.", tests=[{"input": "a"}])
+        make_question("Echo.", tests=[{"input": "a"}])
 
 
 def test_what_needs_a_grade_is_refused():

@@ -7,4 +7,4 @@ from mars_env.lazy import lazy_names
 if TYPE_CHECKING:
     from mars_env.grading.code.grader import CodeGrader as CodeGrader
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, {"CodeGrader": "mars_env.grading.code.grader"})
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,76 +1,42 @@
-"""Assert-style suites: tests in one sandbox call functions of the program in another."""
+"""Assert-style suites: tests in one sandbox call functions of the program in another.
+
+Where a sandbox has no channels, the conversation is replayed from its start: the tests run with the answers
+known so far, up to the first request without one; then the program runs alone and answers all requests so
+far. This repeats, so neither is ever in the other's process. It takes two runs a request, tests that make the
+same requests each time, and a program that keeps its objects in the same order.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from mars_env.grading.code import values
 from mars_env.grading.code.extract import complete_prompt, preamble
-from mars_env.grading.code.outcomes import ATTEMPTS, Outcome, Task, badly_ended, cut, said, was_killed
-from mars_env.grading.code.replay import MAX_REQUESTS, replay
-from mars_env.sandbox import Ended, Job, Lease, Result
+from mars_env.grading.code.outcomes import (
+    ATTEMPTS,
+    Task,
+    TestResult,
+    badly_ended,
+    errors_shown,
+    shortened,
+    was_killed,
+)
+from mars_env.sandbox import Ended, Job, Lease, Limits, Result
 
-_SERVE = "from mars_env.grading.code import program\nprogram.serve()\n"
-_SUITE = "from mars_env.grading.code import suite\nsuite.main()\n"
+_SERVE = "from mars_env.grading.code import program\nprogram._serve()\n"
+_REPLAY = "from mars_env.grading.code import program\nprogram._replay()\n"
+_SUITE = "from mars_env.grading.code import suite\nsuite._main()\n"
 
-
-async def judge_suite(lease: Lease, task: Task, program: str) -> list[Outcome]:
-    """Judge a program by an assert-style suite; without channels, by replaying the conversation."""
-    outcomes: list[Outcome] = []
-    spares = iter((_SPARE, 2 * task.limits.cpu_seconds + _SPARE, math.inf))
-    spare = next(spares)
-    for _ in range(ATTEMPTS):
-        ran, suite = await _converse(lease, task, program, spare)
-        outcomes = _suite_outcomes(task, ran, suite)
-        if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
-            return [Outcome(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
-        lost = Ended.LOST in (ran.ended, suite.ended)
-        if _stalled(ran, suite):
-            spare = next(spares, math.inf)  # it was not the program that slept
-        elif not (lost or was_killed(ran) or was_killed(suite)):
-            break
-    if await _beyond_objects(lease, task, outcomes, suite):
-        return [Outcome(False, False, "the tests fail with the reference solution's objects too", fault=True)]
-    return outcomes
-
-
-async def _beyond_objects(lease: Lease, task: Task, outcomes: list[Outcome], suite: Result) -> bool:
-    """Whether a test that failed does more with objects of a program than can be done from another process.
-
-    It does if it fails with the reference solution too. Without one, the program is to blame.
-    """
-    failed = [i for i, outcome in enumerate(outcomes) if not outcome.passed]
-    if not failed or not _held_objects(suite) or not task.reference.get("solutions"):
-        return False
-    ran, control = await _converse(lease, task, task.reference["solutions"][0])
-    passed = [outcome.passed for outcome in _suite_outcomes(task, ran, control)]
-    return _held_objects(control) and any(i >= len(passed) or not passed[i] for i in failed)
-
-
-def _held_objects(suite: Result) -> bool:
-    """Whether the tests held an object of the program that is not plain data."""
-    report = _report(suite)
-    return bool(report and report[0] == "ran" and report[1] and report[1][-1][3])
-
+MAX_REQUESTS = 200
+"""A suite with more requests than this is not replayed."""
 
 _SPARE = 1.0
 """Seconds for which a program may at first sleep beyond its idle time: the tests compute meanwhile."""
-
-
-def _stalled(ran: Result, suite: Result) -> bool:
-    """Whether the program came to the end of its time because the tests made no progress."""
-    return ran.ended is Ended.WALL and _last_kind(suite) == "unasked"
-
-
-def _last_kind(suite: Result) -> str:
-    """The outcome of the last test that began; empty without one."""
-    report = _report(suite)
-    return str(report[1][-1][0]) if report and report[0] == "ran" and report[1] else ""
-
 
 _NOT_PLAYED = {
     "long": f"the tests make more than {MAX_REQUESTS} requests to the program",
@@ -78,14 +44,41 @@ _NOT_PLAYED = {
 }
 
 
-def _not_played(suite: Result) -> str | None:
-    """Why a suite could not be replayed in turns (see `replay`); None if it could."""
-    report = _report(suite)
-    return _NOT_PLAYED.get(str(report[0])) if isinstance(report, tuple) and report else None
+async def judge_suite(lease: Lease, task: Task, program: str) -> list[TestResult]:
+    """Judge a program by an assert-style suite; without channels, by replaying the conversation."""
+    results: list[TestResult] = []
+    spares = iter((_SPARE, 2 * task.limits.cpu_seconds + _SPARE, math.inf))
+    spare = next(spares)
+    for _ in range(ATTEMPTS):
+        ran, suite = await _converse(lease, task, program, spare)
+        results = _results(task, ran, suite)
+        if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
+            return [TestResult(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
+        if _stalled(ran, suite):
+            spare = next(spares, math.inf)  # it was not the program that slept
+        elif Ended.LOST not in (ran.ended, suite.ended) and not (was_killed(ran) or was_killed(suite)):
+            break
+    if await _beyond_objects(lease, task, results, suite):
+        why = "the tests fail with the reference solution's objects too"
+        return [TestResult(False, False, why, fault=True)]
+    return results
+
+
+async def _beyond_objects(lease: Lease, task: Task, results: list[TestResult], suite: Result) -> bool:
+    """Whether a test that failed does more with objects of a program than can be done from another process.
+
+    It does if it fails with the reference solution too. Without one, the program is to blame.
+    """
+    failed = [i for i, result in enumerate(results) if not result.passed]
+    if not failed or not _held_objects(suite) or not task.reference.get("solutions"):
+        return False
+    ran, control = await _converse(lease, task, task.reference["solutions"][0])
+    passed = [result.passed for result in _results(task, ran, control)]
+    return _held_objects(control) and any(i >= len(passed) or not passed[i] for i in failed)
 
 
 async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
-    """Whether the tests, rather than the program's answers, prevent a replay in turns.
+    """Whether the tests, rather than the program's answers, prevent a replay.
 
     With a reference solution: whether the replay fails with it too. Without one, the program is to blame for
     whatever a program can cause: an endless conversation, and the order of a set.
@@ -97,14 +90,37 @@ async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
     return kind == "unlike" and not any(unordered)
 
 
+def _report(suite: Result) -> Any:
+    """The tests' report. It can be trusted: nothing of the program is in the tests' sandbox."""
+    report = _plain(suite.data)
+    return report if isinstance(report, tuple) and report else None
+
+
+def _not_played(suite: Result) -> str | None:
+    """Why a suite could not be replayed; None if it could."""
+    report = _report(suite)
+    return _NOT_PLAYED.get(str(report[0])) if report else None
+
+
+def _last_test(suite: Result) -> tuple[Any, ...]:
+    """Outcome, text, last call of the last test that began, and whether it held objects of the program."""
+    report = _report(suite)
+    return tuple(report[1][-1]) if report and report[0] == "ran" and report[1] else ("", "", "", False)
+
+
+def _held_objects(suite: Result) -> bool:
+    return bool(_last_test(suite)[3])
+
+
+def _stalled(ran: Result, suite: Result) -> bool:
+    """Whether the program came to the end of its time because the tests made no progress."""
+    return ran.ended is Ended.WALL and _last_test(suite)[0] == "unasked"
+
+
 async def _converse(lease: Lease, task: Task, program: str, spare: float = math.inf) -> tuple[Result, Result]:
     """Run program and tests at the same time, with a channel between them; returns both results.
 
-    Args:
-        lease: Runs them.
-        task: The tests.
-        program: The program.
-        spare: Seconds for which the program may sleep beyond its idle time, because the tests compute.
+    The program may sleep for `spare` seconds beyond its idle time, because the tests compute.
     """
     reference = task.reference
     prompt, name = reference["prompt"], reference["entry_point"]
@@ -130,7 +146,7 @@ async def _converse(lease: Lease, task: Task, program: str, spare: float = math.
         wall_seconds=task.limits.wall + 30,
     )
     if not lease.backend.channels:
-        return await replay(lease, _SUITE, spec, files, (program_limits, suite_limits))
+        return await _replay(lease, spec, files, program_limits, suite_limits)
     program_box, suite_box = await asyncio.gather(lease.box(), lease.box())
     ours, theirs = socket.socketpair()
     program_run = asyncio.ensure_future(
@@ -140,7 +156,7 @@ async def _converse(lease: Lease, task: Task, program: str, spare: float = math.
     suite_run = asyncio.ensure_future(suite_box.run(suite_job, suite_limits, ours))
     try:
         suite = await suite_run
-        kind = _last_kind(suite)
+        kind = _last_test(suite)[0]
         # If the tests ended well, or the program left the conversation, its result does not matter.
         matters = not kind or (kind in ("gone", "unasked") and program_run.done())
         return await program_run if matters else Result(Ended.EXITED, exit_code=0), suite
@@ -150,44 +166,79 @@ async def _converse(lease: Lease, task: Task, program: str, spare: float = math.
         await asyncio.gather(program_run, suite_run, return_exceptions=True)
 
 
-def _report(suite: Result) -> Any:
-    """The tests' report. It can be trusted: nothing of the program is in the tests' sandbox."""
+async def _replay(
+    lease: Lease,
+    spec: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    program_limits: Limits,
+    suite_limits: Limits,
+) -> tuple[Result, Result]:
+    """Run program and tests in turns until the tests end; returns both results."""
+    requests: list[bytes] = []
+    answers: list[bytes | None] = []
+    while True:
+        job = Job(source=_REPLAY, files={**files, "requests": values.encode(requests)})
+        ran = await lease.run(job, program_limits, role="program")
+        if ran.ended is Ended.LOST:
+            return ran, ran
+        answers = [*answers, _answer(ran.data, len(requests))]
+        job = Job(source=_SUITE, files={"suite": values.encode({**spec, "recorded": (requests, answers)})})
+        tests = await lease.run(job, suite_limits, role="tests")
+        report = _report(tests)
+        if report is None or report[0] != "ask":
+            return ran, tests
+        if len(requests) == MAX_REQUESTS:
+            return ran, replace(tests, data=values.encode(("long",)))
+        requests = [*requests, report[1].encode("latin-1")]
+
+
+def _answer(data: bytes, number: int) -> bytes | None:
+    """The program's answer with that number; None if it ended first or sent something else."""
+    found = _plain(data)
+    text = found[number] if isinstance(found, list) and len(found) > number else None
     try:
-        return values.decode(suite.data, hashed=False)
+        return text.encode("latin-1") if isinstance(text, str) else None
+    except UnicodeEncodeError:
+        return None
+
+
+def _plain(data: bytes) -> Any:
+    try:
+        return values.decode(data, hashed=False)
     except values.BadValue:
         return None
 
 
-def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
+def _results(task: Task, ran: Result, suite: Result) -> list[TestResult]:
     report = _report(suite)
     # The program cannot reach the tests' sandbox: a kill there came from outside.
     if Ended.LOST in (suite.ended, ran.ended) or was_killed(suite):
         why = next((r.detail for r in (suite, ran) if r.ended is Ended.LOST and r.detail), "")
-        return [Outcome(False, False, f"the sandbox was lost{why and f' ({why})'}", fault=True)]
-    if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
+        return [TestResult(False, False, f"the sandbox was lost{why and f' ({why})'}", fault=True)]
+    if suite.ended is not Ended.EXITED or report is None:
         # The program's answers can use up the tests' limits, so this is not UNKNOWN.
-        return [Outcome(False, False, "the tests did not end within their limits")]
+        return [TestResult(False, False, "the tests did not end within their limits")]
     if (unplayed := _not_played(suite)) is not None:
-        return [Outcome(False, False, unplayed)]
+        return [TestResult(False, False, unplayed)]
     if report[0] == "broken":
-        return [Outcome(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
+        return [TestResult(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
     if _stalled(ran, suite):
-        return [Outcome(False, False, "the tests made no progress", fault=True)]
+        return [TestResult(False, False, "the tests made no progress", fault=True)]
     if report[0] == "load":
         why = f"it raised {report[1]}" if report[1] else badly_ended(ran) or "it ended before the first test"
         # The program fails by itself, before any test, so its traceback reveals nothing about the tests.
-        return [Outcome(False, True, why, said(ran))]
-    outcomes = []
+        return [TestResult(False, True, why, errors_shown(ran))]
+    results = []
     for test, (kind, text, last_call, _) in zip(task.tests, report[1], strict=False):
         if kind == "passed":
-            outcomes.append(Outcome(True, test["public"]))
+            results.append(TestResult(True, test["public"]))
+            continue
+        if gone := kind in ("gone", "unasked"):
+            failure = badly_ended(ran) or "it ended, or sent something that is not a value"
         else:
-            if gone := kind in ("gone", "unasked"):
-                failure = badly_ended(ran) or "it ended, or sent something that is not a value"
-            else:
-                failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
-            code = cut(test["code"]) if not test.get("check") else ""
-            parts = (code and f"Test: {code}", last_call, text if kind == "raised" else "")
-            detail = "\n".join(filter(None, parts)) + (f"\n{said(ran)}" if gone else "")
-            outcomes.append(Outcome(False, test["public"], failure, detail))
-    return outcomes
+            failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
+        code = shortened(test["code"]) if not test.get("check") else ""
+        parts = (code and f"Test: {code}", last_call, text if kind == "raised" else "")
+        detail = "\n".join(filter(None, parts)) + (f"\n{errors_shown(ran)}" if gone else "")
+        results.append(TestResult(False, test["public"], failure, detail))
+    return results

@@ -11,9 +11,9 @@ Standard output (`outputs_match`):
   last (0.333333 stands for 1/3), and at least 1e-9 s; if fewer, 1e-6 s but at most half a unit of the
   last, and at least 1e-9 s.
 - ``exact`` compares the whole text unchanged, except for one newline at the end.
-- Two sets are compared as their own graders do. ``"stripped"`` (LiveCodeBench): white space at the beginning
-  of a line does not count either, and in a line of numbers equal ones match however they are written.
-  ``"words"`` (CodeContests): only the words count, without case; a number may differ by 1e-5.
+- As the graders of two sets do: ``"stripped"`` (LiveCodeBench) ignores white space at the beginning of a
+  line, too, and the way numbers are written in a line of numbers; ``"words"`` (CodeContests) compares words
+  alone, without case, and a number may differ by 1e-5.
 
 Values (`values_match`), for function calls, whose expected values come from JSON:
 
@@ -28,10 +28,10 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from mars_env.grading.code.values import BadValue, Handle, Pairs, decode
 
@@ -40,8 +40,6 @@ _CONTEXT = Context(prec=60)
 
 Comparison = Literal["lines", "stripped", "words"]
 """How outputs are compared: see the top of this file."""
-
-COMPARISONS = get_args(Comparison)
 
 
 def outputs_match(
@@ -57,9 +55,9 @@ def outputs_match(
     Args:
         expected: The problem's output.
         actual: The program's output.
-        exact: Every character counts, except for one newline at the end.
-        tolerance: For decimal numbers, absolute or relative; None derives it from the digits shown.
-        comparison: By lines, by stripped lines, or by words, which have a tolerance of their own.
+        exact: See the top of this file, as for `tolerance` (None: by the digits shown) and `comparison`.
+        tolerance: For decimal numbers, absolute or relative.
+        comparison: By lines, by stripped lines, or by words.
 
     Example:
         >>> outputs_match("1 2\n0.333333\n", "1  2 \n0.3333333333333333")
@@ -87,7 +85,6 @@ def outputs_match(
 
 
 def _without_empty_ends(text: str) -> str:
-    """A text without the empty lines at its beginning and its end."""
     text = text.rstrip()
     return text[text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1 :]
 
@@ -99,7 +96,6 @@ def _words_match(expected: str, actual: str, word_matches: Callable[[str, str], 
 
 
 def _near(expected: str, actual: str, leeway: Decimal | int) -> bool:
-    """Whether both are numbers, and differ by at most `leeway`."""
     if not (NUMBER.fullmatch(expected) and NUMBER.fullmatch(actual)):
         return False
     return _CONTEXT.abs(_CONTEXT.subtract(Decimal(expected), Decimal(actual))) <= leeway
@@ -107,19 +103,6 @@ def _near(expected: str, actual: str, leeway: Decimal | int) -> bool:
 
 _LEEWAY = Decimal("1e-5")
 """By so much a number may differ in CodeContests, at any size."""
-
-
-def has_too_many_words(expected: str, output: bytes) -> bool:
-    r"""Whether the number of its words alone makes an output wrong; this needs no decoding.
-
-    Example:
-        >>> has_too_many_words("1 2", b"1 2 3" + 10**6 * b" 4"), has_too_many_words("1 2", b"1    2\n\n")
-        (True, False)
-    """
-    if not output.isascii() or any(mark in output for mark in b"\x1c\x1d\x1e\x1f"):
-        return False  # it may contain white space that only texts know, not bytes
-    words = len(expected.split())
-    return len(output.split(None, words)) > words
 
 
 def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
@@ -132,7 +115,6 @@ def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
 
 
 def _gaps(line: str, words: list[str]) -> list[str]:
-    """The white space between and around the words of a line."""
     gaps, at = [], 0
     for word in words:
         start = line.index(word, at)
@@ -171,10 +153,7 @@ def _close(wanted: Decimal, given: Decimal, decimals: int, tolerance: float | No
 def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) -> bool:
     """Whether a returned value is the expected one.
 
-    Args:
-        expected: Plain data from JSON.
-        actual: From `values.decode` with ``hashed=False``.
-        tolerance: As for outputs.
+    `expected` is plain data from JSON, `actual` comes from `values.decode` with ``hashed=False``.
 
     Example:
         >>> values_match([0.3, 2], (0.1 + 0.2, 2)), values_match(1, True), values_match(2, 2.0)
@@ -203,26 +182,24 @@ def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) 
 
 
 def has_room_for(expected: Any, size: int) -> bool:
-    """Whether a matching value can take `size` bytes, as `values.encode` writes it.
-
-    A longer value is wrong and need not be decoded. The work is at most proportional to `size`.
+    """Whether a matching value can take `size` bytes, encoded; a longer one is wrong and is not decoded.
 
     Example:
         >>> has_room_for([1, 2], 17), has_room_for([1, 2], 10**6), has_room_for(["a" * 10**6], 10**6)
         (True, False, True)
     """
-    waiting = [expected]
-    while waiting and size > 0:
-        value = waiting.pop()
+    queue = [expected]
+    while queue and size > 0:
+        value = queue.pop()
         size -= 5 + _ROOM
         if isinstance(value, int):
             size -= value.bit_length() // 8
         elif isinstance(value, str):
             size -= 4 * len(value)
         elif isinstance(value, dict):
-            waiting += [*value, *value.values()]
+            queue += [*value, *value.values()]
         elif isinstance(value, (list, tuple)):
-            waiting += value
+            queue += value
     return size <= 0
 
 
@@ -256,7 +233,7 @@ def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | 
 
 
 def output_key(output: bytes) -> str:
-    r"""A text that is the same for equal outputs of two programs (not for an expected output).
+    r"""A string that is the same for equal outputs of two programs (not for an expected output).
 
     Example:
         >>> output_key(b"1  2 \n\n") == output_key(b"1 2"), output_key(b"1 2") == output_key(b"12")
@@ -269,9 +246,7 @@ def output_key(output: bytes) -> str:
 
 
 def value_key(data: bytes) -> str | None:
-    """A text that is the same for equal results of a call, from the bytes sent; None if they hold no result.
-
-    A list and a tuple of the same items are equal, as in a comparison with JSON.
+    """A string that is the same for equal results of a call (a list equals a tuple); None if there is none.
 
     Example:
         >>> from mars_env.grading.code.values import encode
@@ -287,19 +262,19 @@ def value_key(data: bytes) -> str | None:
     if not (isinstance(sent, tuple) and len(sent) == 2 and sent[0] == "result"):
         return None
     pieces: list[str] = []
-    waiting = [sent[1]]
-    while waiting:
-        value = waiting.pop()
+    queue = [sent[1]]
+    while queue:
+        value = queue.pop()
         if isinstance(value, Handle):
             return None
         if len(pieces) > _KEYED:  # a few bytes may hold much: what occurs twice is sent once
             return hashlib.sha256(data).hexdigest()
         if isinstance(value, Pairs):
             pieces.append(f"{{{len(value)}")
-            waiting += [item for pair in sorted(value, key=lambda pair: _word(pair[0])) for item in pair]
+            queue += [item for pair in sorted(value, key=lambda pair: _word(pair[0])) for item in pair]
         elif isinstance(value, (list, tuple)):
             pieces.append(f"[{len(value)}")
-            waiting += value
+            queue += value
         else:
             pieces.append(_word(value))
     return " ".join(pieces)
@@ -321,42 +296,31 @@ def preview(value: Any, limit: int = 300) -> str:
         >>> preview([1, "a", (2,)]), preview(list(range(1000)), 20)
         ("[1, 'a', (2,)]", '[0, 1, 2, 3, 4, 5, 6...')
     """
-    pieces: list[str] = []
-    complete = _preview(value, pieces, limit, 8)
-    text = "".join(pieces)
-    return text if complete and len(text) <= limit else text[:limit] + "..."
+    text = ""
+    for piece in _pieces(value, limit, 8):
+        text += piece
+        if len(text) > limit:
+            return text[:limit] + "..."
+    return text
 
 
-def _preview(value: Any, pieces: list[str], limit: int, depth: int) -> bool:
-    if sum(map(len, pieces)) > limit:
-        return False
+def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
     if isinstance(value, (list, tuple, dict)):
         if depth == 0:
-            pieces.append("...")
-            return True
-        opening, closing = (
-            "{}" if isinstance(value, (Pairs, dict)) else "()" if isinstance(value, tuple) else "[]"
-        )
-        pieces.append(opening)
+            yield "..."
+            return
+        mapping = isinstance(value, (Pairs, dict))
+        opening, closing = "{}" if mapping else "()" if isinstance(value, tuple) else "[]"
+        yield opening
         for index, item in enumerate(value.items() if isinstance(value, dict) else value):
-            if index:
-                pieces.append(", ")
-            if isinstance(value, (Pairs, dict)):
-                complete = _preview(item[0], pieces, limit, depth - 1)
-                pieces.append(": ")
-                complete = complete and _preview(item[1], pieces, limit, depth - 1)
-            else:
-                complete = _preview(item, pieces, limit, depth - 1)
-            if not complete:
-                return False
-        pieces.append(("," if isinstance(value, tuple) and len(value) == 1 else "") + closing)
-        return True
-    if isinstance(value, Handle):
-        pieces.append(f"<{value.kind} object>")
+            yield ", " if index else ""
+            for number, part in enumerate(item if mapping else (item,)):
+                yield ": " if number else ""
+                yield from _pieces(part, limit, depth - 1)
+        yield ("," if isinstance(value, tuple) and len(value) == 1 else "") + closing
+    elif isinstance(value, Handle):
+        yield f"<{value.kind} object>"
     elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4 * limit:
-        pieces.append(f"<integer of {value.bit_length()} bits>")
-    elif isinstance(value, str):
-        pieces.append(repr(value[: limit + 1]))
+        yield f"<integer of {value.bit_length()} bits>"
     else:
-        pieces.append(repr(value))
-    return True
+        yield repr(value[: limit + 1] if isinstance(value, str) else value)

@@ -1,20 +1,13 @@
-r"""Finds the program in a completion: a pure function of the text, linear in its length.
+r"""Finds the program in a completion, in time linear in its length.
 
-1. Thinking is ignored: only the text after the last ``</think>`` is read. If the last ``<think>`` is
-   never closed, there is no program. Nor is anything read after a control token of a chat template, except
-   within a block, where it is part of the program.
-   A tag of thinking in a literal of a fenced program is part of the program.
+1. Only the text after the last ``</think>`` is read, up to a control token of a chat template (within a block
+   it is part of the program, as is a tag of thinking in a literal). An unclosed ``<think>``: no program.
 2. Of the fenced blocks (three or more backticks or tildes at the start of a line, or backticks labelled as
-   Python at its end), those labelled as Python count; if there are none, those without a label. A tag may
-   follow the closing fence. A block whose fence is never closed ends with the text, or with a fence at the
-   end of one of its lines. In a list item, a fence may be indented further. Its lines lose its indentation.
-   If there are none, those in a block quote count that ends the text.
-3. If the problem names a function, or a function or class, the last block that defines one of these is the
-   program. If none does, or the problem names nothing, the last block is.
+   Python at its end), those labelled as Python count; else those without a label; else those in a block quote
+   that ends the text. A block whose fence is never closed ends with the text, or with a fence at the end of
+   one of its lines.
+3. The last block that defines what the problem names is the program; if none does, the last block.
 4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
-
-For a problem in HumanEval's form, a program may be only the function's body, the whole function, or the
-prompt followed by either: see `complete_prompt`.
 """
 
 from __future__ import annotations
@@ -33,7 +26,7 @@ _FENCE = re.compile(
 )
 """A fence on its own line, or one labelled as Python that ends a line."""
 _TAG = r"(?:</[a-z]{2,20}>)?[ \t]*"
-_GLUED = re.compile(rf"(?<!`)`{{3,}}{_TAG}$", re.MULTILINE)
+_INNER_FENCE = re.compile(rf"(?<!`)`{{3,}}{_TAG}$", re.MULTILINE)
 _CODE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n.*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(
     r"(?:(?<!\w)|(?<=\b[rfb]))(['\"])(?:(?!\1)[^\n]){0,200}?</?think>(?:(?!\1)[^\n]){0,200}\1(?!\w)"
@@ -103,18 +96,18 @@ def _blocks(text: str) -> list[tuple[str, str]] | None:
             if ended:
                 break
     if fence:
-        rest = _unglued(_ended(text[start:]))
+        rest = _until_inner_fence(_ended(text[start:]))
         blocks.append((label, _dedented(rest if rest.endswith("\n") else rest + "\n", indent)))
     return blocks or None
 
 
-def _unglued(code: str) -> str:
+def _until_inner_fence(code: str) -> str:
     """A program up to the first fence that closes it at the end of one of its own lines.
 
     The fence is neither in a text (the quotation marks before it come in pairs) nor in a comment.
     """
     place, single, double = 0, 0, 0
-    for fence in _GLUED.finditer(code):
+    for fence in _INNER_FENCE.finditer(code):
         part = code[place : fence.start()]
         place, single, double = fence.start(), single + part.count("'"), double + part.count('"')
         if single % 2 == 0 and double % 2 == 0 and "#" not in part[part.rfind("\n") + 1 :]:
@@ -131,7 +124,6 @@ def _literals_hidden(text: str) -> str:
 
 
 def _quoted_end(text: str) -> str:
-    """The block quote that ends a text, without its signs; empty if there is none."""
     lines = text.rstrip().split("\n")
     start = len(lines)
     while start and lines[start - 1].lstrip().startswith(">"):
@@ -140,7 +132,6 @@ def _quoted_end(text: str) -> str:
 
 
 def _dedented(code: str, indent: int) -> str:
-    """Lines without the indentation of their fence."""
     return re.sub(rf"^[ \t]{{1,{indent}}}", "", code, flags=re.MULTILINE) if indent else code
 
 
@@ -172,7 +163,7 @@ def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
 
     Args:
         prompt: Imports, helpers, and the function's head with its docstring.
-        code: The program found in the completion: the body, the function, or the prompt and either of them.
+        code: The program found: the function's body, the function, or the prompt and either of them.
         entry_point: The function's name.
 
     Example:

@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from mars_env.errors import ConfigError, ProblemError, SandboxError
 from mars_env.grading.code import values
 from mars_env.grading.code.asserts import judge_suite
 from mars_env.grading.code.compare import (
     has_room_for,
-    has_too_many_words,
     output_key,
     outputs_match,
     preview,
@@ -27,28 +26,30 @@ from mars_env.grading.code.extract import extract_program
 from mars_env.grading.code.outcomes import (
     SHOWN,
     SMALL,
-    Outcome,
     Task,
+    TestResult,
     badly_ended,
-    cut,
+    errors_shown,
     failure_of,
-    glimpse,
+    output_shown,
     run_job,
-    said,
+    shortened,
 )
-from mars_env.grading.code.reference import check_reference
+from mars_env.grading.code.reference import check_tests
 from mars_env.problems.code import with_integer_keys
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
-from mars_env.text import described
+from mars_env.text import describe_error
 from mars_env.types import Grade, Problem
 
 T = TypeVar("T")
+Scope = Literal["all", "public"]
+Score = Literal["all", "fraction"]
 
 FEEDBACK_CHARACTERS = 2000
 """Feedback is cut to about this length."""
 
-_CALL = "from mars_env.grading.code import program\nprogram.call()\n"
-_SCRIPT = "from mars_env.grading.code import program\nprogram.script()\n"
+_CALL = "from mars_env.grading.code import program\nprogram._call()\n"
+_SCRIPT = "from mars_env.grading.code import program\nprogram._script()\n"
 
 
 class CodeGrader:
@@ -79,19 +80,22 @@ class CodeGrader:
         self,
         *,
         backend: str | Backend = "auto",
-        tests: Literal["all", "public"] = "all",
-        score: Literal["all", "fraction"] = "all",
+        tests: Scope = "all",
+        score: Score = "all",
         run_all: bool = False,
-        feedback: Literal["public", "all"] = "public",
+        feedback: Scope = "public",
         limits: Limits | None = None,
         slots: int | None = None,
     ) -> None:
-        if tests not in ("all", "public") or score not in ("all", "fraction"):
-            raise ConfigError("CodeGrader takes tests='all' or 'public', and score='all' or 'fraction'")
-        if feedback not in ("public", "all"):
-            raise ConfigError("CodeGrader takes feedback='public' or 'all'")
-        self._tests = tests
-        self._score = score
+        for name, value, choices in (
+            ("tests", tests, Scope),
+            ("score", score, Score),
+            ("feedback", feedback, Scope),
+        ):
+            if value not in get_args(choices):
+                raise ConfigError(f"CodeGrader takes {name}={' or '.join(map(repr, get_args(choices)))}")
+        self._tests: Scope = tests
+        self._score: Score = score
         self._run_all = run_all or score == "fraction"
         self._feedback = feedback
         self._limits = limits or Limits()
@@ -123,9 +127,9 @@ class CodeGrader:
         return (await self._grade(problem, text, "public", "fraction", True)).score
 
     async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:
-        """A program's results for the inputs of the public tests, as texts to compare with those of others.
+        """A program's results for the inputs of the public tests, as strings to compare with those of others.
 
-        With them a vote can tell which programs behave alike, however they are written. None if there is
+        A vote can thus tell which programs behave alike, however they are written. None if there is
         no program, or if it fails on one of the inputs.
 
         Raises:
@@ -144,39 +148,37 @@ class CodeGrader:
         """End the idle sandboxes. The grader can be used again."""
         await self._pool.aclose()
 
-    async def _grade(self, problem: Problem, text: str, which: str, score: str, run_all: bool) -> Grade:
+    async def _grade(self, problem: Problem, text: str, scope: Scope, score: Score, run_all: bool) -> Grade:
         started = time.monotonic()
-
-        def finished(grade: Grade) -> Grade:
-            return replace(grade, seconds=time.monotonic() - started)
-
         try:
-            task = _task(problem, which, run_all, self._limits)
+            task = _task(problem, scope, run_all, self._limits)
         except ConfigError:
             raise
         except Exception as error:  # a problem may come from anywhere: a bad one costs only its own verdict
-            return finished(Grade.unknown(f"the problem's tests cannot be read ({described(error)})"))
-        program, why = extract_program(text, *task.names)
-        if program is None:
-            return finished(Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}."))
-        if "\0" in program:
-            return finished(Grade.wrong("the program contains a NUL", feedback="The program contains a NUL."))
-        try:
-            backend, outcomes = await self._pool.use(lambda lease: _judge(lease, task, program))
-        except SandboxError as error:
-            return finished(Grade.unknown(f"no sandbox could be started: {error}"))
-        return finished(self._conclude(task, backend, outcomes, score))
+            grade = Grade.unknown(f"the problem's tests cannot be read ({describe_error(error)})")
+        else:
+            grade = await self._grade_task(task, text, score)
+        return replace(grade, seconds=time.monotonic() - started)
 
-    def _conclude(self, task: Task, backend: str, outcomes: Sequence[Outcome], score: str) -> Grade:
+    async def _grade_task(self, task: Task, text: str, score: Score) -> Grade:
+        program, why = extract_program(text, *task.names)
+        if program is not None and "\0" in program:
+            program, why = None, "the program contains a NUL"
+        if program is None:
+            return Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}.")
+        try:
+            backend, results = await self._pool.use(lambda lease: _judge(lease, task, program))
+        except SandboxError as error:
+            return Grade.unknown(f"no sandbox could be started: {error}")
         total = len(task.tests)
-        fault = next((o for o in outcomes if o.fault), None)
+        fault = next((each for each in results if each.fault), None)
         if fault is not None:
             return Grade.unknown(fault.why, backend=backend)
-        passed = sum(o.passed for o in outcomes)
-        feedback = _feedback(outcomes, total, self._feedback)
+        passed = sum(each.passed for each in results)
+        feedback = _feedback(results, total, self._feedback)
         if passed == total:
             return Grade.correct(backend=backend, feedback=feedback)
-        at, first = next((i, o) for i, o in enumerate(outcomes) if not o.passed)
+        at, first = next((i, each) for i, each in enumerate(results) if not each.passed)
         reason = f"test {at + 1} of {total}: {first.why}" if total > 1 else first.why
         fraction = passed / total if score == "fraction" else 0.0
         return Grade.wrong(reason, score=fraction, backend=backend, feedback=feedback)
@@ -209,44 +211,43 @@ def _modules() -> dict[str, str]:
     return {"mars_env": "", "mars_env.grading": "", "mars_env.grading.code": "", **sources}
 
 
-def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> Task:
+def _task(problem: Problem, scope: Scope, run_all: bool, limits: Limits) -> Task:
     reference = problem.reference
     if problem.kind != "code":
         raise ConfigError(f"CodeGrader judges code problems; {problem.id!r} is of the kind {problem.kind!r}")
-    check_reference(reference)
+    check_tests(reference)
     tests = sorted(reference["tests"], key=lambda test: not test["public"])
-    if which == "public":
+    if scope == "public":
         tests = [test for test in tests if test["public"]]
         if not tests:
             raise ConfigError(f"the problem {problem.id!r} has no public tests to judge by")
-    cpu, memory = reference.get("time_limit"), reference.get("memory_limit")
+    stated = {"cpu_seconds": reference.get("time_limit"), "memory_bytes": reference.get("memory_limit")}
     try:
-        limits = replace(limits, **{"cpu_seconds": cpu} if cpu else {})
-        limits = replace(limits, **{"memory_bytes": memory} if memory else {})
+        limits = replace(limits, **{name: value for name, value in stated.items() if value})
     except ConfigError as error:
         raise ProblemError(str(error)) from error
     names = [reference.get("fn_name"), reference.get("entry_point"), reference.get("method") and "Solution"]
     return Task(reference, tuple(tests), tuple(filter(None, names)), run_all, limits)
 
 
-async def _judge(lease: Lease, task: Task, program: str) -> tuple[str, list[Outcome]]:
+async def _judge(lease: Lease, task: Task, program: str) -> tuple[str, list[TestResult]]:
     if task.reference["form"] == "asserts":
         return lease.backend.name, await judge_suite(lease, task, program)
     judge_one = _judge_stdin if task.reference["form"] == "stdin" else _judge_call
-    outcomes = []
+    results = []
     for test in task.tests:
-        outcomes.append(await judge_one(lease, task, test, program))
-        if outcomes[-1].fault or not (outcomes[-1].passed or task.run_all):
+        results.append(await judge_one(lease, task, test, program))
+        if results[-1].fault or not (results[-1].passed or task.run_all):
             break
-    return lease.backend.name, outcomes
+    return lease.backend.name, results
 
 
 def _stdin_job(task: Task, test: Mapping[str, Any], program: str) -> Job:
     source = program.encode("utf-8", "surrogatepass")
-    given: bytes = test["input"].encode("utf-8", "surrogatepass")
+    stdin: bytes = test["input"].encode("utf-8", "surrogatepass")
     if task.reference.get("prelude"):
-        return Job(source=_SCRIPT, stdin=given, files={"program.py": source})
-    return Job(source=source, stdin=given)
+        return Job(source=_SCRIPT, stdin=stdin, files={"program.py": source})
+    return Job(source=source, stdin=stdin)
 
 
 def _call_job(task: Task, test: Mapping[str, Any], program: str) -> Job:
@@ -283,34 +284,29 @@ async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | 
     return tuple(found)
 
 
-async def _judge_stdin(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> Outcome:
+async def _judge_stdin(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> TestResult:
     result = await run_job(lease, _stdin_job(task, test, program), task.limits)
-    shown = f"Input:\n{cut(test['input'])}"
+    shown = f"Input:\n{shortened(test['input'])}"
     if (ended := badly_ended(result)) is not None:
-        return failure_of(test, ended, f"{shown}\n{said(result)}", result)
-    expected, output = cut(test["output"]), glimpse(result.stdout)
-    detail = f"{shown}\nExpected output:\n{expected}\nYour output:\n{output}"
+        return failure_of(test, ended, f"{shown}\n{errors_shown(result)}", result)
+    expected, output = shortened(test["output"]), output_shown(result.stdout)
+    wrong = TestResult(
+        False,
+        test["public"],
+        "wrong answer",
+        f"{shown}\nExpected output:\n{expected}\nYour output:\n{output}",
+    )
     if task.reference.get("checker"):
-        return await _check(lease, task, test, result.stdout, detail)
-    if await _apart(len(result.stdout), _output_is_right, result.stdout, test["output"], task.reference):
-        return Outcome(True, test["public"])
-    return Outcome(False, test["public"], "wrong answer", detail)
+        return await _check(lease, task, test, result.stdout, wrong)
+    right = await _apart(len(result.stdout), _output_is_right, result.stdout, test["output"], task.reference)
+    return TestResult(True, test["public"]) if right else wrong
 
 
 def _output_is_right(stdout: bytes, expected: str, reference: Mapping[str, Any]) -> bool:
-    exact, tolerance = reference.get("exact", False), reference.get("tolerance")
-    comparison = reference.get("comparison", "lines")
-    if len(stdout) > SMALL:
-        if has_too_many_words(expected, stdout):
-            return False
-        stdout = stdout if exact else stdout.rstrip()
-    try:
-        output = stdout.decode("utf-8")
-    except UnicodeDecodeError:
-        if "\ufffd" not in expected:  # the replacement for bytes that are not text
-            return False
-        output = stdout.decode("utf-8", "replace")
-    return outputs_match(expected, output, exact=exact, tolerance=tolerance, comparison=comparison)
+    # An expected output may hold the replacement for bytes that are not text.
+    output = stdout.decode("utf-8", "replace" if "\ufffd" in expected else "surrogateescape")
+    options = {name: reference[name] for name in ("exact", "tolerance", "comparison") if name in reference}
+    return outputs_match(expected, output, **options)
 
 
 async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
@@ -318,13 +314,15 @@ async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
     return await asyncio.to_thread(function, *arguments) if size > SMALL else function(*arguments)
 
 
-async def _check(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes, detail: str) -> Outcome:
+async def _check(
+    lease: Lease, task: Task, test: Mapping[str, Any], output: bytes, wrong: TestResult
+) -> TestResult:
     """Ask the problem's own checker: it exits with 0 if the output is right."""
     result = await _run_checker(lease, task, test, output)
     if result.ended is Ended.LOST:
         return failure_of(test, "the checker was lost", "", result)
     if result.ok:
-        return Outcome(True, test["public"])
+        return TestResult(True, test["public"])
     # A checker that fails on an output has not accepted it: an output must not be able to force UNKNOWN.
     # One that fails on the expected output too is broken.
     expected = test["output"].encode("utf-8", "surrogatepass")
@@ -333,7 +331,7 @@ async def _check(lease: Lease, task: Task, test: Mapping[str, Any], output: byte
         if (why := badly_ended(control)) is not None:
             why = f"the problem's checker fails on the expected output too: {why}"
             return failure_of(test, why, "", replace(control, ended=Ended.LOST))
-    return Outcome(False, test["public"], "wrong answer", detail)
+    return wrong
 
 
 async def _run_checker(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes) -> Result:
@@ -345,32 +343,30 @@ async def _run_checker(lease: Lease, task: Task, test: Mapping[str, Any], output
     return await run_job(lease, job, limits, role="checker")
 
 
-async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> Outcome:
-    reference = task.reference
+async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> TestResult:
+    reference, public = task.reference, test["public"]
     try:
         job = _call_job(task, test, program)
     except values.BadValue as error:
-        return Outcome(False, test["public"], f"the problem's arguments cannot be sent: {error}", fault=True)
+        return TestResult(False, public, f"the problem's arguments cannot be sent: {error}", fault=True)
     result = await run_job(lease, job, task.limits)
     arguments = ", ".join(preview(a, SHOWN) for a in _arguments(reference, test))
     shown = f"Call: {reference['fn_name']}({arguments})"
     sent = await _apart(len(result.data), _read_sent, result.data, test["accept"], reference.get("tolerance"))
     if not sent.right and not any(map(_can_be_returned, test["accept"])):
         why = "the problem's expected result is nested too deeply to be returned"
-        return Outcome(False, test["public"], why, fault=True)
+        return TestResult(False, public, why, fault=True)
+    ended = badly_ended(result)
     if sent.kind == "raised" and result.ended is Ended.EXITED:
-        return failure_of(
-            test, f"it raised {sent.shown[:60].strip(chr(39))}", f"{shown}\n{said(result)}", result
-        )
-    if (ended := badly_ended(result)) is not None:
-        return failure_of(test, ended, f"{shown}\n{said(result)}", result)
+        ended = f"it raised {sent.shown[:60].strip(chr(39))}"
+    if ended is not None:
+        return failure_of(test, ended, f"{shown}\n{errors_shown(result)}", result)
     if sent.kind != "result":
         return failure_of(test, "it returned no value that can be compared", shown, result)
     if sent.right:
-        return Outcome(True, test["public"])
+        return TestResult(True, public)
     expected = preview(test["accept"][0], SHOWN)
-    detail = f"{shown}\nExpected: {expected}\nReturned: {sent.shown}"
-    return Outcome(False, test["public"], "wrong answer", detail)
+    return TestResult(False, public, "wrong answer", f"{shown}\nExpected: {expected}\nReturned: {sent.shown}")
 
 
 def _can_be_returned(expected: Any) -> bool:
@@ -409,13 +405,13 @@ def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _
     return _Sent(kind, right, preview(value, SHOWN))
 
 
-def _feedback(outcomes: Sequence[Outcome], total: int, show: str) -> str:
-    passed = sum(o.passed for o in outcomes)
-    failed = next((o for o in outcomes if not o.passed), None)
+def _feedback(results: Sequence[TestResult], total: int, scope: str) -> str:
+    passed = sum(each.passed for each in results)
+    failed = next((each for each in results if not each.passed), None)
     if failed is None:
         return f"All {total} tests passed." if total > 1 else "The test passed."
-    number = f"{passed} of {total} tests passed" if len(outcomes) == total else f"{passed} tests passed"
-    if not failed.public and show == "public":
+    number = f"{passed} of {total} tests passed" if len(results) == total else f"{passed} tests passed"
+    if not failed.public and scope == "public":
         return f"{number}, then a hidden test failed: {failed.why}."
     detail = f"\n{failed.detail}" if failed.detail else ""
     return f"{number}. The first failure: {failed.why}.{detail}"[:FEEDBACK_CHARACTERS]

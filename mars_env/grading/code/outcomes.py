@@ -1,4 +1,4 @@
-"""The outcomes of tests, and the words for how a program ended."""
+"""The results of tests, and the words for how a program ended."""
 
 from __future__ import annotations
 
@@ -20,22 +20,14 @@ SMALL = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of one test.
-
-    Attributes:
-        passed: Whether it passed.
-        public: Whether its content may be shown.
-        why: A few words: "wrong answer", "it raised ValueError", "it exceeded the CPU time limit".
-        detail: The test's content and the program's result; for feedback.
-        fault: Whether the machinery failed, so that nothing is known.
-    """
+class TestResult:
+    """The result of one test."""
 
     passed: bool
-    public: bool
-    why: str = ""
-    detail: str = ""
-    fault: bool = False
+    public: bool  # whether its content may be shown
+    why: str = ""  # "wrong answer", "it raised ValueError", "it exceeded the CPU time limit"
+    detail: str = ""  # the test's content and the program's result; for feedback
+    fault: bool = False  # whether the machinery failed, so that nothing is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,47 +69,45 @@ _ENDED = {
 
 def badly_ended(result: Result) -> str | None:
     """A few words for a run that ended badly; None if it ended well."""
+    if result.ok:
+        return None
     if result.ended is Ended.KILLED:
         return f"it was ended by signal {result.signal}" if result.signal else "it broke the sandbox"
     if result.ended is not Ended.EXITED:
         return _ENDED[result.ended]
-    if result.exit_code == 0:
-        return None
     errors = result.stderr.rstrip()
     line = errors[errors.rfind(b"\n") + 1 :][:200].decode("utf-8", "replace")
     last = re.match(r"([A-Za-z_][\w.]{0,60})(?::|$)", line)
-    if b"Traceback (most recent call last)" in result.stderr and last:
-        return f"it raised {last[1]}"
-    if last and last[1].endswith("Error"):
+    if last and (b"Traceback (most recent call last)" in result.stderr or last[1].endswith("Error")):
         return f"it raised {last[1]}"
     return f"it exited with status {result.exit_code}"
 
 
-def failure_of(test: Mapping[str, Any], why: str, detail: str, result: Result) -> Outcome:
-    """The outcome of a run that ended badly; a fault if the sandbox was lost."""
+def failure_of(test: Mapping[str, Any], why: str, detail: str, result: Result) -> TestResult:
+    """The result of a run that ended badly; a fault if the sandbox was lost."""
     fault = result.ended is Ended.LOST
     text = f"{why} ({result.detail})" if fault and result.detail else why
-    return Outcome(False, test["public"], text, detail, fault)
+    return TestResult(False, test["public"], text, detail, fault)
 
 
 _PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
 
 
-def said(result: Result) -> str:
+def errors_shown(result: Result) -> str:
     """The end of what a program wrote to standard error; a traceback shows only the program's frames."""
     end = result.stderr[-SMALL:].decode("utf-8", "replace")
     text = _PROGRAM_FILE.sub('File "program.py"', end).strip()
     return text if len(text) <= 1000 else "..." + text[-1000:]
 
 
-def cut(text: str) -> str:
+def shortened(text: str) -> str:
     """The start of a text, for feedback."""
     text = text.rstrip("\n")
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
 
 
-def glimpse(output: bytes) -> str:
+def output_shown(output: bytes) -> str:
     """The start of an output, however long it is."""
     if len(output) <= SMALL:
-        return cut(output.decode("utf-8", "replace"))
+        return shortened(output.decode("utf-8", "replace"))
     return f"{output[:SMALL].decode('utf-8', 'replace')[:SHOWN]}... ({len(output):,} bytes)"

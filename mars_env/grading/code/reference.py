@@ -2,94 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import NoneType
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from mars_env.errors import ProblemError
-from mars_env.grading.code.compare import COMPARISONS
+from mars_env.grading.code.compare import Comparison
 from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
+from mars_env.text import unfit
 
 MOST_TOLERANCE = 1e9
-_Kinds = Mapping[str, type | tuple[type, ...]]
-_LIST = (list, tuple)
-_FIELDS: Mapping[str, _Kinds] = {
-    "stdin": {},
-    "function_call": {"fn_name": str, "method": bool, "prelude": bool},
-    "asserts": {"entry_point": (str, NoneType), "imports": _LIST, "prompt": str, "prelude": bool},
+
+
+def _encodable(text: str) -> str:
+    if not text.isascii():  # Python knows this without reading the string
+        text.encode()  # a lone surrogate raises a ValueError
+    return text
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it contains a NUL character")
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_encodable)]
+_Source = Annotated[_Text, AfterValidator(_without_nul)]
+_Items = list[Any] | tuple[Any, ...]
+
+_OPTIONAL: dict[str, Any] = {
+    "checker": (_Source | None, None),
+    "comparison": (Comparison, "lines"),
+    "time_limit": (Annotated[float, Field(ge=LEAST_SECONDS, le=MOST_SECONDS)] | None, None),
+    "memory_limit": (Annotated[float, Field(ge=LEAST_BYTES, le=MOST_BYTES)] | None, None),
+    "tolerance": (Annotated[float, Field(ge=0, le=MOST_TOLERANCE)] | None, None),
 }
-_TESTS: Mapping[str, _Kinds] = {
-    "stdin": {"input": str, "output": str},
-    "function_call": {"arguments": _LIST, "accept": _LIST},
+_FIELDS: dict[str, dict[str, Any]] = {
+    "stdin": {},
+    "function_call": {
+        "fn_name": Annotated[str, Field(pattern=r"^[^\W\d]\w*$")],
+        "method": bool,
+        "prelude": bool,
+    },
+    "asserts": {"entry_point": str | None, "imports": _Items, "prompt": _Source, "prelude": bool},
+}
+_TESTS: dict[str, dict[str, Any]] = {
+    "stdin": {"input": _Text, "output": _Text},
+    "function_call": {"arguments": _Items, "accept": Annotated[_Items, Field(min_length=1)]},
     "asserts": {"code": str},
 }
 
 
-def check_reference(reference: Any) -> None:
+def _model(name: str, required: Mapping[str, Any], optional: Mapping[str, Any]) -> type[BaseModel]:
+    config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    fields: dict[str, Any] = {key: (kind, ...) for key, kind in required.items()}
+    return create_model(name, __config__=config, **fields, **optional)
+
+
+def _form(name: str) -> type[BaseModel]:
+    test: Any = _model("test", {**_TESTS[name], "public": bool}, {})
+    tests = Annotated[Sequence[test], Field(min_length=1)]
+    return _model(name, {**_FIELDS[name], "tests": tests}, _OPTIONAL)
+
+
+_FORMS = {name: _form(name) for name in _FIELDS}
+
+
+def check_tests(reference: Any) -> None:
     """Refuse a reference by which no program could be judged.
 
     Raises:
-        ProblemError: Its form is unknown, a field is missing, or a value cannot be used; the message says
-            which.
+        ProblemError: A field is missing or its value cannot be used; the message says which.
 
     Example:
-        >>> check_reference({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
-        >>> check_reference({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})
+        >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
+        >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})
         Traceback (most recent call last):
-        mars_env.errors.ProblemError: tests[0].output has the wrong type, int
+        mars_env.errors.ProblemError: tests.0.output: Input should be a valid string
     """
     if not isinstance(reference, Mapping):
         raise ProblemError(f"the reference must be a table of tests, not a {type(reference).__name__}")
     form = reference.get("form")
-    if not isinstance(form, str) or form not in _FIELDS:
-        raise ProblemError("form is unknown")
-    _check(reference, {**_FIELDS[form], "tests": _LIST}, "")
-    for index, test in enumerate(reference["tests"]):
-        where = f"tests[{index}]"
-        if not isinstance(test, Mapping):
-            raise ProblemError(f"{where} must be a table, not a {type(test).__name__}")
-        _check(test, {**_TESTS[form], "public": bool}, f"{where}.")
-        if form == "function_call" and not test["accept"]:
-            raise ProblemError(f"{where}.accept is empty")
-        if form == "stdin":
-            _check_text(test["input"], f"{where}.input")
-            _check_text(test["output"], f"{where}.output")
-    if not reference["tests"]:
-        raise ProblemError("tests is empty")
-    if form == "function_call" and not reference["fn_name"].isidentifier():
-        raise ProblemError("fn_name must be the name of a function")
-    if not isinstance(reference.get("checker"), str | NoneType):
-        raise ProblemError("checker must be a program")
-    if reference.get("comparison", "lines") not in COMPARISONS:
-        raise ProblemError(f"comparison must be one of: {', '.join(COMPARISONS)}")
-    for name in ("checker", "prompt"):
-        if "\0" in (reference.get(name) or ""):
-            raise ProblemError(f"{name} contains a NUL character")
-        _check_text(reference.get(name) or "", name)
-    _check_limit(reference, "time_limit", LEAST_SECONDS, MOST_SECONDS)
-    _check_limit(reference, "memory_limit", LEAST_BYTES, MOST_BYTES)
-    _check_limit(reference, "tolerance", 0, MOST_TOLERANCE)
-
-
-def _check(row: Mapping[str, Any], kinds: _Kinds, where: str) -> None:
-    for name, kind in kinds.items():
-        if name not in row:
-            raise ProblemError(f"{where}{name} is missing")
-        if not isinstance(row[name], kind):
-            raise ProblemError(f"{where}{name} has the wrong type, {type(row[name]).__name__}")
-
-
-def _check_text(text: str, where: str) -> None:
-    if not text.isascii():  # Python knows this without reading the text
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ProblemError(f"{where} contains a lone surrogate, which is not a character") from None
-
-
-def _check_limit(reference: Mapping[str, Any], name: str, least: float, most: float) -> None:
-    value = reference.get(name)
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ProblemError(f"{name} must be from {least} to {most}")
+    if not isinstance(form, str) or form not in _FORMS:
+        raise ProblemError(f"form must be one of: {', '.join(_FORMS)}")
+    try:
+        _FORMS[form].model_validate(dict(reference))
+    except ValidationError as error:
+        raise ProblemError(unfit(error)) from error

@@ -1,8 +1,7 @@
 """Runs inside the tests' sandbox: an assert-style suite against a program in another sandbox.
 
 This file is sent into sandboxes unchanged. Nothing of the program is in this process: its functions are
-proxies that send plain data over the channel and receive plain data, so a test compares
-values of Python's own types with its expectations.
+proxies that exchange plain data, so a test compares values of Python's own types with its expectations.
 """
 
 from __future__ import annotations
@@ -25,21 +24,10 @@ if TYPE_CHECKING:  # typing itself is slow to import
 SUITE = "suite"
 NAME = "suite"
 """The tests' module."""
-_MODULES = [
-    "bisect",
-    "collections",
-    "copy",
-    "datetime",
-    "functools",
-    "heapq",
-    "itertools",
-    "math",
-    "operator",
-    "random",
-    "re",
-    "string",
-    "sys",
-]
+_MODULES = frozenset(
+    {"bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "math", "operator"}
+    | {"random", "re", "string", "sys"}
+)
 
 
 class ProgramError(Exception):
@@ -47,19 +35,20 @@ class ProgramError(Exception):
 
 
 class ProgramGone(BaseException):
-    """The program ended or sent invalid data. It is not an Exception, so that no test catches it as one."""
+    """The program ended or sent invalid data. It is not an Exception, so that no test catches it as one.
 
-    kind = "gone"
-    """The outcome of the test."""
+    Args:
+        why: A few words.
+        kind: The outcome of the test: ``unasked`` if the program ended while no request was under way, and
+            had not let the tests wait for long before.
+    """
+
+    def __init__(self, why: str, kind: str = "gone") -> None:
+        super().__init__(why)
+        self.kind = kind
 
 
-class ProgramUnasked(ProgramGone):
-    """The program ended while no request was under way, and had not let the tests wait for long before."""
-
-    kind = "unasked"
-
-
-class Remote(channel.Proxy):
+class _ProgramObject(channel.Proxy):
     """An object in the program's process."""
 
     shown = False
@@ -78,7 +67,7 @@ class Remote(channel.Proxy):
         return self._text("repr")
 
     def _text(self, operation: str) -> str:
-        if Remote.shown:
+        if _ProgramObject.shown:
             return super().__repr__()
         text = self._ask(operation, self, (), {})
         if type(text) is not str:
@@ -86,7 +75,7 @@ class Remote(channel.Proxy):
         return text
 
 
-class Session:
+class _Session:
     """The conversation with the program.
 
     Args:
@@ -100,58 +89,54 @@ class Session:
     def __init__(self, patience: float = 0.0) -> None:
         self.patience = patience
         self.under_way = False
-        self.remotes: dict[int, Remote] = {}
-        self.lent: list[Any] = []
+        self.proxies: dict[int, _ProgramObject] = {}
+        self.shared: list[Any] = []  # the tests' objects that the program may use
         self.numbers: dict[int, int] = {}
 
     def resolve(self, handle: values.Handle) -> Any:
         """The object for a handle: always the same proxy, to keep identity; or the tests' own object."""
         if handle.number < -1:
-            return self.lent[-2 - handle.number]
-        return self.remotes.setdefault(handle.number, Remote(self.request, handle))
+            return self.shared[-2 - handle.number]
+        return self.proxies.setdefault(handle.number, _ProgramObject(self.request, handle))
 
     def keep(self, value: Any) -> Any:
         """The handle of an argument that is not plain data, or plain data that represents it."""
-        if isinstance(value, Remote):
+        if isinstance(value, _ProgramObject):
             return value._handle
-        if isinstance(value, Function):  # the program's own, by name, whatever it is in that process
+        if isinstance(value, _Function):  # the program's own, by name, whatever it is in that process
             return self.request("global", value.__name__, (), {})
-        if (name := library_name(value)) is not None:
+        if (name := _library_name(value)) is not None:
             return values.Handle(values.NAMED, name)
-        number = self.numbers.setdefault(id(value), len(self.lent))
-        if number == len(self.lent):
-            self.lent.append(value)
+        number = self.numbers.setdefault(id(value), len(self.shared))
+        if number == len(self.shared):
+            self.shared.append(value)
         return values.handle_of(value, -2 - number)
 
-    def lend(self, operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
+    def use(self, operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
         """Carry out the program's request on an object that a test has passed to it."""
-        if not any(target is each for each in self.lent):
+        if not any(target is each for each in self.shared):
             raise TypeError("the tests did not pass this object to the program")
         if operation not in ("attribute", "assign"):
-            return channel.use(operation, target, arguments, keywords)
+            return channel.USES[operation](target, arguments, keywords)
         # Only attributes of the tests' own objects: a frame or a module would reveal everything else.
         name = arguments[0]
         if type(target).__module__ != NAME or not isinstance(name, str) or name.startswith("_"):
             raise AttributeError(name)
         return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
 
-    def lent_answer(self, request: tuple[Any, ...]) -> bytes:
-        """The answer to the program's request."""
+    def reply(self, request: tuple[Any, ...]) -> bytes:
         try:
-            return values.encode(("gives", self.lend(*request)), self.keep)
-        except StopIteration as error:
-            stops = request[0] == "next"
-            return values.encode(("stops",) if stops else ("raises", *channel.described(error)))
+            return values.encode(("gives", self.use(*request)), self.keep)
         except Exception as error:
-            return values.encode(("raises", *channel.described(error)))
+            if isinstance(error, StopIteration) and request[0] == "next":
+                return values.encode(("stops",))
+            return values.encode(("raises", *channel.describe_exception(error)))
 
     def write(self, packet: bytes) -> None:
-        """Send one packet."""
-        channel.write(packet)
+        channel.write_packet(packet)
 
     def read(self) -> bytes | None:
-        """The next packet, or None if there will be none."""
-        return channel.read()
+        return channel.read_packet()
 
     def exchange(self, packet: bytes, sent: list[Any]) -> tuple[Any, ...]:
         """The answer to a request, or to being loaded if that is empty.
@@ -160,8 +145,8 @@ class Session:
         whatever ends it meanwhile.
         """
         outermost = not self.under_way
-        if packet and outermost and self.patience > 0 and is_closed(channel.CHANNEL_FD):
-            raise ProgramUnasked("the program ended before the request")
+        if packet and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
+            raise ProgramGone("the program ended before the request", "unasked")
         began = time.monotonic()
         self.under_way = True
         try:
@@ -189,7 +174,7 @@ class Session:
                 raise ProgramGone("the program sent something that is not an answer")
             if answer[0] != "ask" or len(answer) != 5:
                 return answer
-            self.write(self.lent_answer(answer[1:]))
+            self.write(self.reply(answer[1:]))
 
     def request(
         self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -197,31 +182,31 @@ class Session:
         """Send the program a request and return its answer, or raise what it raised."""
         sent: list[Any] = []
         packet = values.encode((operation, target, list(arguments), keywords), self.keep, containers=sent)
-        shown = f"{target}({', '.join(map(short, arguments))})" if operation == "call" else ""
+        shown = f"{target}({', '.join(map(_short, arguments))})" if operation == "call" else ""
         answer = self.exchange(packet, sent)
         if answer == ("stop",) and operation == "next":
             raise StopIteration
         if answer[0] == "raised" and len(answer) == 4:
-            self.last_call = f"{shown} raised {answer[1]}: {short(answer[2])}" if shown else self.last_call
-            raise channel.rebuilt(answer[1:], ProgramError)
+            self.last_call = f"{shown} raised {answer[1]}: {_short(answer[2])}" if shown else self.last_call
+            raise channel.rebuild_exception(answer[1:], ProgramError)
         if answer[0] != "result" or len(answer) != 4:
             raise ProgramGone("the program sent something that is not an answer")
         if shown:
-            self.last_call = f"{shown} returned {short(answer[1])}"
+            self.last_call = f"{shown} returned {_short(answer[1])}"
         return answer[1]
 
 
-class Recording(Session):
+class _RecordedSession(_Session):
     """The conversation so far; the first request beyond it is reported, and this run ends.
 
     Args:
-        asked: Requests of earlier runs.
+        requests: Those of earlier runs.
         answers: The program's answers; the first is to being loaded. None if it ended instead.
     """
 
-    def __init__(self, asked: list[bytes], answers: list[bytes | None]) -> None:
+    def __init__(self, requests: list[bytes], answers: list[bytes | None]) -> None:
         super().__init__()
-        self.asked, self.answers = asked, answers
+        self.requests, self.answers = requests, answers
         self.at = 0
         self.unordered = False
         import random
@@ -229,45 +214,42 @@ class Recording(Session):
         random.seed(0)  # so that randomised tests make the same requests in each run
 
     def write(self, packet: bytes) -> None:
-        """Check that the request is the one made here in earlier runs."""
         if self.at == len(self.answers):
-            end(("ask", packet.decode("latin-1")))
-        if packet != self.asked[self.at - 1]:
-            end(("unlike", self.unordered))
+            _end(("ask", packet.decode("latin-1")))
+        if packet != self.requests[self.at - 1]:
+            _end(("unlike", self.unordered))
 
     def read(self) -> bytes | None:
-        """The answer that was given here in earlier runs."""
         self.at += 1
         return self.answers[self.at - 1]
 
     def receive(self, sent: list[Any]) -> tuple[Any, ...]:
         """One answer; notes whether it contains sets, whose order the program may have changed."""
         answer = super().receive(sent)
-        self.unordered = self.unordered or holds_set(answer)
+        self.unordered = self.unordered or _holds_set(answer)
         return answer
 
 
-def is_closed(fd: int) -> bool:
-    """Whether the other end of a socket is closed."""
+def _is_closed(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, 0)
     return bool(poll.poll(0))
 
 
-def holds_set(value: Any) -> bool:
+def _holds_set(value: Any) -> bool:
     """Whether a value contains a set at any depth."""
-    waiting, seen = [value], set()
-    while waiting:
-        value = waiting.pop()
+    queue, seen = [value], set()
+    while queue:
+        value = queue.pop()
         if isinstance(value, (set, frozenset)):
             return True
         if isinstance(value, (list, tuple, dict)) and id(value) not in seen:
             seen.add(id(value))
-            waiting += [*value, *value.values()] if isinstance(value, dict) else value
+            queue += [*value, *value.values()] if isinstance(value, dict) else value
     return False
 
 
-def fix_hashes() -> None:
+def _fix_hashes() -> None:
     """Restart the interpreter with fixed hashes if they are not: the order of a set depends on them."""
     if sys.flags.hash_randomization and "PYTHONHASHSEED" not in os.environ:
         try:
@@ -276,19 +258,30 @@ def fix_hashes() -> None:
             return  # starting programs is not allowed: tests that depend on hashes are detected
 
 
-def end(report: Any) -> None:
+def _end(report: Any) -> None:
     """Report and end at once; the tests cannot intercept this as they could an exception."""
-    channel.send(values.encode(report))
+    channel.send_data(values.encode(report))
     os._exit(0)
 
 
-def short(value: Any) -> str:
+def _short(value: Any) -> str:
     """A value's text, cut to a length."""
-    text = text_of(value, repr)
+    text = _text(value, repr)
     return text if len(text) <= 300 else text[:280] + f"... ({len(text)} characters)"
 
 
-def library_name(value: Any) -> str | None:
+def _text(value: Any, write: Callable[[Any], str] = str) -> str:
+    """A value's text, for people; the value may come from the program, such as a very long integer."""
+    _ProgramObject.shown = True
+    try:
+        return write(value)
+    except Exception as error:  # for example a list that is too deep
+        return f"<{type(value).__name__}: {type(error).__name__}>"
+    finally:
+        _ProgramObject.shown = False
+
+
+def _library_name(value: Any) -> str | None:
     """``module:name`` of a function or class in the standard library, which the program has too."""
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or isinstance(value, types.MethodType):
@@ -299,28 +292,23 @@ def library_name(value: Any) -> str | None:
     return f"{module}:{name}" if found is value else None
 
 
-def names_used(code: types.CodeType) -> set[str]:
-    """All names that a test's code may look up among globals."""
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= names_used(constant)
-    return found
+def _names_used(code: types.CodeType) -> set[str]:
+    inner = [_names_used(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return set(code.co_names).union(*inner)
 
 
-def main() -> None:
+def _main() -> None:
     """Run the suite that the file `SUITE` describes; write the outcomes to the data descriptor."""
-    with open(SUITE, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
-        spec = values.decode(file.read())
+    spec = channel.stored_value(SUITE)
     if "recorded" in spec:
-        fix_hashes()
-    session = Recording(*spec["recorded"]) if "recorded" in spec else Session(spec["patience"])
-    report = run(spec, session)
+        _fix_hashes()
+    session = _RecordedSession(*spec["recorded"]) if "recorded" in spec else _Session(spec["patience"])
+    report = _run(spec, session)
     sys.stdout.flush()
-    channel.send(values.encode(report))
+    channel.send_data(values.encode(report))
 
 
-def run(spec: dict[str, Any], session: Session) -> Any:
+def _run(spec: dict[str, Any], session: _Session) -> Any:
     """The report: ``("broken", reason)``, ``("load", exception)`` or ``("ran", outcomes)``."""
     namespace: dict[str, Any] = {"__name__": NAME}
     try:
@@ -345,39 +333,37 @@ def run(spec: dict[str, Any], session: Session) -> Any:
         return "load", str(answer[1])[:100] if isinstance(answer, tuple) and len(answer) == 4 else ""
     outcomes: list[Any] = []
     for code, check in codes:
-        provide(names_used(code), spec["entry_point"], namespace, session)
+        _provide(_names_used(code), spec["entry_point"], namespace, session)
         session.last_call = ""
-        outcome = attempt(code, spec["entry_point"] if check else "", namespace)
+        outcome = _attempt(code, spec["entry_point"] if check else "", namespace)
         # An exception of the program's own class cannot be caught here, where that is no class.
-        held = bool(session.remotes) or "do not inherit from BaseException" in outcome[1]
+        held = bool(session.proxies) or "do not inherit from BaseException" in outcome[1]
         outcomes.append((*outcome, session.last_call, held))
         if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
     return "ran", outcomes
 
 
-def provide(names: set[str], entry_point: str, namespace: dict[str, Any], session: Session) -> None:
+def _provide(names: set[str], entry_point: str, namespace: dict[str, Any], session: _Session) -> None:
     """Give a test the names that it uses: well-known modules, and otherwise the program's names."""
     for name in names | {entry_point} if entry_point else names:
         if name == entry_point or not (name in namespace or hasattr(builtins, name)):
             if name in _MODULES and name != entry_point:
                 namespace[name] = __import__(name)
             else:
-                namespace[name] = Function(session, name, name == entry_point)
+                namespace[name] = _Function(session, name, name == entry_point)
 
 
-class Function:
+class _Function:
     """A function or class of the program, by name; calls run in the program's process."""
 
-    def __init__(self, session: Session, name: str, asked_for: bool) -> None:
+    def __init__(self, session: _Session, name: str, asked_for: bool) -> None:
         self._session, self.__name__, self._asked_for = session, name, asked_for
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call it there."""
         return self._session.request("call", self.__name__, arguments, keywords)
 
     def __instancecheck__(self, value: Any) -> bool:
-        """Whether an object is of this class of the program."""
         return self._session.request("isinstance", self.__name__, (value,), {}) is True
 
     def __getattr__(self, name: str) -> Any:
@@ -390,27 +376,16 @@ class Function:
         return f"<function {self.__name__}>"
 
 
-def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> tuple[str, str]:
+def _attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> tuple[str, str]:
     """Run a test: ``passed``, ``failed`` (an assertion), ``raised``, ``gone`` or ``unasked``, and a text."""
     try:
         exec(code, namespace)  # noqa: S102
         if candidate:
             namespace["check"](namespace[candidate])
     except AssertionError as error:
-        return "failed", text_of(error)[:500]
+        return "failed", _text(error)[:500]
     except ProgramGone as error:
         return error.kind, str(error)
     except BaseException as error:
-        return "raised", f"{type(error).__name__}: {text_of(error)}"[:500]
+        return "raised", f"{type(error).__name__}: {_text(error)}"[:500]
     return "passed", ""
-
-
-def text_of(value: Any, write: Callable[[Any], str] = str) -> str:
-    """A value's text, for people; the value may come from the program, such as a very long integer."""
-    Remote.shown = True
-    try:
-        return write(value)
-    except Exception as error:  # for example a list that is too deep
-        return f"<{type(value).__name__}: {type(error).__name__}>"
-    finally:
-        Remote.shown = False

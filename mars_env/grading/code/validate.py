@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from mars_env.checks import whole
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.mutants import mutants
@@ -17,12 +17,9 @@ from mars_env.types import Grader, Problem, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The result of validating one problem.
+    """Whether the problem with this id is fit for training, and if not, the reason.
 
     Attributes:
-        problem: Its id.
-        fit: Whether it is fit for training.
-        reason: If not, one sentence that says why.
         reference: The verdict on its first reference solution; None if it has none.
         caught: How many mutants of that solution were WRONG.
         mutants: How many mutants were judged; one whose grade is UNKNOWN does not count.
@@ -41,11 +38,7 @@ async def validate_problem(
 ) -> Validation:
     r"""Grade a problem's reference solutions, which must pass, and mutants of one, which must fail.
 
-    Args:
-        problem: A code problem, with ``solutions`` in its reference.
-        grader: Judges them.
-        n_mutants: How many mutants to try at most. They are the same in every call.
-        least_caught: The share of mutants that must fail. Less than 1, because some changes do not matter.
+    At most `n_mutants` are tried, the same in every call, of which the share `least_caught` must fail.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -80,14 +73,8 @@ async def validate_problem(
         return Validation(problem.id, False, f"no mutant could be judged: {tried[0].reason}", Verdict.CORRECT)
     caught = sum(grade.verdict is Verdict.WRONG for grade in judged)
     fit = caught >= least_caught * len(judged)
-    reason = (
-        ""
-        if fit
-        else (
-            f"{caught} of {len(judged)} mutants failed: the tests do not tell wrong programs from right ones"
-        )
-    )
-    return Validation(problem.id, fit, reason, Verdict.CORRECT, caught, len(judged))
+    few = f"{caught} of {len(judged)} mutants failed: the tests do not tell wrong programs from right ones"
+    return Validation(problem.id, fit, "" if fit else few, Verdict.CORRECT, caught, len(judged))
 
 
 def fenced(program: str) -> str:
@@ -107,20 +94,14 @@ async def validate_problems(
     concurrency: int = 16,
     on_progress: Callable[[Validation], None] | None = None,
 ) -> list[Validation]:
-    """Validate many problems, in their order; see `validate_problem`.
+    """Validate many problems, `concurrency` at a time; see `validate_problem`. Keeps their order.
 
-    Args:
-        problems: Code problems.
-        grader: Judges them; by default a new `CodeGrader`.
-        n_mutants: As for one problem.
-        least_caught: As for one problem.
-        concurrency: Problems at a time.
-        on_progress: Called with each validation when it is done.
+    The grader is by default a new `CodeGrader`; `on_progress` is called with each validation when it is done.
 
     Raises:
-        ConfigError: A problem is not one of code, or `concurrency` is no whole number above 0.
+        ConfigError: A problem is not one of code, or `concurrency` is no integer above 0.
     """
-    concurrency = whole(concurrency, "concurrency")
+    concurrency = require_integer(concurrency, "concurrency")
     own = CodeGrader() if grader is None else None
     judge = grader or own
     assert judge is not None

@@ -1,9 +1,8 @@
 """Typed plain data over a channel: what may pass between a program and its judges.
 
-Values keep their exact types: ``True`` is not ``1``, ``2`` is not ``2.0``, a tuple is not a list. Only a few
-other classes of the standard library pass, and a NumPy scalar as its value. Everything else stays in its
-process and is represented by a `Handle` with its type's name. Decoding builds nothing but these types,
-whatever the bytes contain.
+Values keep their exact types: ``True`` is not ``1``, a tuple is not a list. Besides plain data, a few classes
+of the standard library pass, and a NumPy scalar as its value. Every other object stays in its process; a
+`Handle` stands for it. Decoding builds nothing but these types, whatever the bytes contain.
 
 This module is also sent into sandboxes unchanged, so it imports only modules that import fast.
 """
@@ -20,9 +19,20 @@ if TYPE_CHECKING:  # typing itself is slow to import
 MAX_DEPTH = 150
 """Both sides refuse deeper nesting."""
 
-
 NAMED = -1 << 62
 """The number of a handle for an object of the standard library; its kind is then ``module:name``."""
+
+_ATTRIBUTES = {
+    "builtins.range": "start stop step",
+    "fractions.Fraction": "numerator denominator",
+    "datetime.timedelta": "days seconds microseconds",
+    "datetime.date": "year month day",
+    "datetime.time": "hour minute second microsecond",
+    "datetime.datetime": "year month day hour minute second microsecond",
+}
+"""Classes that pass, and the attributes that rebuild an object; Decimal's is its string."""
+_HOMES = {name: home for home, _, name in (key.rpartition(".") for key in (*_ATTRIBUTES, "decimal.Decimal"))}
+_SEQUENCES = ((list, b"l"), (tuple, b"t"), (set, b"S"), (frozenset, b"Z"))
 
 
 class BadValue(ValueError):
@@ -30,7 +40,7 @@ class BadValue(ValueError):
 
 
 class Handle:
-    """Represents an object that stays in the process that made it.
+    """Stands for an object that stays in the process that made it.
 
     Attributes:
         number: The number under which that process finds it again.
@@ -45,7 +55,7 @@ class Handle:
 
 
 def handle_of(value: Any, number: int) -> Handle:
-    """Make a handle."""
+    """The handle of an object that is kept under this number."""
     kind = type(value)
     return Handle(number, kind.__name__, not (hasattr(kind, "__bool__") or hasattr(kind, "__len__")))
 
@@ -61,12 +71,12 @@ def encode(
     containers: list[Any] | None = None,
     known: dict[int, int] | None = None,
 ) -> bytes:
-    """A value as bytes; an object that is not plain data is kept here and represented by a handle.
+    """A value as bytes. Identity inside it is kept: a list that occurs twice is decoded as one list.
 
     Args:
-        value: Anything. Identity inside it is kept: a list that occurs twice is decoded as one list.
-        keep: Keeps an object and makes its handle, or returns plain data that represents it; without `keep`
-            only the type's name is sent, and named tuples and mappings with defaults are plain ones.
+        value: Anything.
+        keep: Keeps an object that is not plain data and makes its handle, or returns plain data for it.
+            Without it only the type's name is sent, and named tuples and defaultdicts are plain ones.
         containers: Receives the containers in `value`, in the order in which `decode` numbers them.
         known: Numbers, by id, of containers that the other side has already; it changes those in place.
 
@@ -80,7 +90,7 @@ def encode(
     writer = _Writer(keep or (lambda v: Handle(-1, type(v).__name__)), known or {}, keep is not None)
     writer.value(value, MAX_DEPTH)
     if containers is not None:
-        containers.extend(writer.seen_in_order)
+        containers.extend(writer.containers)
     return b"".join(writer.out)
 
 
@@ -89,7 +99,7 @@ class _Writer:
         self.keep, self.known, self.named = keep, known, named
         self.out: list[bytes] = []
         self.seen: dict[int, int] = {}
-        self.seen_in_order: list[Any] = []  # referenced, so that no id is reused for another object
+        self.containers: list[Any] = []  # referenced, so that no id is reused for another object
 
     def value(self, value: Any, depth: int) -> None:
         if depth == 0:
@@ -112,24 +122,22 @@ class _Writer:
         elif isinstance(value, (list, tuple, set, frozenset, bytearray, dict)) or _is_deque(value):
             if id(value) in self.known:
                 self.out.append(b"M" + struct.pack("<I", self.known[id(value)]))
-            self.container(value, depth)
+            self.seen[id(value)] = len(self.containers)
+            self.containers.append(value)
+            self.container(value, depth - 1)
         elif (standard := _standard(value)) is not None:
             name, arguments = standard
             self.blob(b"Y", name.encode())
             self.value(arguments, depth - 1)
         elif (scalar := _numpy_scalar(value)) is not value:
             self.value(scalar, depth - 1)
-        else:
-            handle = value if isinstance(value, Handle) else self.keep(value)
-            if not isinstance(handle, Handle):
-                self.value(handle, depth - 1)
-                return
+        elif isinstance(handle := value if isinstance(value, Handle) else self.keep(value), Handle):
             self.blob(b"H", handle.kind[:100].encode("utf-8", "replace"))
             self.out.append(struct.pack("<q?", handle.number, bool(handle.plain)))
+        else:
+            self.value(handle, depth - 1)
 
     def container(self, value: Any, depth: int) -> None:
-        self.seen[id(value)] = len(self.seen)
-        self.seen_in_order.append(value)
         if isinstance(value, bytearray):
             self.blob(b"a", bytes(value))
             return
@@ -138,33 +146,21 @@ class _Writer:
             pairs = list(dict.items(value))
             if self.named and type(value).__name__ == "defaultdict":
                 self.out.append(b"D")
-                self.value(getattr(value, "default_factory", None), depth - 1)
+                self.value(getattr(value, "default_factory", None), depth)
                 tag = b""
             self.out.append(tag + struct.pack("<I", len(pairs)))
-            for key, item in pairs:
-                self.value(key, depth - 1)
-                self.value(item, depth - 1)
-            return
-        items: list[Any]
-        if isinstance(value, list):
-            tag, items = b"l", list(list.__iter__(value))
-        elif isinstance(value, tuple):
-            tag, items = b"t", list(tuple.__iter__(value))
-            if self.named and (names := _field_names(value)):
-                tag = b"w" + struct.pack("<I", len(names)) + names
-        elif isinstance(value, set):
-            tag, items = b"S", list(set.__iter__(value))
-        elif isinstance(value, frozenset):
-            tag, items = b"Z", list(frozenset.__iter__(value))
+            items = [each for pair in pairs for each in pair]
         else:
-            tag, items = b"e", list(value)
-        self.out.append(tag + struct.pack("<I", len(items)))
+            kind, tag = next((each for each in _SEQUENCES if isinstance(value, each[0])), (type(value), b"e"))
+            items = list(kind.__iter__(value))
+            if tag == b"t" and self.named and (names := _field_names(value)):
+                tag = b"w" + struct.pack("<I", len(names)) + names
+            self.out.append(tag + struct.pack("<I", len(items)))
         for item in items:
-            self.value(item, depth - 1)
+            self.value(item, depth)
 
     def blob(self, tag: bytes, data: bytes) -> None:
-        self.out.append(tag + struct.pack("<I", len(data)))
-        self.out.append(data)
+        self.out += (tag + struct.pack("<I", len(data)), data)
 
 
 def _field_names(value: Any) -> bytes:
@@ -173,6 +169,9 @@ def _field_names(value: Any) -> bytes:
     if not isinstance(fields, tuple) or len(fields) != len(value):
         return b""
     return " ".join(map(str, (type(value).__name__, *fields))).encode("utf-8", "replace")
+
+
+_named_tuples: dict[str, Any] = {}
 
 
 def _named(names: str, items: list[Any]) -> Any:
@@ -186,14 +185,11 @@ def _named(names: str, items: list[Any]) -> Any:
     if any(hasattr(tuple, field) for field in fields):
         return tuple(items)
     try:
-        if names not in _NAMED:
-            _NAMED[names] = namedtuple(kind, fields)
-        return _NAMED[names](*items)
+        if names not in _named_tuples:
+            _named_tuples[names] = namedtuple(kind, fields)
+        return _named_tuples[names](*items)
     except (TypeError, ValueError):
         return tuple(items)
-
-
-_NAMED: dict[str, Any] = {}
 
 
 def _is_deque(value: Any) -> bool:
@@ -201,7 +197,6 @@ def _is_deque(value: Any) -> bool:
 
 
 def _numpy_scalar(value: Any) -> Any:
-    """The value of a NumPy scalar as a plain one; any other object unchanged."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         item = value.item()
         return value if type(item) is type(value) else item
@@ -209,49 +204,27 @@ def _numpy_scalar(value: Any) -> Any:
 
 
 def _standard(value: Any) -> tuple[str, tuple[Any, ...]] | None:
-    """Name and arguments that rebuild an object of the standard library."""
+    """Name and arguments that rebuild an object of the standard library; None for any other."""
     kind = type(value)
-    if kind is range:
-        return "range", (value.start, value.stop, value.step)
-    if kind.__module__ in ("decimal", "fractions", "datetime"):
-        if kind.__name__ == "Decimal":
-            return "Decimal", (str(value),)
-        if kind.__name__ == "Fraction":
-            return "Fraction", (value.numerator, value.denominator)
-        if kind.__name__ == "timedelta":
-            return "timedelta", (value.days, value.seconds, value.microseconds)
-        if kind.__name__ == "date":
-            return "date", (value.year, value.month, value.day)
-        if kind.__name__ in ("datetime", "time") and value.tzinfo is None:
-            clock = (value.hour, value.minute, value.second, value.microsecond)
-            day = (value.year, value.month, value.day) if kind.__name__ == "datetime" else ()
-            return kind.__name__, (*day, *clock)
-    return None
+    home = f"{kind.__module__}.{kind.__name__}"
+    if home == "decimal.Decimal":
+        return "Decimal", (str(value),)
+    if home not in _ATTRIBUTES or getattr(value, "tzinfo", None) is not None:
+        return None
+    return kind.__name__, tuple(getattr(value, name) for name in _ATTRIBUTES[home].split())
 
 
 def _rebuild(name: str, arguments: Any) -> Any:
-    if not isinstance(arguments, tuple) or not all(type(a) in (int, str) for a in arguments):
+    if not isinstance(arguments, tuple) or not all(
+        type(a) is int or (type(a) is str and len(a) <= 10_000) for a in arguments
+    ):
         raise BadValue(f"bad arguments of {name}")
-    if any(type(a) is str and len(a) > 10_000 for a in arguments):
-        raise BadValue(f"bad arguments of {name}")
+    if name not in _HOMES:
+        raise BadValue(f"no type {name!r}")
     try:
-        if name == "range":
-            return range(*arguments)
-        if name == "Decimal":
-            from decimal import Decimal
-
-            return Decimal(*arguments)
-        if name == "Fraction":
-            from fractions import Fraction
-
-            return Fraction(*arguments)
-        if name in ("timedelta", "date", "datetime", "time"):
-            import datetime
-
-            return getattr(datetime, name)(*arguments)
+        return getattr(__import__(_HOMES[name]), name)(*arguments)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise BadValue(f"bad arguments of {name}") from error
-    raise BadValue(f"no type {name!r}")
 
 
 def decode(
@@ -313,6 +286,9 @@ class _Reader:
             raise BadValue("the bytes end early")
         return number
 
+    def blob(self) -> bytes:
+        return self.take(self.count())
+
     def value(self, depth: int) -> Any:
         if depth == 0:
             raise BadValue("the value is nested too deeply")
@@ -320,38 +296,37 @@ class _Reader:
         if tag in b"NTF":
             return {b"N": None, b"T": True, b"F": False}[tag]
         if tag == b"i":
-            return int.from_bytes(self.take(self.count()), "little", signed=True)
+            return int.from_bytes(self.blob(), "little", signed=True)
         if tag == b"f":
             return struct.unpack("<d", self.take(8))[0]
         if tag == b"s":
-            return self.take(self.count()).decode("utf-8", "surrogatepass")
+            return self.blob().decode("utf-8", "surrogatepass")
         if tag == b"r":
             return self.seen[struct.unpack("<I", self.take(4))[0]]
         if tag == b"M":
             return self.changed(depth)
         if tag in b"lteSZ":
-            return self.items(tag, depth)
+            return self.items(tag, depth - 1)
         if tag == b"w":
-            return self.items(b"t", depth, self.take(self.count()).decode())
+            return self.items(b"t", depth - 1, self.blob().decode())
         if tag in b"dDKO":
-            return self.mapping(tag, depth)
+            return self.mapping(tag, depth - 1)
         if tag == b"H":
-            kind = self.take(self.count()).decode("utf-8", "replace")
+            kind = self.blob().decode("utf-8", "replace")
             number, plain = struct.unpack("<q?", self.take(9))
             return self.resolve(Handle(number, kind, plain))
-        if tag == b"c":
-            return self.known("complex", complex(*struct.unpack("<dd", self.take(16))))
-        if tag == b"b":
-            return self.known("bytes", self.take(self.count()))
-        if tag == b"a":
-            value = bytearray(self.take(self.count()))
-            self.seen.append(value)
-            return self.known("bytearray", value)
         if tag == b"Y":
-            name = self.take(self.count()).decode()
-            arguments = self.value(depth - 1)
+            name, arguments = self.blob().decode(), self.value(depth - 1)
             return _rebuild(name, arguments) if self.hashed else Handle(-1, name)
-        raise BadValue(f"no value starts with {tag!r}")
+        if tag == b"c":
+            value: Any = complex(*struct.unpack("<dd", self.take(16)))
+        elif tag == b"b":
+            value = self.blob()
+        elif tag == b"a":
+            self.seen.append(value := bytearray(self.blob()))
+        else:
+            raise BadValue(f"no value starts with {tag!r}")
+        return value if self.hashed else Handle(-1, type(value).__name__)
 
     def changed(self, depth: int) -> Any:
         """A container that was sent from here: it gets the new content and is used as the value."""
@@ -372,33 +347,27 @@ class _Reader:
         self.seen[place] = original
         return original
 
-    def known(self, kind: str, value: Any) -> Any:
-        return value if self.hashed else Handle(-1, kind)
-
     def items(self, tag: bytes, depth: int, names: str = "") -> Any:
         place = len(self.seen)
         items: list[Any] = []
         self.seen.append(items)  # a list may contain itself; other types cannot
         for _ in range(self.count()):
-            items.append(self.value(depth - 1))  # noqa: PERF401  (the list must exist while it grows)
-        if tag == b"l":
-            return items
-        value: Any
+            items.append(self.value(depth))  # noqa: PERF401  (the list must exist while it grows)
+        value: Any = items
         if tag == b"t":
             value = _named(names, items) if names and self.hashed else tuple(items)
-        elif not self.hashed:
-            value = Handle(-1, {b"S": "set", b"Z": "frozenset", b"e": "deque"}[tag])
-        elif tag == b"e":
-            from collections import deque
-
-            value = deque(items)
-        else:
-            try:
-                value = set(items) if tag == b"S" else frozenset(items)
-            except TypeError as error:
-                raise BadValue("an item of a set cannot be hashed") from error
+        elif tag != b"l":
+            value = self.hashed_items({b"S": "set", b"Z": "frozenset", b"e": "deque"}[tag], items)
         self.seen[place] = value
         return value
+
+    def hashed_items(self, kind: str, items: list[Any]) -> Any:
+        if not self.hashed:
+            return Handle(-1, kind)
+        try:
+            return getattr(__import__("collections" if kind == "deque" else "builtins"), kind)(items)
+        except TypeError as error:
+            raise BadValue("an item of a set cannot be hashed") from error
 
     def mapping(self, tag: bytes, depth: int) -> Any:
         value: Any = {} if self.hashed else Pairs()
@@ -409,13 +378,13 @@ class _Reader:
             value = kinds[tag]()
         self.seen.append(value)
         if tag == b"D":
-            factory = self.value(depth - 1)
-            if self.hashed and not (factory is None or callable(factory)):
-                raise BadValue("what makes defaults cannot be called")
+            factory = self.value(depth)
             if self.hashed:
+                if not (factory is None or callable(factory)):
+                    raise BadValue("what makes defaults cannot be called")
                 value.default_factory = factory
         for _ in range(self.count()):
-            key, item = self.value(depth - 1), self.value(depth - 1)
+            key, item = self.value(depth), self.value(depth)
             if not self.hashed:
                 value.append((key, item))
                 continue

@@ -22,7 +22,7 @@ from mars_env.grading.thinking import after_thinking
 from mars_env.identity import changed_fields
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate
-from mars_env.text import described
+from mars_env.text import describe_error
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
 
 VOTES = "votes"
@@ -177,7 +177,7 @@ class RubricGrader:
         try:
             value = finite(self.aggregate(rubric, fractions))
         except Exception as error:  # a user's aggregator may raise anything
-            return Grade.unknown(f"the aggregator failed: {described(error)}", **told)
+            return Grade.unknown(f"the aggregator failed: {describe_error(error)}", **told)
         details = {"value": value, FRACTIONS: dict(fractions), VOTES: dict(votes)}
         score = min(1.0, max(0.0, value))
         if value >= self.passes_at:
@@ -216,7 +216,7 @@ class RubricGrader:
                 value = await value if inspect.isawaitable(value) else value
             return _Vote(value if value is None else _fraction(value), why="the check found nothing")
         except Exception as error:  # a user's check may raise anything
-            return _Vote(None, why=f"the check failed: {described(error)}")
+            return _Vote(None, why=f"the check failed: {describe_error(error)}")
 
     async def _judged(
         self, judge: Model, criterion: Criterion, problem: Problem, text: str, repeat: int
@@ -225,11 +225,11 @@ class RubricGrader:
         for attempt in range(self.tries):
             seed = derive_seed(self.seed, problem.id, text, criterion.text, repeat, attempt)
             try:
-                async with self._gate.here(), asyncio.timeout(self.timeout):
+                async with self._gate.semaphore(), asyncio.timeout(self.timeout):
                     [completion] = await judge.complete(messages, 1, replace(self.sampling, seed=seed))
             except Exception as error:  # a model has retried already; a user's may raise anything
                 late = isinstance(error, TimeoutError)
-                why = f"no answer within {self.timeout:g} s" if late else described(error)
+                why = f"no answer within {self.timeout:g} s" if late else describe_error(error)
                 return _Vote(None, tokens, f"the judge failed: {why}")
             tokens += completion.sampled_tokens
             fraction = None

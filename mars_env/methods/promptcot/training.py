@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from mars_env.errors import ConfigError, ContextError, StoreError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.methods.promptcot.designs import (
     ChatWriting,
     Design,
@@ -318,7 +318,7 @@ def _require_same(path: Path, designs: Sequence[Design], loop: Loop) -> None:
     }
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(depends, indent=1) + "\n")
+        write_atomically(path, json.dumps(depends, indent=1) + "\n")
         return
     try:
         stored = dict(json.loads(path.read_text(encoding="utf-8")))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mars_env.loggers import Logger
 from mars_env.rollout.monitor.monitor import Monitor
 from mars_env.sync import end_tasks
-from mars_env.text import described
+from mars_env.text import describe_error
 from mars_env.text import logger as logger_of
 
 if TYPE_CHECKING:
@@ -106,13 +106,13 @@ def _tried(act: Callable[[], None]) -> None:
     try:
         act()
     except Exception as error:  # a foreign logger may raise anything; it must not cost the run
-        log.warning("the figures of the run could not be logged: %s", described(error))
+        log.warning("the figures of the run could not be logged: %s", describe_error(error))
 
 
 async def _served(monitor: Monitor, port: int) -> Server:
     from aiohttp import web  # imported only if it is used
 
-    from mars_env.net import serve
+    from mars_env.net import start_server
 
     async def metrics(request: web.Request) -> web.Response:
         text = prometheus_text(monitor.figures())
@@ -120,4 +120,4 @@ async def _served(monitor: Monitor, port: int) -> Server:
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)
-    return await serve(app, port=port)
+    return await start_server(app, port=port)

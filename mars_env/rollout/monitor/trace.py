@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mars_env.errors import StoreError
 from mars_env.files import open_new
-from mars_env.text import described, logger
+from mars_env.text import describe_error, logger
 
 log = logger(__name__)
 
@@ -99,5 +99,5 @@ class Trace:
     def _end(self, error: OSError) -> None:
         """Write nothing any more: a trace must not cost the turns that it shows."""
         if not self._failed:
-            log.warning("the trace %s ends early: %s", self.path, described(error))
+            log.warning("the trace %s ends early: %s", self.path, describe_error(error))
         self._failed = True

@@ -1,18 +1,15 @@
 """Inside the walls: a fork server, the boxes that it forks, and the programs that they fork.
 
-This file's code object is sent behind the walls and run there by a bare interpreter (``python -s -S``),
-so it imports nothing else from the library, and only modules that import fast.
-
-- `Server` is started once. It imports what programs use, then waits; each order makes it fork a `Box`.
+- The server is started once. It imports what programs use, then waits; each order makes it fork a box.
   It never sees a program or its input.
-- `Box` enters its own name spaces (processes, files, network) or goes behind Landlock, drops all
-  privileges for good, and waits for programs; each runs in a fork. With bubblewrap the box is the first
-  process of its name space (unkillable from within) and undumpable (not traceable); elsewhere a system
-  call filter blocks signals and tracing. From inside, neither the server nor another box can be seen.
+- A box enters its own name spaces (processes, files, network) or goes behind Landlock, drops all
+  privileges, and waits for programs; each runs in a fork. With bubblewrap the box is the first process of its
+  name space (unkillable from within) and undumpable (not traceable); elsewhere a system call filter blocks
+  signals and tracing. From inside, neither the server nor another box can be seen.
 
-An order to the server is one packet of marshalled plain data from the host's process, with the control
-socket of the new box. An order to a box is one packet with the file descriptors ``request, stdin, stdout,
-stderr, data[, channel]``; a report is one line of ASCII. When a control socket is closed, its listener ends.
+An order to the server is one packet of marshalled plain data, with the control socket of the new box. An
+order to a box is one packet with the file descriptors ``request, stdin, stdout, stderr, data[, channel]``; a
+report is one line of ASCII. When a control socket is closed, its listener ends.
 """
 
 # It must import fast, so it uses neither pathlib nor typing.
@@ -39,11 +36,12 @@ from mars_env.sandbox.inside.kernel import (
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
     PR_SET_PDEATHSIG,
-    call,
+    SECCOMP_NEW_LISTENER,
     drop_capabilities,
     landlock_rules,
     landlock_ruleset,
-    load_asking_filter,
+    libc_call,
+    load_filter,
     mount_arguments,
     open_pidfd,
     prctl,
@@ -58,21 +56,12 @@ if TYPE_CHECKING:  # typing is slow to import
     from typing import Any
 
 FIRST_FD = 10
-RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO = (
-    11,
-    12,
-    13,
-    14,
-)  # `resource` lacks some of these
-PER_USER = {RLIMIT_SIGPENDING: 64, RLIMIT_MSGQUEUE: 0, RLIMIT_NICE: 0, RLIMIT_RTPRIO: 0}
+_PER_USER = {11: 64, 12: 0, 13: 0, 14: 0}
+"""Limits of pending signals, message queues, niceness and real-time priority; `resource` lacks some names."""
 
 
-class Server:
-    """The fork server: a warm interpreter from which boxes are forked.
-
-    Work that every box would repeat is done here once: memory that is first touched after a fork is copied,
-    page by page.
-    """
+class _Server:
+    """The fork server: a warm interpreter from which boxes are forked."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -91,7 +80,7 @@ class Server:
             file.write("1000")
         os.umask(0o022)
         # The kernel counts timers and queued signals per user, and that user's other programs need them too.
-        for which, value in {resource.RLIMIT_CORE: 0, **PER_USER}.items():
+        for which, value in {resource.RLIMIT_CORE: 0, **_PER_USER}.items():
             set_limit(which, value)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         if config["namespaces"]:
@@ -135,8 +124,8 @@ class Server:
         try:
             if self.config["namespaces"]:
                 # The next fork starts a new name space; afterwards, later forks must use the server's again.
-                call("setns", self.own_pids, CLONE_NEWPID)
-                call("unshare", CLONE_NEWPID)
+                libc_call("setns", self.own_pids, CLONE_NEWPID)
+                libc_call("unshare", CLONE_NEWPID)
             pid = os.fork()
         except OSError as error:
             os.write(control, f"error {error}".encode())
@@ -147,7 +136,7 @@ class Server:
         os.close(control)
 
     def become_box(self, order: dict[str, Any], control: int) -> None:
-        """In the fork: set the box up and serve. Never returns."""
+        """In the fork: set the box up and serve."""
         try:
             self.control.close()
             if self.config["namespaces"]:
@@ -156,7 +145,7 @@ class Server:
                 prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
                 if os.getppid() != self.me:
                     os._exit(1)
-            box = Box(self.config, order, control)
+            box = _Box(self.config, order, control)
         except BaseException as error:
             os.write(control, f"error {type(error).__name__}: {error}".encode()[:400])
             os._exit(1)
@@ -164,7 +153,7 @@ class Server:
         os._exit(0)
 
 
-class Box:
+class _Box:
     """The first process of a box: its state, set up before any program is known."""
 
     def __init__(self, config: dict[str, Any], order: dict[str, Any], control: int) -> None:
@@ -173,12 +162,9 @@ class Box:
         self.workdir = order["workdir"]
         self.main = f"{self.workdir}/main.py"
         self.folders = config["folders"] if self.namespaces else [self.workdir]
-        self.confine = config["confine"]
-        self.filter = config["seccomp"]
-        self.asks = config["asks"]
+        self.confine, self.filter = config["confine"], config["seccomp"]
         self.count_processes = config["count_processes"]
-        self.ruleset = None
-        self.listener = -1
+        self.ruleset, self.listener = None, -1
         self.me = os.getpid()
         self.pidfd = open_pidfd(self.me)
         if self.namespaces:
@@ -191,14 +177,18 @@ class Box:
                 self.ruleset = landlock_ruleset(config["landlock"], self.workdir)
             drop_capabilities()
             prctl(PR_SET_DUMPABLE, 0)
-        if self.asks is not None:
+        if config["asks"] is not None:
             # Loaded once: it names no process, and each child inherits it.
-            fd = load_asking_filter(self.asks)
+            fd = load_filter(config["asks"], SECCOMP_NEW_LISTENER)
             self.listener = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
             os.close(fd)
         os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
         os.chdir(self.workdir)
-        self.make_main()
+        self.own_module = sys.modules["__main__"]  # a reference, so that this module stays alive
+        main = sys.modules["__main__"] = type(sys)("__main__")  # for programs; each fork has a copy
+        main.__file__ = self.main
+        vars(main)["__builtins__"] = builtins
+        sys.path.insert(0, self.workdir)
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
         if self.listener >= 0:
@@ -220,14 +210,6 @@ class Box:
             order = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
             os.close(request)
             self.control.send(self.run(order, given))
-
-    def make_main(self) -> None:
-        """Make the module that programs run in; each fork has its own copy."""
-        self.own_module = sys.modules["__main__"]  # a reference, so that this module stays alive
-        main = sys.modules["__main__"] = type(sys)("__main__")
-        main.__file__ = self.main
-        vars(main)["__builtins__"] = builtins
-        sys.path.insert(0, self.workdir)
 
     def put_files(self, request: dict[str, Any]) -> None:
         """Write a job's files into the working folder; no program runs there yet."""
@@ -256,19 +238,18 @@ class Box:
         os.close(failure_w)
         status, usage, reason = self.supervise(pid, request["limits"], started)
         wall = clock() - started
-        self.kill_everything(usage)
+        self.kill_and_collect(usage)
         failure = os.read(failure_r, 400)
         os.close(failure_r)
         spent = self.wipe()
         if not reason:  # it ended between two looks
-            reason = self.overdrawn(request["limits"], usage)
-        how, code = (
-            ("signal", os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ("exit", os.WEXITSTATUS(status))
-        )
+            reason = self.exceeded_at_the_end(request["limits"], usage)
+        killed = os.WIFSIGNALED(status)
+        how = f"signal {os.WTERMSIG(status)}" if killed else f"exit {os.WEXITSTATUS(status)}"
         if failure:
             reason = "lost"
         numbers = f"{int(usage.cpu * 1e6)} {int(wall * 1e6)} {usage.peak_kib}"
-        return f"{how} {code} {reason or '-'} {numbers} {int(spent)} ".encode() + failure
+        return f"{how} {reason or '-'} {numbers} {int(spent)} ".encode() + failure
 
     def supervise(self, pid: int, limits: dict[str, Any], started: float) -> tuple[int, Usage, str]:
         """Wait for the program's end, or kill it at a limit; returns status, usage and the limit's name."""
@@ -284,7 +265,7 @@ class Box:
                     return status, usage, reason
                 events = dict(self.poll.poll(wait))
                 if self.control.fileno() in events:  # closed: the host is gone
-                    self.kill_everything(usage)
+                    self.kill_and_collect(usage)
                     self.wipe()
                     os._exit(0)
                 if reason:
@@ -312,21 +293,18 @@ class Box:
             self.poll.unregister(pidfd)
             os.close(pidfd)
 
-    def overdrawn(self, limits: dict[str, Any], usage: Usage) -> str:
-        """The name of the limit that ended processes have exceeded, or an empty text."""
+    def exceeded_at_the_end(self, limits: dict[str, Any], usage: Usage) -> str:
+        """The name of the limit that ended processes have exceeded; empty if none."""
         if usage.cpu > limits["cpu_seconds"]:
             return "cpu"
         if usage.peak_kib * 1024 - self.watch.own_bytes > limits["memory_bytes"]:
             return "memory"
         return ""
 
-    def reap(self, pid: int, usage: Usage) -> int | None:
+    def reap(self, pid: int, usage: Usage, flags: int = os.WNOHANG) -> int | None:
         """Collect ended processes; returns the status of `pid` if it is one of them."""
         while True:
-            try:
-                dead, status, spent = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return None
+            dead, status, spent = os.wait4(-1, flags)
             if dead == 0:
                 return None
             usage.add(spent)
@@ -335,39 +313,27 @@ class Box:
 
     def kill_all(self) -> None:
         """Send SIGKILL to everything that the program started."""
-        if self.namespaces:
+        # In a name space, -1 is everything except this process, in one step.
+        for pid in (-1,) if self.namespaces else self.watch.members():
             try:
-                os.kill(-1, _signal.SIGKILL)  # everything here except this process, in one step
+                os.kill(pid, _signal.SIGKILL)
             except ProcessLookupError:
-                return  # nothing is left
-        else:
-            for pid in self.watch.members():
-                try:
-                    os.kill(pid, _signal.SIGKILL)
-                except ProcessLookupError:
-                    continue  # it ended meanwhile
+                continue  # it ended meanwhile, or nothing is left
 
-    def kill_everything(self, usage: Usage) -> None:
+    def kill_and_collect(self, usage: Usage) -> None:
         """Kill and collect everything that the program started."""
         deadline = clock() + 10
         while clock() < deadline:
             self.kill_all()
             try:
-                while True:
-                    dead, _, spent = os.wait4(-1, 0 if self.namespaces else os.WNOHANG)
-                    if dead == 0:
-                        break
-                    usage.add(spent)
+                self.reap(-1, usage, 0 if self.namespaces else os.WNOHANG)
             except ChildProcessError:
                 return
             select.select([], [], [], 0.001)
         os._exit(1)  # the host sees that the sandbox broke, and kills what is left
 
     def wipe(self) -> bool:
-        """Empty the folders that the program could write to.
-
-        Returns True if that failed: the sandbox must then not run a second program.
-        """
+        """Empty the writable folders; returns True if that failed: it must then not run a second program."""
         try:
             for folder in self.folders:
                 folders.empty(folder)
@@ -384,7 +350,7 @@ def fork_memory() -> int:
     return os.wait4(pid, 0)[2].ru_maxrss * 1024
 
 
-def main(config: dict[str, Any]) -> None:
+def _main(config: dict[str, Any]) -> None:
     """Serve until the control socket is closed."""
-    Server(config).serve()
+    _Server(config).serve()
     os._exit(0)

@@ -1,7 +1,4 @@
-"""Measures and empties folders that a program can write to, whatever is in them.
-
-Nothing here follows a link, recurses, or uses a path longer than the kernel accepts.
-"""
+"""Measures and empties folders that a program can write to, without following links or recursing."""
 
 # It must import fast, so it does not use pathlib.
 # ruff: noqa: PTH101, PTH106
@@ -42,12 +39,12 @@ def open_folder(name: str, parent: int) -> int:
             os.close(handle)
 
 
-def usage(folder: str, most_files: int) -> tuple[int, int]:
-    """Bytes on disk and number of files and folders below a folder; stops soon after `most_files`."""
+def folder_usage(folder: str, limit: int) -> tuple[int, int]:
+    """Bytes on disk and number of files and folders below a folder; stops soon after `limit` files."""
     size = files = 0
     frames = [(os.open(folder, _FOLDER), [""])]  # each level of the current path: folder, names to visit
     try:
-        while frames and files <= most_files:
+        while frames and files <= limit:
             fd, names = frames[-1]
             if not names:
                 os.close(fd)
@@ -67,10 +64,10 @@ def usage(folder: str, most_files: int) -> tuple[int, int]:
                     files += 1
                     if entry.is_dir(follow_symlinks=False):
                         found.append(entry.name)
-                    if files > most_files:
+                    if files > limit:
                         break
             if len(frames) > DEEPEST:
-                files = most_files + 1
+                files = limit + 1
     finally:
         for fd, _ in frames:
             os.close(fd)
@@ -78,11 +75,7 @@ def usage(folder: str, most_files: int) -> tuple[int, int]:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder that no process uses any more.
-
-    Raises:
-        OSError: Something in it cannot be removed.
-    """
+    """Remove a folder that no process uses any more."""
     try:
         os.rmdir(folder)
     except FileNotFoundError:
@@ -99,9 +92,6 @@ def empty(folder: str) -> None:
 
     The folders inside a subfolder are moved up before it is removed, so however deep they are nested, only
     two are open at a time.
-
-    Raises:
-        OSError: Something in it cannot be removed.
     """
     top = os.open(folder, _FOLDER)
     moved = 0
@@ -133,7 +123,7 @@ def _unlink_files(fd: int) -> list[str]:
 
 
 def _move_up(name: str, fd: int, top: int, moved: int) -> int:
-    """Move a folder to the top folder, with a number as its new name; returns the next number."""
+    """Move a folder to the top folder, with a number as its new name; returns that number."""
     handle = os.open(name, _HANDLE, dir_fd=fd)
     try:
         if os.fstat(handle).st_mode & 0o700 != 0o700:  # moving a folder writes to it (its parent entry)

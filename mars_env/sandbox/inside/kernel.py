@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # typing is slow to import
 
 PAGE = resource.getpagesize()
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -34,12 +34,8 @@ _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 _functions: dict[str, int] = {}
 
 
-def call(name: str, *arguments: Any) -> int:
-    """Call a function of libc with integers and bytes.
-
-    Raises:
-        OSError: The function reports a failure.
-    """
+def libc_call(name: str, *arguments: Any) -> int:
+    """Call a function of libc with integers and bytes; raises an `OSError` if it reports a failure."""
     if name not in _functions:
         _functions[name] = _ctypes.dlsym(_libc, name)
     result: int = _ctypes.call_function(_functions[name], arguments)
@@ -50,38 +46,35 @@ def call(name: str, *arguments: Any) -> int:
 
 def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
     """Set an attribute of this process."""
-    call("prctl", option, argument, pointer, 0, 0)
+    libc_call("prctl", option, argument, pointer, 0, 0)
 
 
 def open_pidfd(pid: int) -> int:
-    """A file descriptor that becomes readable when the process has ended.
-
-    Does not use `os.pidfd_open`: interpreters built for old systems lack it.
-    """
-    return call("syscall", SYS_PIDFD_OPEN, pid, 0)
+    """A file descriptor that becomes readable when the process has ended; old interpreters lack it."""
+    return libc_call("syscall", SYS_PIDFD_OPEN, pid, 0)
 
 
 def unshare(config: dict[str, Any], uid: int | None) -> None:
     """Enter new name spaces and mount empty folders to write to; the process name space exists already.
 
-    If root started the sandbox, the box becomes the user `uid`. For an ordinary user it also enters a user
-    name space, so that the kernel counts the processes of each box separately.
+    The box becomes the user `uid` if root started the sandbox; else it enters a user name space, so that the
+    kernel counts the processes of each box separately.
     """
-    call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
+    libc_call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
     for arguments in config["mounts"]:
-        call("mount", *arguments)
+        libc_call("mount", *arguments)
     for kept, path in config["shown"].items():
         os.makedirs(path if os.path.isdir(kept) else os.path.dirname(path), exist_ok=True)
         if not os.path.isdir(kept):
             write_file(path, b"")
-        call("mount", *mount_arguments(kept, path, "", MS_BIND | MS_REC))
+        libc_call("mount", *mount_arguments(kept, path, "", MS_BIND | MS_REC))
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         return
     user, group = os.getuid(), os.getgid()
-    call("unshare", CLONE_NEWUSER)
+    libc_call("unshare", CLONE_NEWUSER)
     for name, content in (
         ("setgroups", b"deny"),
         ("uid_map", b"%d %d 1" % (user, user)),
@@ -100,21 +93,19 @@ def mount_arguments(
 
 
 def drop_capabilities() -> None:
-    """Drop root's capabilities for good."""
+    """Drop root's capabilities; they cannot be regained."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:
             break  # past the last one, or not allowed
-    call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
+    libc_call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
 
 
 def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
     """What the rulesets of all boxes share; its files stay open until a ruleset has been made from them.
 
-    Args:
-        abi: The version of Landlock.
-        read: Paths to read and execute.
+    `read` are paths to read and execute, `abi` is the version of Landlock.
     """
     files = (1 << 13) - 1  # EXECUTE ... MAKE_SYM (version 1)
     files |= (1 << 13 if abi >= 2 else 0) | (1 << 14 if abi >= 3 else 0) | (1 << 15 if abi >= 5 else 0)
@@ -139,37 +130,31 @@ def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
 
 def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
     """A Landlock ruleset: the shared rules, and access to everything below the working directory."""
-    ruleset = call("syscall", SYS_LANDLOCK_CREATE, config["attributes"], len(config["attributes"]), 0)
+    ruleset = libc_call("syscall", SYS_LANDLOCK_CREATE, config["attributes"], len(config["attributes"]), 0)
     fd = os.open(workdir, os.O_PATH | os.O_CLOEXEC)
     for rule in (*config["rules"], struct.pack("=Qi", config["files"], fd)):
-        call("syscall", SYS_LANDLOCK_ADD, ruleset, 1, rule, 0)
+        libc_call("syscall", SYS_LANDLOCK_ADD, ruleset, 1, rule, 0)
     os.close(fd)
     os.closerange(*config["fds"])
     return ruleset
 
 
-def load_filter(template: bytes) -> None:
-    """Refuse system calls from now on, in this process and in those that it starts."""
-    program = template.replace(OWN_PID, os.getpid().to_bytes(4, "little"))
-    buffer = array.array("B", program)
-    prctl(PR_SET_SECCOMP, 2, struct.pack("HxxxxxxP", len(program) // 8, buffer.buffer_info()[0]))
+def load_filter(template: bytes, flags: int = 0) -> int:
+    """Filter system calls from now on, in this process and in those that it starts.
 
-
-def load_asking_filter(program: bytes) -> int:
-    """Load a filter that asks about some calls; returns the file descriptor over which it asks."""
-    buffer = array.array("B", program)
-    header = struct.pack("HxxxxxxP", len(program) // 8, buffer.buffer_info()[0])
+    With the flag `SECCOMP_NEW_LISTENER` it asks about some calls, over the returned file descriptor.
+    """
+    program = array.array("B", template.replace(OWN_PID, os.getpid().to_bytes(4, "little")))
+    header = struct.pack("HxxxxxxP", len(program) // 8, program.buffer_info()[0])
     number = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
     try:
-        return call("syscall", number, 1, SECCOMP_NEW_LISTENER, header)
+        return libc_call("syscall", number, 1, flags, header)
     except OSError:
-        raise OSError(
-            "a system call filter that asks cannot be loaded: an outer sandbox has one already"
-        ) from None
+        raise OSError("the system call filter cannot be loaded: an outer sandbox may have one") from None
 
 
 def set_limit(which: int, value: float) -> None:
-    """Lower a resource limit, for good."""
+    """Lower a resource limit; it cannot be raised again."""
     hard = resource.getrlimit(which)[1]
     value = int(value if hard == -1 else min(value, hard))
     resource.setrlimit(which, (value, value))

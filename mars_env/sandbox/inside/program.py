@@ -20,7 +20,7 @@ from mars_env.sandbox.inside.kernel import (
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
     SYS_LANDLOCK_RESTRICT,
-    call,
+    libc_call,
     load_filter,
     prctl,
     set_limit,
@@ -30,12 +30,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing is slow to import
     from typing import Any
 
-    from mars_env.sandbox.inside.boot import Box
+    from mars_env.sandbox.inside.boot import _Box
 
 PRELOADED = ["bisect", "collections", "heapq", "math", "random", "re", "string", "typing"]
 
 
-class Packages:
+class _Packages:
     """Finds the packages that programs may import in addition to the standard library: folders by name."""
 
     def __init__(self, folders: dict[str, str]) -> None:
@@ -61,7 +61,7 @@ def preload(modules: dict[str, bytes], packages: dict[str, str]) -> None:
         module = type(sys)(name)
         sys.modules[name] = module
         exec(marshal.loads(code), module.__dict__)
-    sys.meta_path.append(Packages(packages))
+    sys.meta_path.append(_Packages(packages))
     # Use the compiler once: its first use takes longer than a small program.
     with open("/dev/null", encoding="utf-8", errors="surrogateescape") as file:
         exec(compile("for word in file.read().split(): print(word)", "<warm>", "exec"), {"file": file})
@@ -82,11 +82,11 @@ def open_streams() -> None:
     os.close(errors)
 
 
-def run_child(box: Box, request: dict[str, Any], given: int, failure_fd: int) -> None:
+def run_child(box: _Box, request: dict[str, Any], given: int, failure_fd: int) -> None:
     """In the fork: apply the limits, then become the program. Never returns.
 
     Args:
-        box: The box; the fork has a copy of its state.
+        box: The fork has a copy of its state.
         request: The order.
         given: How many file descriptors the program gets, from 0 on.
         failure_fd: Where to report what went wrong before the program started.
@@ -94,12 +94,9 @@ def run_child(box: Box, request: dict[str, Any], given: int, failure_fd: int) ->
     try:
         os.dup2(failure_fd, given, inheritable=False)
         failure_fd = given
-        enter(box, request, failure_fd)
+        _enter(box, request, failure_fd)
         if request["argv"] is not None:
-            for number in (
-                _signal.SIGPIPE,
-                _signal.SIGXFSZ,
-            ):  # the interpreter ignores them; other programs should not
+            for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # the interpreter ignores them
                 _signal.signal(number, _signal.SIG_DFL)
             try:
                 os.execvpe(request["argv"][0], request["argv"], dict(os.environ))
@@ -110,10 +107,10 @@ def run_child(box: Box, request: dict[str, Any], given: int, failure_fd: int) ->
     except BaseException as error:
         os.write(failure_fd, f"{type(error).__name__}: {error}".encode()[:400])
         os._exit(125)
-    run_source(request["source"], request["arguments"], box.main)
+    _run_source(request["source"], request["arguments"], box.main)
 
 
-def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
+def _enter(box: _Box, request: dict[str, Any], last_fd: int) -> None:
     """Apply the limits and the walls, and close file descriptors above `last_fd`."""
     limits = request["limits"]
     os.setsid()
@@ -127,11 +124,10 @@ def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
         if os.getppid() != box.me:
             os._exit(125)
     if box.ruleset is not None:
-        call("syscall", SYS_LANDLOCK_RESTRICT, box.ruleset, 0)
+        libc_call("syscall", SYS_LANDLOCK_RESTRICT, box.ruleset, 0)
     os.closerange(last_fd + 1, 1024)
-    # Whole seconds above the limit: the supervisor counts precisely; this is for when it is slow.
-    cpu = int(limits["cpu_seconds"]) + 2
-    set_limit(resource.RLIMIT_CPU, cpu)
+    # Whole seconds above the limit: the box counts precisely; this is for when it is slow.
+    set_limit(resource.RLIMIT_CPU, int(limits["cpu_seconds"]) + 2)
     set_limit(resource.RLIMIT_FSIZE, max(limits["file_bytes"], limits["output_bytes"] + PAGE))
     set_limit(resource.RLIMIT_NOFILE, limits["open_files"])
     if box.count_processes:
@@ -145,7 +141,7 @@ def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
         load_filter(box.filter)
 
 
-def run_source(source: bytes, arguments: list[str], path: str) -> None:
+def _run_source(source: bytes, arguments: list[str], path: str) -> None:
     """Run Python source as a script in this process, and exit as the interpreter would."""
     code = 0
     try:
@@ -159,14 +155,14 @@ def run_source(source: bytes, arguments: list[str], path: str) -> None:
             raise SyntaxError("source code cannot contain null bytes")
         exec(compile(source, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
     except SystemExit as error:
-        code = exit_status(error)
+        code = _exit_status(error)
     except BaseException as error:
         code = 1
-        show(error, path)
-    os._exit(finish(code))
+        _show_error(error, path)
+    os._exit(_finish(code))
 
 
-def show(error: BaseException, path: str) -> None:
+def _show_error(error: BaseException, path: str) -> None:
     """Print a traceback that starts at the program's own frames."""
     try:
         trace = error.__traceback__
@@ -178,21 +174,18 @@ def show(error: BaseException, path: str) -> None:
         os.write(2, f"{type(error).__name__}\n(its report failed: {type(second).__name__})\n".encode())
 
 
-def exit_status(error: SystemExit) -> int:
+def _exit_status(error: SystemExit) -> int:
     """The exit status that the interpreter gives for it."""
-    code = error.code
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
     try:
-        print(code, file=sys.stderr)
+        print(error.code, file=sys.stderr)
     except BaseException:
         return 1
     return 1
 
 
-def finish(code: int) -> int:
+def _finish(code: int) -> int:
     """Do what the interpreter does at exit, except tearing itself down; returns the exit status."""
     try:
         if "threading" in sys.modules:
@@ -200,9 +193,9 @@ def finish(code: int) -> int:
         if "atexit" in sys.modules:
             sys.modules["atexit"]._run_exitfuncs()
     except SystemExit as error:
-        code = exit_status(error)
+        code = _exit_status(error)
     except BaseException as error:
-        show(error, "")
+        _show_error(error, "")
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
             if stream is not None and not stream.closed:

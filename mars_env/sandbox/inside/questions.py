@@ -30,11 +30,9 @@ MADE, WITHOUT_EFFECT, REFUSED = (0, CONTINUE), (0, 0), (-errno.EAGAIN, 0)
 
 
 def answer(listener: int, decide: Callable[[int, bytes], tuple[int, int]]) -> None:
-    """Answer one question of the filter.
+    """Answer one question of the filter that asks over the file descriptor `listener`.
 
-    Args:
-        listener: The file descriptor that asks.
-        decide: Returns `MADE`, `WITHOUT_EFFECT` or `REFUSED` for a task and its ``struct seccomp_notif``.
+    `decide` returns `MADE`, `WITHOUT_EFFECT` or `REFUSED` for a task and its ``struct seccomp_notif``.
     """
     question = bytearray(80)
     try:
@@ -47,12 +45,9 @@ def answer(listener: int, decide: Callable[[int, bytes], tuple[int, int]]) -> No
 
 
 def set_action(task: int, question: bytes) -> tuple[int, int]:
-    """Whether a program may change what happens when its children end.
-
-    Reporting success breaks fewer programs than failing would: many do not check.
-    """
+    """Whether a program may change what happens when its children end; if not, it is told that it has."""
     (address,) = struct.unpack_from("Q", question, ADDRESS_AT)
-    return MADE if keeps_children(task, address) else WITHOUT_EFFECT
+    return MADE if _keeps_children(task, address) else WITHOUT_EFFECT
 
 
 class Threads:
@@ -70,20 +65,19 @@ class Threads:
         """Whether a task may start a thread."""
         self.starting.pop(task, None)
         for pause in (0.0, *(0.001,) * 5):
+            select.select([], [], [], pause)
             threads = os.stat(f"/proc/{task}/task").st_nlink - 2
-            if threads >= self.limit:
-                break
             if threads + len(self.starting) < self.limit:
                 self.starting[task] = clock()
                 return MADE
-            if pause:
-                select.select([], [], [], pause)
+            if threads >= self.limit:
+                break
             since = self.starting.items()
-            self.starting = {other: began for other, began in since if is_starting(other, began)}
+            self.starting = {other: began for other, began in since if _is_starting(other, began)}
         return REFUSED
 
 
-def is_starting(task: int, since: float) -> bool:
+def _is_starting(task: int, since: float) -> bool:
     """Whether a task that was allowed to start a thread may not have done so yet."""
     try:
         return clock() - since < STARTING_SECONDS and read_stat(f"/proc/{task}")[0] in b"RD"
@@ -91,14 +85,18 @@ def is_starting(task: int, since: float) -> bool:
         return False  # it has ended
 
 
-def keeps_children(task: int, address: int) -> bool:
+def _keeps_children(task: int, address: int) -> bool:
     """Whether a ``struct sigaction`` neither ignores children nor discards them.
 
-    It could change between this look and the kernel's. So it counts only if nobody else can write to it: it
-    is in private memory of a process that has one thread and shares its memory with no other process.
+    It could change between this look and the kernel's, so nobody else must be able to write to it: it is in
+    private memory of a process that has one thread and shares its memory with no other process.
     """
     try:
-        if len(os.listdir(f"/proc/{task}/task")) > 1 or shares_memory(task) or not is_private(task, address):
+        if (
+            len(os.listdir(f"/proc/{task}/task")) > 1
+            or _shares_memory(task)
+            or not _is_private(task, address)
+        ):
             return False
         with open(f"/proc/{task}/mem", "rb", buffering=0) as memory:
             memory.seek(address)
@@ -108,7 +106,7 @@ def keeps_children(task: int, address: int) -> bool:
     return handler != SIG_IGN and not flags & SA_NOCLDWAIT
 
 
-def shares_memory(task: int) -> bool:
+def _shares_memory(task: int) -> bool:
     """Whether a process may still use the memory of its parent, which waits for it and takes no signals."""
     parent = int(read_stat(f"/proc/{task}")[1])
     for _ in range(5):
@@ -119,7 +117,7 @@ def shares_memory(task: int) -> bool:
     return True
 
 
-def is_private(task: int, address: int) -> bool:
+def _is_private(task: int, address: int) -> bool:
     """Whether an address is in memory that neither belongs to a file nor is shared."""
     with open(f"/proc/{task}/maps", "rb") as file:
         for line in file.read().splitlines():

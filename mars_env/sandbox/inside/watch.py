@@ -23,8 +23,7 @@ CALM_MS, TIGHT_MS = 20, 4
 """How long the box waits between two looks: usually, and when a limit is near."""
 
 KERNEL_COUNTS = os.stat("/proc/self/fd").st_size > 0
-"""Whether the kernel tells how many files a process holds open, as it does since Linux 6.2. A process that is
-about to end holds none, and nobody may list them."""
+"""Whether the kernel tells how many files a process holds open, as it does since Linux 6.2."""
 
 FREE_DESCRIPTORS, FREE_SOCKETS = 8, 16
 """Uncharged: the files that each process may hold open, and the sockets that one program may."""
@@ -41,45 +40,28 @@ class Usage:
         self.peak_kib = 0
 
     def add(self, spent: resource.struct_rusage) -> None:
-        """Count what one process has used."""
+        """Count one process."""
         self.cpu += spent.ru_utime + spent.ru_stime
         self.peak_kib = max(self.peak_kib, spent.ru_maxrss)
 
 
 class Look:
-    """What is in use at one time.
-
-    Attributes:
-        cpu: CPU seconds of all live processes, and of ended ones that nobody has collected.
-        memory: Bytes of memory, without those that every warm interpreter has.
-        tasks: Processes and threads.
-        descriptors: Files held open, beyond `FREE_DESCRIPTORS` for each process.
-        disk: Bytes in files.
-        files: Number of files and folders.
-        asleep: Whether no task is running or ready to run.
-    """
+    """What is in use at one time."""
 
     def __init__(self) -> None:
-        self.cpu = 0.0
-        self.memory = self.tasks = self.descriptors = self.disk = self.files = 0
-        self.asleep = True
+        self.cpu = 0.0  # seconds of all live processes, and of ended ones that nobody has collected
+        self.memory = 0  # bytes, without those that every warm interpreter has
+        self.tasks = 0  # processes and threads
+        self.descriptors = 0  # files held open, beyond `FREE_DESCRIPTORS` for each process
+        self.disk = self.files = 0  # bytes in files; number of files and folders
+        self.asleep = True  # whether no task is running or ready to run
 
 
 class Watch:
-    """Looks at all that one box has started.
-
-    Args:
-        me: Pid of the box.
-        namespaces: Whether the box has its own name spaces.
-        writable: Folders that programs can write to.
-        own_bytes: Resident memory that a fork of the box starts with.
-    """
+    """Looks at all that the box `me` has started; a fork of it starts with `own_bytes` of memory."""
 
     def __init__(self, me: int, namespaces: bool, writable: list[str], own_bytes: int) -> None:
-        self.me = me
-        self.namespaces = namespaces
-        self.writable = writable
-        self.own_bytes = own_bytes
+        self.me, self.namespaces, self.writable, self.own_bytes = me, namespaces, writable, own_bytes
         self.exclude_files()
         self.device = os.stat(writable[0]).st_dev
         self.mark = b" %s/" % os.fsencode(writable[0])
@@ -133,10 +115,10 @@ class Watch:
                 frontier.append(child)
         return found
 
-    def disk_usage(self, most_files: int) -> tuple[int, int]:
+    def disk_usage(self, limit: int) -> tuple[int, int]:
         """Bytes and files in the folders that programs can write to."""
         if not self.namespaces:
-            return folders.usage(self.writable[0], most_files)
+            return folders.folder_usage(self.writable[0], limit)
         usages = [os.statvfs(folder) for folder in self.writable]
         used = sum((usage.f_blocks - usage.f_bfree) * usage.f_frsize for usage in usages)
         return used, sum(usage.f_files - usage.f_ffree for usage in usages)
@@ -170,24 +152,21 @@ class Watch:
 
 
 def exceeded(limits: dict[str, Any], seen: Look, dead: Usage) -> str:
-    """The name of the first exceeded limit, or an empty text."""
-    if seen.cpu + dead.cpu > limits["cpu_seconds"]:
-        return "cpu"
-    if seen.memory > limits["memory_bytes"]:
-        return "memory"
-    if seen.tasks > limits["processes"]:
-        return "processes"
-    if any(output_bytes(fd) > limits["output_bytes"] for fd in (1, 2, 3)):
-        return "output"
-    if seen.disk > limits["disk_bytes"]:
-        return "disk"
-    if seen.files > limits["files"] or seen.descriptors > limits["open_files"]:
-        return "files"
-    return ""
+    """The name of the first exceeded limit; empty if none."""
+    used = (
+        ("cpu", seen.cpu + dead.cpu, "cpu_seconds"),
+        ("memory", seen.memory, "memory_bytes"),
+        ("processes", seen.tasks, "processes"),
+        ("output", max(map(output_bytes, (1, 2, 3))), "output_bytes"),
+        ("disk", seen.disk, "disk_bytes"),
+        ("files", seen.files, "files"),
+        ("files", seen.descriptors, "open_files"),
+    )
+    return next((name for name, amount, limit in used if amount > limits[limit]), "")
 
 
 def pause(limits: dict[str, Any], seen: Look) -> float:
-    """Milliseconds until the next look; as far as is known, no limit can be exceeded by a quarter by then."""
+    """Milliseconds until the next look; as far as is known, no limit is exceeded by a quarter by then."""
     near = (
         2 * seen.memory > limits["memory_bytes"]
         or 2 * seen.tasks > limits["processes"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from mars_env.errors import StoreError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.seeds import derive_seed
 
 LATEST = "latest"
@@ -66,7 +66,7 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
         )
     tag = tag_of(max(common))
     for directory in directories:
-        write_whole(directory / LATEST, tag)
+        write_atomically(directory / LATEST, tag)
     return tag
 
 

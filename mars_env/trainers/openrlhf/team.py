@@ -10,7 +10,7 @@ from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
 from mars_env.errors import ConfigError
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Agent, Model, Sampling, role_of
 
@@ -107,7 +107,7 @@ def _of_function(
         "max_tokens": sampling.max_tokens,
         "policy": policy,
     }
-    function: Any = resolve(function_name)
+    function: Any = import_object(function_name)
     parameters = inspect.signature(function).parameters
     required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
     if unknown := required - given.keys():

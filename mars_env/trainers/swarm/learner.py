@@ -24,7 +24,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.net import Guard, Refusal, Server, read_body, serve
+from mars_env.net import Guard, Refusal, Server, read_body, start_server
 from mars_env.rollout.staleness import acting_run, least_updates
 from mars_env.sync import end_tasks
 from mars_env.text import logger, one_line, shown
@@ -164,7 +164,7 @@ class Swarm:
             app.router.add_post(f"/v1/{path}", handler)
         app.router.add_get("/v1/weights", self._newest)
         app.router.add_get("/v1/weights/{number}/{policy}", self._file)
-        self._server: Server = await serve(app, self._host, self._port, self._guard, grace=_GRACE)
+        self._server: Server = await start_server(app, self._host, self._port, self._guard, grace=_GRACE)
         self.url = self._server.url
         self._sweeper = asyncio.create_task(self._sweep())
         return self

@@ -22,7 +22,7 @@ from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, Answer, BodyTooLong, read_bounded, session
 from mars_env.players import refuse_training_agents
 from mars_env.sync import end_tasks
-from mars_env.text import described, logger, one_line
+from mars_env.text import describe_error, logger, one_line
 from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.swarm import wire
 from mars_env.trainers.swarm.weights import (
@@ -86,7 +86,7 @@ class Connection:
         try:
             return kind.model_validate_json(answer.body)
         except ValidationError as error:
-            raise ConfigError(f"{self.base} answers in another protocol: {described(error)}") from error
+            raise ConfigError(f"{self.base} answers in another protocol: {describe_error(error)}") from error
 
     async def get(
         self, path: str, most: int, into: Path | None = None, query: Mapping[str, str] | None = None
@@ -126,7 +126,7 @@ class Connection:
             except BodyTooLong as error:
                 raise ConfigError(f"an answer of {self.base} is too long: {error}") from error
             except NETWORK_ERRORS as error:
-                why = described(error)
+                why = describe_error(error)
             if time.monotonic() - self._heard > self._patience:
                 raise ModelError(f"the learner at {self.base} is gone for {self._patience:g} s: {why}")
             await asyncio.sleep(pause)
@@ -343,8 +343,8 @@ class _Sampler:
                 actions = await self._agents[ask.agent].act(ask.observation, ask.n, ask.seed)
             parts = {"actions": wire.sent(actions)}
         except Exception as error:  # the learner is told, and tries again, here or elsewhere
-            log.warning("%s could not act: %s", one_line(ask.agent), described(error))
-            parts = {"fault": described(error)[: wire.MOST_FAULT]}
+            log.warning("%s could not act: %s", one_line(ask.agent), describe_error(error))
+            parts = {"fault": describe_error(error)[: wire.MOST_FAULT]}
         try:
             given = await self._give(ask, parts)
         except Refused as error:  # too long, for example
@@ -432,7 +432,7 @@ class _Sampler:
                 model.refresh(tensors[name], version=publication.policies[name].version)
             except (RuntimeError, KeyError, ValueError) as error:
                 raise ConfigError(
-                    f"the learner's weights of {name!r} do not fit the sampler's model: {described(error)}"
+                    f"the learner's weights of {name!r} do not fit its model: {describe_error(error)}"
                 ) from error
 
 

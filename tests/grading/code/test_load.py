@@ -2,19 +2,15 @@
 
 import asyncio
 import collections
-import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from sandboxes import need_a_sandbox
+from sandboxes import mbpp_rows, need_a_sandbox
 
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
 from mars_env.types import Verdict
-
-MBPP = Path(__file__).parents[4] / "shared" / "data" / "mbpp_sanitized.jsonl"
 
 
 @pytest.fixture
@@ -50,10 +46,7 @@ def grade_all(grader, jobs, concurrency):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_mbpp_under_load(grader, burners):
-    if not MBPP.exists():
-        pytest.skip("the MBPP file is not on this machine")
-    rows = [json.loads(line) for line in MBPP.read_text(encoding="utf-8").splitlines()]
-    jobs = [(code_problem_from_row(row), row["reference_solution"]) for row in rows]
+    jobs = [(code_problem_from_row(row), row["reference_solution"]) for row in mbpp_rows()]
     found = grade_all(grader, jobs, 64)
     assert [p.id for (p, _), g in zip(jobs, found, strict=True) if g.verdict is not Verdict.CORRECT] == []
 
@@ -64,10 +57,10 @@ def test_2000_verdicts_at_concurrency_200(grader):
     call = {
         "id": "c",
         "prompt": "?",
-        "mode": "function_call",
         "fn_name": "f",
         "inputs": [[2]],
         "outputs": [4],
+        "mode": "function_call",
     }
     echo = {"id": "e", "prompt": "?", "mode": "stdin", "tests": [{"input": "2", "output": "4"}]}
     suite = {"id": "s", "prompt": "?", "entry_point": "f", "tests": ["assert f(2) == 4"]}

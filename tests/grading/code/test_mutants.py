@@ -4,10 +4,10 @@ import asyncio
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from messages import raises
+from sandboxes import mbpp_rows
 
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
@@ -16,8 +16,6 @@ from mars_env.grading.code.validate import validate_problem, validate_problems
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Limits
 from mars_env.types import Grade, Verdict
-
-MBPP = Path(__file__).parents[4] / "shared" / "data" / "mbpp_sanitized.jsonl"
 
 NATIVE = """
 import json, os, resource, sys
@@ -49,12 +47,6 @@ def native(jobs):
         [sys.executable, "-c", NATIVE], input=lines, capture_output=True, text=True, timeout=900
     )
     return done.stdout.split()
-
-
-def rows():
-    if not MBPP.exists():
-        pytest.skip("the MBPP file is not on this machine")
-    return [json.loads(line) for line in MBPP.read_text(encoding="utf-8").splitlines()]
 
 
 def wrong_mutants(chosen, each):
@@ -89,7 +81,7 @@ def not_wrong(jobs):
 
 
 def test_mutants_of_some_solutions():
-    jobs = wrong_mutants(rows()[::20], 4)
+    jobs = wrong_mutants(mbpp_rows()[::20], 4)
     assert len(jobs) > 40
     assert not_wrong(jobs) == []
 
@@ -97,7 +89,7 @@ def test_mutants_of_some_solutions():
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_1500_mutants():
-    jobs = wrong_mutants(rows(), 7)
+    jobs = wrong_mutants(mbpp_rows(), 7)
     assert len(jobs) >= 1500
     assert not_wrong(jobs[:2000]) == []
 

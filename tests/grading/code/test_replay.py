@@ -4,11 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from sandboxes import need
+import sandboxes
 
-from mars_env.grading.code import replay as replay_module
+from mars_env.grading.code import asserts
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Bubblewrap
 from mars_env.types import Verdict
 
@@ -22,15 +21,14 @@ class Silent(Bubblewrap):
 
 @pytest.fixture(scope="module")
 def grader():
-    need("bubblewrap")
+    sandboxes.need("bubblewrap")
     grader = CodeGrader(backend=Silent())
     yield grader
     asyncio.run(grader.aclose())
 
 
 def judge(grader, tests, program, **more):
-    problem = code_problem_from_row({"id": "p", "prompt": "?", "entry_point": "f", "tests": tests, **more})
-    return asyncio.run(grader.grade(problem, program))
+    return sandboxes.judge(grader, {"entry_point": "f", "tests": tests}, program, **more)
 
 
 TWO = ["assert f(2) == 4", "assert f(3) == 6"]
@@ -81,7 +79,7 @@ def test_a_forged_conversation(grader):
 import os
 from mars_env.grading.code import program, values
 def f(x):
-    program.send(values.encode(["nonsense" + chr(1000)] * 9)); os._exit(0)
+    program.send_data(values.encode(["nonsense" + chr(1000)] * 9)); os._exit(0)
 """
     found = judge(grader, TWO, forged)
     assert (found.verdict, found.reason) == (
@@ -94,7 +92,7 @@ def test_tests_that_cannot_be_played_again_are_unknown(grader, monkeypatch):
     from_the_system = ["import os\nassert f(os.urandom(4)[0]) > 0", "assert f(1)"]
     found = judge(grader, from_the_system, "def f(x): return 2 * x + 1")
     assert found.verdict is Verdict.UNKNOWN and "do not make the same requests" in found.reason
-    monkeypatch.setattr(replay_module, "MAX_REQUESTS", 5)
+    monkeypatch.setattr(asserts, "MAX_REQUESTS", 5)
     right = "def f(x): return x"
     found = judge(grader, ["for i in range(9): assert f(i) == i"], right, solution=right)
     assert found.verdict is Verdict.UNKNOWN and "requests to the program" in found.reason
@@ -111,7 +109,7 @@ SHORT = "def f(n): return iter([1])"
 
 @pytest.mark.parametrize("solution", [{}, {"solution": SHORT}], ids=["alone", "with a solution"])
 def test_an_endless_conversation_is_the_programs_doing(grader, monkeypatch, solution):
-    monkeypatch.setattr(replay_module, "MAX_REQUESTS", 5)
+    monkeypatch.setattr(asserts, "MAX_REQUESTS", 5)
     tests = ["assert list(f(3)) == [1]"]
     assert judge(grader, tests, SHORT, **solution).verdict is Verdict.CORRECT
     found = judge(grader, tests, ENDLESS, **solution)

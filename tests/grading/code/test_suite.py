@@ -3,25 +3,23 @@
 import asyncio
 
 import pytest
-from sandboxes import need_a_sandbox
+import sandboxes
 
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Limits
 from mars_env.types import Verdict
 
 
 @pytest.fixture(scope="module")
 def grader():
-    need_a_sandbox()
+    sandboxes.need_a_sandbox()
     grader = CodeGrader(limits=Limits(cpu_seconds=2))
     yield grader
     asyncio.run(grader.aclose())
 
 
 def judge(grader, name, test, program, **more):
-    row = {"id": "p", "prompt": "?", "entry_point": name, "tests": [test], **more}
-    return asyncio.run(grader.grade(code_problem_from_row(row), program))
+    return sandboxes.judge(grader, {"entry_point": name, "tests": [test]}, program, **more)
 
 
 STACK = """

@@ -63,10 +63,10 @@ def test_an_ordinary_user_can_remove_what_it_cannot_list(tmp_path):
 
 
 def test_usage_sees_what_is_hidden_and_says_that_too_deep_is_too_many(left, tmp_path):
-    assert folders.usage(str(left), 1000)[1] > 1000
+    assert folders.folder_usage(str(left), 1000)[1] > 1000
     plain = tmp_path / "plain"
     (plain / "a" / "b").mkdir(parents=True)
     (plain / "a" / "b" / "file").write_bytes(os.urandom(100_000))
     (plain / "a").chmod(0o300)
-    size, files = folders.usage(str(plain), 1000)
+    size, files = folders.folder_usage(str(plain), 1000)
     assert files == 3 and 100_000 <= size < 200_000

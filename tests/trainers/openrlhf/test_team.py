@@ -79,7 +79,7 @@ def test_function():
 
 @pytest.mark.parametrize("function", ["asks_for_the_moon", "forgets_the_corrector"])
 def test_unfit_function(function, monkeypatch):
-    monkeypatch.setattr("mars_env.trainers.openrlhf.team.resolve", lambda name: globals()[name])
+    monkeypatch.setattr("mars_env.trainers.openrlhf.team.import_object", lambda name: globals()[name])
     with raises(ConfigError):
         team(agents=function)
 

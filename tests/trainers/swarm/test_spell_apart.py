@@ -5,7 +5,7 @@ import asyncio
 import torch
 
 from mars_env.methods.spell.training import MEMORY, SpellSettings, train_spell
-from mars_env.models import HFModel
+from mars_env.models import BatchLimits, HFModel
 from mars_env.trainers import Policy, make_team
 from mars_env.trainers.swarm import Swarm, run_sampler
 from studies.spell import lookups
@@ -18,7 +18,7 @@ def model(start):
     """The warm start with weights of its own. Each sample is a batch, whatever the timing."""
     module = lookups.build_model(0, len(lookups.VOCABULARY), lookups.SHAPE)
     module.load_state_dict(start.module.state_dict())
-    return HFModel((module, start.tokenizer), device="cpu", name="speller", max_batch_rows=1)
+    return HFModel((module, start.tokenizer), device="cpu", name="speller", batch=BatchLimits(1))
 
 
 async def test_with_samplers_elsewhere_a_run_is_bitwise_the_run_in_one_process(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from mars_env.models.context import without_room
+from mars_env.models.requests import without_room
 from mars_env.trainers.swarm import wire
 from mars_env.types import Action, Completion, Sampling
 

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from mars_env.errors import ConfigError, MarsError, ModelError
-from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt
-from mars_env.models.requests import check_request
+from mars_env.models.requests import check_request, finish_reason, room_for, without_room
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Prompt, Sampling
 

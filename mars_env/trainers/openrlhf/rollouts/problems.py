@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError, StoreError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.problems import ProblemSet
 from mars_env.rollout.engine import Job
 from mars_env.rollout.pipeline import UpdateBatch
@@ -37,7 +37,7 @@ def write_rows(rows: Iterable[Mapping[str, str]], path: str | Path) -> Path:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}") from error
     return path

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.sample_files import sample_to_row
 from mars_env.trainers.samples import TurnSample
@@ -33,7 +33,7 @@ class UpdateRecord:
         for name in (UPDATES, SAMPLES):
             path = self._directory / name
             kept = [row for row in read_lines(path) if row["update"] <= updates] if path.exists() else []
-            write_whole(path, "".join(map(_line, kept)))
+            write_atomically(path, "".join(map(_line, kept)))
 
     def note(
         self, update: int, versions: Mapping[str, int], batch: UpdateBatch, samples: Sequence[TurnSample]
