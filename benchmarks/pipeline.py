@@ -343,12 +343,12 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
     """Barrier and pipeline on a real engine: the miniature, trained by the local trainer."""
     import asyncio
 
+    from mars_env import load_problems
     from mars_env.envs import Game, SolveVerifyCorrect
     from mars_env.envs.solve_verify_correct import TRAINING
     from mars_env.grading import grader_for
     from mars_env.miniature import load
     from mars_env.miniature.agents import team
-    from mars_env.problems import load_problems
     from mars_env.rollout.pipeline import PipelineSettings
     from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
 

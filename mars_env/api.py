@@ -21,8 +21,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.identity import identity_of
 from mars_env.players import Player, refuse_training_agents
-from mars_env.problems import ProblemSet
-from mars_env.problems import load_problems as _load_problems
+from mars_env.problems import ProblemSet, load_set
 from mars_env.rollout import read_run
 from mars_env.sync import blocking
 from mars_env.text import logger, shown
@@ -46,7 +45,7 @@ Team = str | Player | Model | Mapping[str, Player | Model | str] | Sequence[Play
 
 
 def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
-    """`mars_env.problems.load_problems`, which also rejects problems whose reference no grader could use.
+    """`mars_env.problems.load_set`, which also rejects problems whose reference no grader could use.
 
     Example:
         >>> import mars_env
@@ -54,7 +53,7 @@ def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
         'Apache-2.0'
     """
     options.setdefault("check", check_reference)
-    return _load_problems(name_or_path, **options)
+    return load_set(name_or_path, **options)
 
 
 def as_problem_set(problems: Problems) -> ProblemSet:

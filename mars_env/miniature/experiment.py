@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mars_env.api import load_problems
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.statistics import Estimate
@@ -19,7 +20,7 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.models.hf import HFModel
-from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from mars_env.problems.code_nibbles import nibbles_problems as nibbles_problems
     from mars_env.problems.files import load_file as load_file
     from mars_env.problems.loading import check_references as check_references
-    from mars_env.problems.loading import load_problems as load_problems
+    from mars_env.problems.loading import load_set as load_set
     from mars_env.problems.overlap import decontaminate as decontaminate
     from mars_env.problems.problem_set import ProblemSet as ProblemSet
     from mars_env.problems.programs import programs_problems as programs_problems
     from mars_env.problems.registry import list_problem_sets as list_problem_sets
     from mars_env.problems.registry import register_problem_set as register_problem_set
+    from mars_env.problems.reports import reports_problems as reports_problems
     from mars_env.problems.subset_sum import subset_sum_problems as subset_sum_problems
     from mars_env.problems.written import write_problems as write_problems
 

@@ -1,8 +1,4 @@
-"""The embedded `arithmetic` set: chained additions and subtractions modulo 1000, with written steps.
-
-Made for the miniature: a start value, then one to six terms, each with its own letter, so
-that a solution is a list of steps that can be checked, continued and repaired one by one.
-"""
+"""The embedded `arithmetic` set: chained additions and subtractions modulo 1000, with written steps."""
 
 from __future__ import annotations
 
@@ -13,12 +9,12 @@ from functools import partial
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
+from mars_env.problems.generated import MADE, Draft, Draw, generated_set
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.types import Problem
 
-MODULUS = 1000
-LARGEST_TERM = 99
+_MODULUS = 1000
+_LARGEST_TERM = 99
 
 
 def arithmetic_problems(
@@ -59,11 +55,11 @@ def arithmetic_problems(
     return generated_set(name, partial(_make, min_terms, max_terms), seed=seed, split=split, label=label)
 
 
-def statement(start: int, terms: Sequence[int], signs: Sequence[int]) -> str:
+def arithmetic_statement(start: int, terms: Sequence[int], signs: Sequence[int]) -> str:
     """The text of a problem.
 
     Example:
-        >>> statement(882, [-27, -65, 64], [-1, -1, 1])
+        >>> arithmetic_statement(882, [-27, -65, 64], [-1, -1, 1])
         'Work modulo 1000. Start with a = 882. Then b = a - 27, c = b - 65, d = c + 64. What is d?'
     """
     letters = string.ascii_lowercase
@@ -71,7 +67,7 @@ def statement(start: int, terms: Sequence[int], signs: Sequence[int]) -> str:
         f"{letters[i + 1]} = {letters[i]} {_operator(sign)} {abs(term)}"
         for i, (term, sign) in enumerate(zip(terms, signs, strict=True))
     )
-    return f"Work modulo {MODULUS}. Start with a = {start}. Then {chain}. What is {letters[len(terms)]}?"
+    return f"Work modulo {_MODULUS}. Start with a = {start}. Then {chain}. What is {letters[len(terms)]}?"
 
 
 def values(problem: Problem) -> tuple[int, ...]:
@@ -83,7 +79,7 @@ def values(problem: Problem) -> tuple[int, ...]:
     """
     found = [int(problem.metadata["start"])]
     for term in problem.metadata["terms"]:
-        found.append((found[-1] + term) % MODULUS)
+        found.append((found[-1] + term) % _MODULUS)
     return tuple(found)
 
 
@@ -106,25 +102,13 @@ def _operator(sign: int) -> str:
     return "+" if sign > 0 else "-"
 
 
-def _make(min_terms: int, max_terms: int, rng: random.Random, accept: Accept) -> Draft:
-    count = rng.randint(min_terms, max_terms)  # fixed before redrawing, so that it stays uniform
-    return first_accepted(partial(_draw, count, rng), accept, "arithmetic")
+def _make(min_terms: int, max_terms: int, rng: random.Random) -> Draw:
+    return partial(_draw, rng.randint(min_terms, max_terms), rng)
 
 
 def _draw(count: int, rng: random.Random) -> Draft:
-    start = rng.randrange(MODULUS)
+    start = rng.randrange(_MODULUS)
     signs = [rng.choice((1, -1)) for _ in range(count)]
-    terms = [sign * rng.randint(0, LARGEST_TERM) for sign in signs]
-    metadata = {
-        **MADE,
-        "integer": True,
-        "level": count,
-        "start": start,
-        "terms": terms,
-        "signs": signs,
-    }
-    return Draft(statement(start, terms, signs), str((start + sum(terms)) % MODULUS), metadata)
-
-
-LOADERS = {"arithmetic": arithmetic_problems}
-"""The set's loader by name, for the registry."""
+    terms = [sign * rng.randint(0, _LARGEST_TERM) for sign in signs]
+    metadata = {**MADE, "integer": True, "level": count, "start": start, "terms": terms, "signs": signs}
+    return Draft(arithmetic_statement(start, terms, signs), str((start + sum(terms)) % _MODULUS), metadata)

@@ -26,32 +26,19 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from mars_env.errors import ProblemError
-from mars_env.problems.code_statement import STATEMENTS, id_of, statement_of
-from mars_env.problems.files import read_rows
+from mars_env.problems.files import file_rows
 from mars_env.problems.packed import unpack
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.rows import BadField, Row, Untestable, plain, read_problems
+from mars_env.problems.rows import BadField, Row, Untestable, json_value, read_problems, required_text
 from mars_env.types import Problem
 
-LEAST_SECONDS, MOST_SECONDS = 0.01, 3600.0
-"""A shorter or longer time limit of a test is ignored."""
-
-LEAST_BYTES, MOST_BYTES = 4 << 20, 1 << 40
-"""A smaller or larger memory limit is ignored."""
-
-MAX_SOLUTIONS = 3
-"""How many reference solutions are kept."""
+TIME_LIMITS = (0.01, 3600.0)  # a row's limit in seconds outside of this is ignored
+MEMORY_LIMITS = (4 << 20, 1 << 40)  # in bytes
+_MAX_SOLUTIONS = 3
 
 
 def is_code_row(row: Row) -> bool:
-    """Whether a row is a code problem.
-
-    Example:
-        >>> is_code_row({"id": "a", "entry_point": "f", "tests": ["assert f(1) == 1"]})
-        True
-        >>> is_code_row({"id": "a", "problem": "What is 1 + 1?", "answer": "2"})
-        False
-    """
+    """Whether a row is a code problem."""
     return not _FORMS.isdisjoint(row)
 
 
@@ -64,19 +51,10 @@ def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
 
     Raises:
         ProblemError: A row is bad (the message gives file, line and field), or there is none.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder) / "p.jsonl"
-        ...     _ = file.write_text('{"id": "p", "prompt": "Echo.", "mode": "stdin", "tests": '
-        ...                         '[{"input": "a", "output": "a"}]}\n')
-        ...     load_code_file(file)[0].kind
-        'code'
     """
     path = Path(path)
     convert = partial(_numbered, source=path.stem, licence=licence)
-    listed, _ = read_problems(read_rows(path), convert)
+    listed, _ = read_problems(file_rows(path), convert)
     if not len(listed):
         raise ProblemError(f"{path} contains no problems")
     return ProblemSet(path.name, listed, licence=licence, reference_field="tests")
@@ -114,28 +92,64 @@ def code_problem_from_row(
     metadata = {
         "source": source,
         "licence": licence,
-        **{str(key): plain(value) for key, value in row.items() if key not in _PRIVATE | _TEXTS},
+        **{
+            str(key): json_value(value)
+            for key, value in row.items()
+            if key not in _PRIVATE and key not in ("id", *_STATEMENTS)
+        },
         "form": reference["form"],
         "public_tests": sum(test["public"] for test in reference["tests"]),
     }
-    return Problem(id_of(row, default_id), statement_of(row, reference), reference, "code", metadata)
+    return Problem(_id(row, default_id), _statement(row, reference), reference, "code", metadata)
 
 
-_FORMS = frozenset(
-    {
-        *("mode", "entry_point", "tests", "test_list", "input_output", "private_tests"),
-        *("private_test_cases", "public_test_cases"),
-    }
-)
-_PRIVATE = frozenset(
-    {
-        *("tests", "test", "test_list", "test_setup_code", "challenge_test_list", "test_imports", "checker"),
-        *("input_output", "inputs", "outputs", "public_tests", "private_tests", "generated_tests"),
-        *("public_test_cases", "private_test_cases"),
-        *("solutions", "solution", "reference_solution", "canonical_solution", "code", "incorrect_solutions"),
-    }
-)
-_TEXTS = frozenset(["id", *STATEMENTS])
+_FORMS = {
+    *("mode", "entry_point", "tests", "test_list", "input_output", "private_tests"),
+    *("private_test_cases", "public_test_cases"),
+}
+_PRIVATE = {
+    *("tests", "test", "test_list", "test_setup_code", "challenge_test_list", "test_imports", "checker"),
+    *("input_output", "inputs", "outputs", "public_tests", "private_tests", "generated_tests"),
+    *("public_test_cases", "private_test_cases"),
+    *("solutions", "solution", "reference_solution", "canonical_solution", "code", "incorrect_solutions"),
+}
+_IDS = ("id", "task_id", "question_id", "problem_id", "name")
+_STATEMENTS = ("prompt", "problem", "question", "description", "question_content", "text")
+
+
+def _id(row: Row, default: str | None) -> str:
+    """A row's id, or the default; raises BadField if there is neither."""
+    for field in _IDS:
+        if row.get(field) not in (None, ""):
+            return required_text(row, field)
+    if default is None:
+        raise BadField("id", "is missing")
+    return default
+
+
+def _statement(row: Row, reference: Mapping[str, Any]) -> str:
+    """A row's statement, with the starter code or the name of the function that the tests call."""
+    field = next((name for name in _STATEMENTS if row.get(name)), "prompt")
+    if not isinstance(row.get(field), str) or not row[field].strip():
+        raise BadField(field, "must be a non-empty text")
+    text: str = row[field]
+    if row.get("starter_code"):
+        text = (
+            f"{text.rstrip()}\n\nStart from this code:\n\n```python\n{str(row['starter_code']).rstrip()}\n```"
+        )
+    else:
+        name = reference.get("fn_name") or reference.get("entry_point") or ""
+        if name and not _names(text, name):
+            text = f"{text.rstrip()}\n\nName the function `{name}`."
+    return text
+
+
+def _names(text: str, name: str) -> bool:
+    """Whether a statement names a function: it calls or marks it, or the name is no ordinary word."""
+    if not name.isalpha() or not name.islower():
+        return name in text
+    before, after = r"(?:[`'\"]|\b(?:function|method|named|called|def|class) +)", r"[`'\"(]"
+    return re.search(rf"{before}{name}\b|(?<!\w){name}{after}", text) is not None
 
 
 def _reference(row: Row) -> dict[str, Any]:
@@ -222,15 +236,10 @@ def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
         raise Untestable("fn_name", f"must be the name of a function, not {name!r}")
     starter = str(row.get("starter_code") or "")
     public = row["public_tests"] if isinstance(row.get("public_tests"), int) else 0
-    tests = []
-    for index, (arguments, output) in enumerate(zip(inputs, outputs, strict=True)):
-        arguments = _parsed(arguments)
-        if not isinstance(arguments, list):
-            raise BadField("inputs", f"[{index}] must be a list of arguments")
-        accept = [output]
-        if not ours and isinstance(output, list) and len(output) == 1:
-            accept.append(output[0])  # some rows put each result into a list
-        tests.append({"arguments": arguments, "accept": accept, "public": index < public})
+    tests = [
+        _case(_parsed(arguments), output, f"[{index}]", unwrap=not ours, public=index < public)
+        for index, (arguments, output) in enumerate(zip(inputs, outputs, strict=True))
+    ]
     method = "class Solution" in starter
     return {
         "form": "function_call",
@@ -250,12 +259,7 @@ def _integer_keys(tests: list[dict[str, Any]]) -> dict[str, bool]:
 
 
 def with_integer_keys(arguments: list[Any]) -> list[Any]:
-    """Arguments whose first one has integers as keys, if it is a mapping and each of its keys is one.
-
-    Example:
-        >>> with_integer_keys([{"1": 2}, {"3": 4}]), with_integer_keys([{"a": 1, "2": 3}])
-        ([{1: 2}, {'3': 4}], [{'a': 1, '2': 3}])
-    """
+    """Arguments whose first one has integers as keys, if it is a mapping and each of its keys is one."""
     first = arguments[0] if arguments else None
     if not isinstance(first, dict) or not all(_INTEGER.fullmatch(str(key)) for key in first):
         return arguments
@@ -289,16 +293,13 @@ def _typed_cases(row: Row, found: list[tuple[Any, bool]], name: str) -> dict[str
     if functional == {True}:
         if not name:
             raise BadField("metadata", "names no 'func_name' for tests that call a function")
-        tests = [
-            {
-                "arguments": _parsed(_field(t, "input")),
-                "accept": [_json(t, "output")],
-                "public": public,
-            }
-            for t, public in found
-        ]
-        form = {"form": "function_call", "fn_name": name, "method": True, "tests": tests, "tolerance": None}
-        return {**form, "prelude": True}
+        return _method(
+            name,
+            [
+                {"arguments": _parsed(_field(t, "input")), "accept": [_json(t, "output")], "public": public}
+                for t, public in found
+            ],
+        )
     if True in functional:
         raise BadField("private_test_cases", "mixes functions and standard input")
     pairs = [
@@ -364,12 +365,7 @@ def _asserts(row: Row) -> dict[str, Any]:
 
 
 def called_function(row: Row) -> str:
-    """The function that a row's first assert calls: the first name in it that a solution defines, if any.
-
-    Example:
-        >>> called_function({"code": "def add(a, b): return a + b", "test_list": ["assert add(1, 2) == 3"]})
-        'add'
-    """
+    """The function that a row's first assert calls: the first name in it that a solution defines, if any."""
     tests = row.get("test_list", row.get("tests"))
     if not isinstance(tests, (list, tuple)) or not _is_assert_list(list(tests)):
         return ""
@@ -386,17 +382,11 @@ def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
     """DeepCoder's rows: a list of tests, each with its type."""
     if tests and all(isinstance(t, Mapping) and t.get("fn_name") for t in tests):
         name = str(tests[0]["fn_name"])
-        given = [_parsed(t.get("input")) for t in tests]
-        if (
-            wrong := next((i for i, each in enumerate(given) if not isinstance(each, list)), None)
-        ) is not None:
-            raise BadField("tests", f"[{wrong}].input must be a list of arguments")
         cases = [
-            {"arguments": arguments, "accept": _alternatives(t.get("output")), "public": False}
-            for arguments, t in zip(given, tests, strict=True)
+            _case(_parsed(test.get("input")), test.get("output"), f"[{i}].input", unwrap=True)
+            for i, test in enumerate(tests)
         ]
-        form = {"form": "function_call", "fn_name": name, "method": True, "tests": cases, "tolerance": None}
-        return {**form, "prelude": True, **_integer_keys(cases)}
+        return {**_method(name, cases), **_integer_keys(cases)}
     details: Any = next(
         (t.get("metadata") for t in tests if isinstance(t, Mapping) and t.get("metadata")), {}
     )
@@ -405,8 +395,17 @@ def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
     return _typed_cases(row, found, name)
 
 
-def _alternatives(output: Any) -> list[Any]:
-    return [output, output[0]] if isinstance(output, list) and len(output) == 1 else [output]
+def _case(arguments: Any, output: Any, place: str, *, unwrap: bool, public: bool = False) -> dict[str, Any]:
+    """A test of a function; some rows put each result into a list, which `unwrap` accepts."""
+    if not isinstance(arguments, list):
+        raise BadField("inputs", f"{place} must be a list of arguments")
+    wrapped = unwrap and isinstance(output, list) and len(output) == 1
+    return {"arguments": arguments, "accept": [output, output[0]] if wrapped else [output], "public": public}
+
+
+def _method(name: str, cases: list[dict[str, Any]]) -> dict[str, Any]:
+    form = {"form": "function_call", "fn_name": name, "method": True, "tests": cases, "tolerance": None}
+    return {**form, "prelude": True}
 
 
 def _json(row: Row, field: str) -> Any:
@@ -439,24 +438,16 @@ def _tolerance(row: Row) -> float | None:
 
 
 def _time_limit(value: Any) -> float | None:
-    """Seconds, also from CodeContests' seconds and nanoseconds; limits in other forms are ignored.
-
-    Implausible limits are ignored too: infinite ones, those above `MOST_SECONDS`, and those below
-    `LEAST_SECONDS`, in which no Python program ends.
-
-    Example:
-        >>> _time_limit({"seconds": 1, "nanos": 500_000_000}), _time_limit(float("inf")), _time_limit("2 s")
-        (1.5, None, None)
-    """
+    """Seconds, also from CodeContests' seconds and nanoseconds; what is implausible is ignored."""
     if isinstance(value, Mapping):
         seconds, nanos = (value.get(name) or 0 for name in ("seconds", "nanos"))
         value = seconds + nanos / 1e9 if _is_number(seconds) and _is_number(nanos) else None
-    return float(value) if _is_number(value) and LEAST_SECONDS <= value <= MOST_SECONDS else None
+    return float(value) if _is_number(value) and TIME_LIMITS[0] <= value <= TIME_LIMITS[1] else None
 
 
 def _memory_limit(row: Row) -> int | None:
     value = row.get("memory_limit_bytes")
-    return int(value) if _is_number(value) and LEAST_BYTES <= value <= MOST_BYTES else None
+    return int(value) if _is_number(value) and MEMORY_LIMITS[0] <= value <= MEMORY_LIMITS[1] else None
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:
@@ -479,5 +470,5 @@ def _solutions(row: Row) -> list[str]:
         if isinstance(value, str) and value.strip():
             return [value]
         if isinstance(value, (list, tuple)) and value:
-            return [str(solution) for solution in value[:MAX_SOLUTIONS]]
+            return [str(solution) for solution in value[:_MAX_SOLUTIONS]]
     return []

@@ -1,9 +1,8 @@
 """The embedded, endless set `nibbles`: find the program from inputs and outputs on 4-bit integers.
 
-Made for training the miniature: a hidden chain of operations from two families, arithmetic and bits; six
-outputs are shown (public tests), ten are not; or fewer are shown, so that several programs fit them. Programs
-are short Python functions, judged in the sandbox like any other; `nibble_program` writes one from the names
-of its operations, and `nibble_table` gives its outputs without running anything.
+A hidden chain of operations comes from two families, arithmetic and bits; six outputs are shown (public
+tests) or fewer, the others are not. `nibble_program` writes a program from the names of its operations, and
+`nibble_table` gives its outputs without running anything.
 
 With two registers, a function ``f(x, r)`` returns u if r is 0 and v if r is 1, each computed by a separate
 chain: half of a program can be right, a test tells which half, and the other can be repaired separately.
@@ -20,14 +19,13 @@ from types import MappingProxyType
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
-from mars_env.problems.generated import ATTEMPTS, LICENCE, Accept, Draft, generated_set
+from mars_env.problems.generated import LICENCE, Draft, Draw, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
 PUBLIC = (0, 3, 6, 9, 12, 15)
 """Inputs whose outputs are shown, unless fewer are asked for."""
 
-LEAST_SPREAD = 4
-"""Functions whose largest and smallest outputs are closer are excluded, and so is the identity."""
+_LEAST_SPREAD = 4
 
 _Operation = Callable[[int], int]
 
@@ -75,10 +73,7 @@ _TABLES = {
 
 
 def nibble_program(names: Sequence[str]) -> str:
-    r"""The Python function that applies operations one after another.
-
-    Raises:
-        ConfigError: There is no operation of that name.
+    r"""The Python function that applies operations one after another; raises ConfigError for an unknown one.
 
     Example:
         >>> nibble_program(["inc", "xor5"])
@@ -91,9 +86,6 @@ def nibble_program(names: Sequence[str]) -> str:
 def nibble_pair_program(u: Sequence[str], v: Sequence[str]) -> str:
     r"""The Python function with two registers, each with its own chain of operations.
 
-    Raises:
-        ConfigError: There is no operation of that name.
-
     Example:
         >>> nibble_pair_program(["inc"], ["xor5"])
         'def f(x, r):\n    u = v = x\n    u = (u + 1) % 16\n    v = v ^ 5\n    return (u, v)[r]\n'
@@ -103,26 +95,13 @@ def nibble_pair_program(u: Sequence[str], v: Sequence[str]) -> str:
 
 
 def nibble_line(register: str, name: str) -> str:
-    """The statement that applies an operation to a register.
-
-    Raises:
-        ConfigError: There is no operation of that name.
-
-    Example:
-        >>> nibble_line("u", "cap")
-        'u = min(u, 11)'
-    """
-    return f"{register} = {_X.sub(register, NIBBLE_OPERATIONS[_known(name)])}"
-
-
-_X = re.compile(r"\bx\b")
+    """The statement that applies an operation to a register: ``u = min(u, 11)``."""
+    expression = re.sub(r"\bx\b", register, NIBBLE_OPERATIONS[_known(name)])
+    return f"{register} = {expression}"
 
 
 def nibble_table(names: Sequence[str]) -> tuple[int, ...]:
     """Outputs of the chain of operations on 0 to 15.
-
-    Raises:
-        ConfigError: There is no operation of that name.
 
     Example:
         >>> nibble_table(["inc", "xor5"])[:4]
@@ -142,14 +121,7 @@ def _known(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Nibbles:
-    """Draws problems: the maker of a `Generated` source.
-
-    Attributes:
-        least: Fewest operations of a chain.
-        most: Most operations.
-        mix: Share of operations from the chain's own family.
-        registers: 1 or 2.
-    """
+    """Makes problems of chains of `least` to `most` operations (see `nibbles_problems`)."""
 
     least: int
     most: int
@@ -157,22 +129,18 @@ class Nibbles:
     registers: int = 1
     shown: int = len(PUBLIC)
 
-    def __call__(self, rng: random.Random, accept: Accept) -> Draft:
-        """Draw one; what it shows decides its split.
+    def __call__(self, rng: random.Random) -> Draw:
+        """Start one problem; what it shows decides its split."""
 
-        Raises:
-            ConfigError: None of `ATTEMPTS` draws was suitable.
-        """
-        for _ in range(ATTEMPTS):
+        def draw() -> Draft | None:
             if self.registers == 1:
                 chains = [self.chain(rng, arithmetic=rng.random() < 0.5)]  # mostly from one family
             else:
                 chains = [self.chain(rng, arithmetic=True), self.chain(rng, arithmetic=False)]
             tables = [nibble_table(names) for names in chains]
-            public = shown_inputs(self.shown)
-            if all(map(is_fit, tables)) and accept(nibble_examples(tables, public)):
-                return _draft(chains, tables, public)
-        raise ConfigError(f"nibbles found no suitable problem in {ATTEMPTS} draws; allow more operations")
+            return _draft(chains, tables, shown_inputs(self.shown)) if all(map(is_varied, tables)) else None
+
+        return draw
 
     def chain(self, rng: random.Random, arithmetic: bool) -> list[str]:
         """Draw one register's operations, most of them from one family."""
@@ -185,9 +153,6 @@ class Nibbles:
 
 def shown_inputs(count: int) -> tuple[int, ...]:
     """The inputs whose outputs are shown, evenly spaced: all six of `PUBLIC`, or 1, 2 or 3 of them.
-
-    Raises:
-        ConfigError: It is another number.
 
     Example:
         >>> shown_inputs(6), shown_inputs(3)
@@ -212,14 +177,9 @@ def nibble_examples(tables: Sequence[Sequence[int]], public: Sequence[int] = PUB
     return ", ".join(f"f({', '.join(map(str, call))}) = {tables[r][call[0]]}" for call, r in calls)
 
 
-def is_fit(table: Sequence[int]) -> bool:
-    """Whether a function is neither the identity nor close to a constant.
-
-    Example:
-        >>> is_fit(nibble_table(["inc"])), is_fit(nibble_table(["xor5", "xor5"]))
-        (True, False)
-    """
-    return max(table) - min(table) >= LEAST_SPREAD and tuple(table) != tuple(range(16))
+def is_varied(table: Sequence[int]) -> bool:
+    """Whether a function is neither the identity nor close to a constant."""
+    return max(table) - min(table) >= _LEAST_SPREAD and tuple(table) != tuple(range(16))
 
 
 def _calls(registers: int, inputs: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
@@ -251,7 +211,7 @@ def _draft(chains: list[list[str]], tables: Sequence[Sequence[int]], public: Seq
         "family": _family(names) if registers == 1 else "both",
     }
     made = code_problem_from_row(row, default_id="", source="nibbles", licence=LICENCE)
-    return Draft(made.statement, made.reference, made.metadata, made.kind)
+    return Draft(made.statement, made.reference, made.metadata, made.kind, key=shown)
 
 
 def _family(names: Sequence[str]) -> str:
@@ -304,7 +264,3 @@ def nibbles_problems(
         label += f"-shown{shown}"
     make = Nibbles(levels[0], levels[-1], mix, registers, shown)
     return generated_set("nibbles", make, seed=seed, split=split, label=label, reference_field="tests")
-
-
-LOADERS = {"nibbles": nibbles_problems}
-"""The set's loader by name, for the registry."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from mars_env.errors import ConfigError, MissingExtra, ProblemError
 from mars_env.files import jsonl_rows
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.rows import BadField, Row, plain, read_problems, text_of
+from mars_env.problems.rows import BadField, Row, json_value, read_problems, required_text
 from mars_env.problems.written import is_written, read_written
 from mars_env.types import Problem
 
@@ -56,14 +56,14 @@ def load_file(
             f" {', '.join(sorted(unknown))!r}"
         )
     path = Path(path)
-    if not path.is_dir() and path.suffix in SUFFIXES and is_written(read_rows(path)):
-        return read_written(path.stem, read_rows(path))
+    if not path.is_dir() and path.suffix in SUFFIXES and is_written(file_rows(path)):
+        return read_written(path.stem, file_rows(path))
     names = {**FIELDS, **(fields or {})}
     problem_field, answer_field = names["problem"], names["answer"]
     if problem_field is None or answer_field is None:
         raise ConfigError("only the field 'id' can be None: a problem needs a text and an answer")
     convert = partial(_problem, path.stem, names["id"], problem_field, answer_field, licence)
-    listed, _ = read_problems(read_rows(path), convert)
+    listed, _ = read_problems(file_rows(path), convert)
     if not len(listed):
         raise ProblemError(f"{path} contains no problems")
     return ProblemSet(path.name, listed, licence=licence, reference_field=answer_field)
@@ -74,7 +74,7 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and not file.is_dir())
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def file_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Rows of a file, or of all jsonl and parquet files in a folder, in the order of their names.
 
     Yields:
@@ -89,7 +89,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
         if not files:
             raise ProblemError(f"the folder {path} contains no {', '.join(SUFFIXES)} file")
         for file in files:
-            yield from read_rows(file)
+            yield from file_rows(file)
     elif not os.path.exists(path):  # noqa: PTH110 (a path's own raises for a name that is too long)
         raise ProblemError(f"there is no problem file {path}")
     elif path.suffix == ".parquet":
@@ -123,31 +123,26 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
 def _problem(
     stem: str, id_field: str | None, problem_field: str, answer_field: str, licence: str, row: Row, index: int
 ) -> Problem:
-    problem_id = f"{stem}/{index}" if id_field is None else _told(row, "id", id_field)
+    problem_id = f"{stem}/{index}" if id_field is None else _named_field(row, "id", id_field)
     used = {id_field, problem_field, answer_field}
     metadata = {
         "source": stem,
         "licence": licence,
-        **{str(key): plain(value) for key, value in row.items() if key not in used},
+        **{str(key): json_value(value) for key, value in row.items() if key not in used},
     }
-    statement = _told(row, "problem", problem_field)
+    statement = _named_field(row, "problem", problem_field)
     if answer_field not in row and (row.get("rubric") or row.get("documents")):
         return Problem(problem_id, statement, None, "open", metadata)
     return Problem(
         problem_id,
         statement,
-        _told(_with_one_answer(row, answer_field), "answer", answer_field),
+        _named_field(_with_one_answer(row, answer_field), "answer", answer_field),
         metadata=metadata,
     )
 
 
 def _with_one_answer(row: Row, field: str) -> Row:
-    """The row with its answer, where that is the only one of a list (OlympiadBench) or of JSON (Skywork-OR1).
-
-    Example:
-        >>> [_with_one_answer({"answer": a}, "answer")["answer"] for a in (["1/2"], '["18"]', "[1]")]
-        ['1/2', '18', '[1]']
-    """
+    """The row with its answer, where that is the only one of a list (OlympiadBench) or of JSON (Skywork)."""
     value = row.get(field)
     if isinstance(value, str) and value.strip().startswith('["'):
         with suppress(ValueError):
@@ -159,10 +154,10 @@ def _with_one_answer(row: Row, field: str) -> Row:
     return {**row, field: value[0]}
 
 
-def _told(row: Row, part: str, field: str) -> str:
+def _named_field(row: Row, part: str, field: str) -> str:
     """The text of a row's field; where there is none, the error says how to name another."""
     try:
-        return text_of(row, field)
+        return required_text(row, field)
     except BadField as error:
         if field in row:
             raise

@@ -1,7 +1,8 @@
-"""`load_problems`: the one way to load any problem set."""
+"""`load_set`: the one way to load any problem set."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import is_code_row, load_code_file
-from mars_env.problems.files import SUFFIXES, load_file, read_rows
+from mars_env.problems.files import SUFFIXES, file_rows, load_file
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.registry import call_loader, find_loader, is_module_name, list_problem_sets
+from mars_env.problems.registry import Loader, find_loader, is_module_name, list_problem_sets
 from mars_env.problems.written import PROVENANCE
 from mars_env.text import shown
 from mars_env.types import Problem
@@ -21,7 +22,7 @@ Check = Callable[[Problem], str | None]
 """Says in one sentence why a problem's reference cannot be used; None if it can."""
 
 
-def load_problems(
+def load_set(
     name_or_path: str | Path,
     *,
     n: int | None = None,
@@ -52,8 +53,8 @@ def load_problems(
         MissingExtra: The set needs a library that is not installed.
 
     Example:
-        >>> problems = load_problems("aime", n=100, level=[4, 5])
-        >>> len(problems), problems[0] == load_problems("aime", level=[4, 5])[0]
+        >>> problems = load_set("aime", n=100, level=[4, 5])
+        >>> len(problems), problems[0] == load_set("aime", level=[4, 5])[0]
         (100, True)
     """
     if not isinstance(name_or_path, str | Path):
@@ -66,14 +67,15 @@ def load_problems(
         if split is not None:
             raise ConfigError(f"the file {name} has no splits: use load_problems({name!r}).split(...)")
         path = Path(name)
-        if fields is None and _holds_code(path):
-            problems = call_loader(name, load_code_file, path=path, **options)
+        first = next(file_rows(path), ("", {}))[1] if fields is None else {}
+        if is_code_row(first) and "answer" not in first:
+            problems = _call(name, load_code_file, path=path, **options)
         else:
-            problems = call_loader(name, load_file, path=path, fields=fields, **options)
+            problems = _call(name, load_file, path=path, fields=fields, **options)
     elif fields is not None:
         raise ConfigError(f"fields is only for files; {name!r} is a set with its own columns")
     else:
-        problems = call_loader(name, find_loader(name), seed=seed, split=split, **options)
+        problems = _call(name, find_loader(name), seed=seed, split=split, **options)
     if n is not None:
         n = require_integer(n, "n")
         if n > len(problems):
@@ -91,12 +93,6 @@ def check_references(problems: ProblemSet, check: Check) -> None:
 
     Raises:
         ProblemError: Says where the first such reference was read, and what is wrong with it.
-
-    Example:
-        >>> problems = ProblemSet("mine", [Problem("p1", "How many?", "a few")])
-        >>> check_references(problems, lambda p: None if p.reference.isdigit() else "is not a number")
-        Traceback (most recent call last):
-        mars_env.errors.ProblemError: problem 0 ('p1'): field 'answer' is not a number
     """
     for problem in problems:
         if problem.reference is None and PROVENANCE in problem.metadata:
@@ -107,10 +103,20 @@ def check_references(problems: ProblemSet, check: Check) -> None:
             raise ProblemError(f"{place}: field {problems.reference_field!r} {reason}")
 
 
-def _holds_code(path: Path) -> bool:
-    """Whether a file's first row is a code problem."""
-    _, row = next(read_rows(path), ("", {}))
-    return is_code_row(row) and "answer" not in row
+def _call(name: str, loader: Loader, /, **options: Any) -> ProblemSet:
+    """Call a loader; a wrong option becomes a `ConfigError`."""
+    signature = inspect.signature(loader)
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        takes = ", ".join(["n", *(option for option in signature.parameters if option != "path")])
+        raise ConfigError(f"problem set {name!r}: {error}; its options are: {takes}") from error
+    found: Any = loader(**options)
+    if not isinstance(found, ProblemSet):
+        raise ConfigError(
+            f"the loader of the problem set {name!r} must return a ProblemSet, not {type(found).__name__}"
+        )
+    return found
 
 
 def is_path(name_or_path: str | Path) -> bool:

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
 
-_WORD = re.compile(r"\w+|[^\w\s]")
-
 
 @dataclass(frozen=True, slots=True)
 class NGrams:
     """The runs of n words of some texts, to find them in others.
 
     A word is a run of letters, digits and underscores, or one other visible character; case does not matter.
-    A text of fewer than n words counts as one run of all its words, since it could otherwise never be found.
-    (This, and what a word is, are our choices; PromptCoT 2.0 names n = 13 only.)
+    A text of fewer than n words counts as one run. (PromptCoT 2.0 names n = 13 only; the rest is our choice.)
     """
 
     n: int
@@ -26,14 +23,10 @@ class NGrams:
 
     @classmethod
     def of(cls, texts: Iterable[str], n: int = 13) -> NGrams:
-        """The runs of some texts.
-
-        Raises:
-            ConfigError: n is below 1.
-        """
+        """The runs of some texts."""
         if n < 1:
             raise ConfigError(f"n-grams need n of at least 1, got {n}")
-        return cls(n, frozenset(run for text in texts for run in _runs(words(text), n)))
+        return cls(n, frozenset(run for text in texts for run in _runs(split_words(text), n)))
 
     def found_in(self, text: str) -> tuple[str, ...] | None:
         """The first run that a text contains; None if it contains none.
@@ -45,7 +38,7 @@ class NGrams:
             >>> protected.found_in("Find the product of all primes.") is None
             True
         """
-        own = words(text)
+        own = split_words(text)
         sizes = {len(run) for run in self.runs}  # n, and the lengths of shorter texts
         places = ((start, size) for start in range(len(own)) for size in sizes)
         runs = (tuple(own[start : start + size]) for start, size in places if start + size <= len(own))
@@ -81,22 +74,14 @@ def decontaminate(
                 f"cannot compare all of the endless set {each.name!r}: take a part, problems[:1000]"
             )
     runs = NGrams.of((text for each in protected for text in _texts(each)), n)
-    removed = {
-        problem.id: " ".join(found)
-        for problem in problems
-        if (found := runs.found_in(problem.statement)) is not None
-    }
+    found = {problem.id: runs.found_in(problem.statement) for problem in problems}
+    removed = {problem_id: " ".join(run) for problem_id, run in found.items() if run is not None}
     return problems.filter(lambda problem: problem.id not in removed), removed
 
 
-def words(text: str) -> list[str]:
-    """The words of a text, in small letters.
-
-    Example:
-        >>> words("Let $x_1 = 2$.")
-        ['let', '$', 'x_1', '=', '2', '$', '.']
-    """
-    return _WORD.findall(text.casefold())
+def split_words(text: str) -> list[str]:
+    """The words of a text, in small letters; a sign is a word, too."""
+    return re.findall(r"\w+|[^\w\s]", text.casefold())
 
 
 def _runs(own: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:

@@ -10,9 +10,9 @@ import zlib
 from typing import Any
 
 from mars_env.problems.rows import BadField
+from mars_env.text import describe_error
 
-MAX_UNPACKED = 1 << 30
-"""The largest size of a compressed field after unpacking, in bytes."""
+_MAX_BYTES = 1 << 30  # of a field after unpacking
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -23,30 +23,15 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def unpack(text: str, field: str) -> Any:
-    """Decode base64 of zlib of a pickle that contains only plain data.
-
-    Raises:
-        BadField: It is something else; the message names the field.
-
-    Example:
-        >>> unpack(base64.b64encode(zlib.compress(pickle.dumps('[1]'))).decode(), "tests")
-        '[1]'
-        >>> unpack(base64.b64encode(zlib.compress(pickle.dumps(print))).decode(), "tests")
-        Traceback (most recent call last):
-        mars_env.problems.rows.BadField: field 'tests' cannot be unpickled (it names builtins.print, but only plain data is allowed)
-    """  # noqa: E501
+    """Decode base64 of zlib of a pickle that contains only plain data; raises BadField for anything else."""
     try:
         unzip = zlib.decompressobj()
-        data = unzip.decompress(base64.b64decode(text, validate=False), MAX_UNPACKED)
-        if not unzip.eof:
-            raise BadField(field, f"is cut off, or larger than {MAX_UNPACKED} bytes")
+        data = unzip.decompress(base64.b64decode(text, validate=False), _MAX_BYTES)
     except (binascii.Error, zlib.error, ValueError) as error:
-        if isinstance(error, BadField):
-            raise
         raise BadField(field, f"is neither JSON nor base64 of zlib ({error})") from error
+    if not unzip.eof:
+        raise BadField(field, f"is cut off, or larger than {_MAX_BYTES} bytes")
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
-    except pickle.UnpicklingError as error:
-        raise BadField(field, f"cannot be unpickled ({error})") from error
     except Exception as error:  # a broken pickle can raise almost anything
-        raise BadField(field, f"cannot be unpickled ({type(error).__name__})") from error
+        raise BadField(field, f"cannot be unpickled ({describe_error(error)})") from error

@@ -13,18 +13,17 @@ from typing import Final
 
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.written import problem_from_row
+from mars_env.problems.written import parse_problem
 from mars_env.types import Problem
 
-DATA: Final = Path(__file__).parent / "data" / "programs.jsonl"
-VERSION: Final = 1
-LICENCE: Final = "Apache-2.0"
+_DATA: Final = Path(__file__).parent / "data" / "programs.jsonl"
+_VERSION: Final = 1
 
 
 @cache
 def _problems() -> tuple[Problem, ...]:
-    lines = DATA.read_text(encoding="utf-8").splitlines()
-    return tuple(problem_from_row(json.loads(line)) for line in lines)
+    lines = _DATA.read_text(encoding="utf-8").splitlines()
+    return tuple(parse_problem(json.loads(line)) for line in lines)
 
 
 def programs_problems(
@@ -58,11 +57,7 @@ def programs_problems(
     return ProblemSet(
         "programs",
         chosen,
-        revision=f"version {VERSION}" + (f", split {split}" if split else ""),
-        licence=LICENCE,
+        revision=f"version {_VERSION}" + (f", split {split}" if split else ""),
+        licence="Apache-2.0",
         reference_field="tests",
     )
-
-
-LOADERS = {"programs": programs_problems}
-"""The set's loader by name, for the registry."""

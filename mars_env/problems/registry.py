@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import ConfigError
 from mars_env.lazy import declared, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.text import suggestion
 
-ENTRY_POINTS = "mars_env.problems"
-"""The entry-point group in which installed packages offer sets: name -> loader or `ProblemSet`."""
+if TYPE_CHECKING:
+    from mars_env.problems.hub import HubSet
+
+_ENTRY_POINTS = "mars_env.problems"  # installed packages offer sets in this group: loaders or `ProblemSet`s
 
 Loader = Callable[..., ProblemSet]
 """Called as ``loader(seed=..., split=..., **options)``; ``split`` is None if the user chose none."""
 
-_EMBEDDED = {
-    "aime": "mars_env.problems.aime",
-    "arithmetic": "mars_env.problems.arithmetic",
-    "nibbles": "mars_env.problems.code_nibbles",
-    "programs": "mars_env.problems.programs",
-    "reports": "mars_env.problems.reports",
-    "subset-sum": "mars_env.problems.subset_sum",
-    **dict.fromkeys(
-        ("aime24", "aime25", "beyondaime", "math500", "gsm8k", "dapo-math-17k"), "mars_env.problems.hub"
-    ),
-    **dict.fromkeys(
-        ("humaneval", "mbpp", "apps", "taco", "codecontests", "deepcoder", "livecodebench"),
-        "mars_env.problems.code_hub",
-    ),
+_FUNCTIONS = {
+    "aime": "aime:aime_problems",
+    "arithmetic": "arithmetic:arithmetic_problems",
+    "nibbles": "code_nibbles:nibbles_problems",
+    "programs": "programs:programs_problems",
+    "reports": "reports:reports_problems",
+    "subset-sum": "subset_sum:subset_sum_problems",
+    "livecodebench": "hub_code:live_code_bench",
 }
-"""The library's own sets: the module of each name, imported on use; its ``LOADERS`` contains the loader."""
+"""The library's sets with a loader of their own, imported on use."""
+_HUB = {
+    **dict.fromkeys(
+        ("aime24", "aime25", "beyondaime", "math500", "gsm8k", "dapo-math-17k"), "hub_math:MATH_SETS"
+    ),
+    **dict.fromkeys(("humaneval", "mbpp", "apps", "taco", "codecontests", "deepcoder"), "hub_code:CODE_SETS"),
+}
+"""The real sets, each a `HubSet` in the table of this name."""
 
 WITH_DOCUMENTS = frozenset({"reports"})
 """Sets without questions: documents, for rules whose agents ask about them."""
 
-_loaders: dict[str, Loader] = {}
-"""The sets of users."""
+_loaders: dict[str, Loader] = {}  # the sets of users
 
 _MODULE_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[\w.-]+)")
 
@@ -65,10 +66,8 @@ def register_problem_set(name: str, loader: Loader) -> None:
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a problem set's name may contain letters, digits, '_', '-' and '.', got {name!r}")
-    if name in _EMBEDDED:
-        raise ConfigError(f"the problem set name {name!r} is taken; choose another")
-    known = _loaders.setdefault(name, loader)
-    if known is not loader and _origin(known) != _origin(loader):
+    own = name in _FUNCTIONS or name in _HUB
+    if own or _origin(_loaders.get(name, loader)) != _origin(loader):
         raise ConfigError(f"the problem set name {name!r} is taken; choose another")
     _loaders[name] = loader
 
@@ -80,16 +79,11 @@ def list_problem_sets() -> list[str]:
         >>> {"aime", "aime25", "arithmetic"} <= set(list_problem_sets())
         True
     """
-    return sorted({*_EMBEDDED, *_loaders, *declared(ENTRY_POINTS)})
+    return sorted({*_FUNCTIONS, *_HUB, *_loaders, *declared(_ENTRY_POINTS)})
 
 
 def is_module_name(name: str) -> bool:
-    """Whether a name has the form ``my_module:name``.
-
-    Example:
-        >>> is_module_name("my_package.sets:riddles"), is_module_name("aime25"), is_module_name("a/b.jsonl")
-        (True, False, False)
-    """
+    """Whether a name has the form ``my_module:name``."""
     return _MODULE_NAME.fullmatch(name) is not None
 
 
@@ -103,15 +97,17 @@ def find_loader(name: str) -> Loader:
     Raises:
         ConfigError: There is no set with this name.
     """
-    if name in _EMBEDDED:
-        embedded: Loader = importlib.import_module(_EMBEDDED[name]).LOADERS[name]
-        return embedded
+    if name in _HUB:
+        hub_set: HubSet = _imported(_HUB[name])[name]
+        return hub_set.load
+    if name in _FUNCTIONS:
+        own: Loader = _imported(_FUNCTIONS[name])
+        return own
     if name in _loaders:
         return _loaders[name]
-    match = _MODULE_NAME.fullmatch(name)
-    if match:
+    if match := _MODULE_NAME.fullmatch(name):
         return _from_module(match["module"], match["name"])
-    if name in (points := declared(ENTRY_POINTS)):
+    if name in (points := declared(_ENTRY_POINTS)):
         return _as_loader(points[name].load(), f"the entry point {name!r}")
     known = list_problem_sets()
     raise ConfigError(
@@ -127,32 +123,16 @@ def held_out_by_default(name: str) -> str | None:
         >>> held_out_by_default("gsm8k"), held_out_by_default("aime25"), held_out_by_default("aime")
         ('test', None, None)
     """
-    from mars_env.problems.hub_set import RemoteSet
-
-    chosen = getattr(find_loader(name), "__self__", None) if name in _EMBEDDED else None
-    if not isinstance(chosen, RemoteSet) or chosen.default == "train" or "train" not in chosen.known_splits:
+    hub_set: HubSet | None = _imported(_HUB[name])[name] if name in _HUB else None
+    if hub_set is None or hub_set.default == "train" or "train" not in hub_set.splits:
         return None
-    return chosen.default
+    return hub_set.default
 
 
-def call_loader(name: str, loader: Loader, /, **options: Any) -> ProblemSet:
-    """Call a loader for `load_problems`, which takes ``n`` itself; a wrong option becomes a `ConfigError`.
-
-    Raises:
-        ConfigError: It does not accept one of the options, or does not return a `ProblemSet`.
-    """
-    signature = inspect.signature(loader)
-    try:
-        signature.bind(**options)
-    except TypeError as error:
-        takes = ", ".join(["n", *(option for option in signature.parameters if option != "path")])
-        raise ConfigError(f"problem set {name!r}: {error}; its options are: {takes}") from error
-    found: Any = loader(**options)
-    if not isinstance(found, ProblemSet):
-        raise ConfigError(
-            f"the loader of the problem set {name!r} must return a ProblemSet, not {type(found).__name__}"
-        )
-    return found
+def _imported(place: str) -> Any:
+    """What stands at ``module:name`` of this package."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"mars_env.problems.{module}"), name)
 
 
 def _origin(loader: Loader) -> tuple[Any, ...]:
@@ -163,16 +143,13 @@ def _origin(loader: Loader) -> tuple[Any, ...]:
 def _from_module(module_name: str, name: str) -> Loader:
     module = imported(module_name, f"{module_name}:{name}")
     registered = _loaders.get(name)
-    if registered is not None and (_package(registered) == _package(module) or not hasattr(module, name)):
-        return registered
+    if registered is not None:
+        packages = {str(name).partition(".")[0] for name in (_origin(registered)[0], module_name)}
+        if len(packages) == 1 or not hasattr(module, name):
+            return registered
     if not hasattr(module, name):
         raise ConfigError(f"the module {module_name!r} neither registers nor defines a problem set {name!r}")
     return _as_loader(getattr(module, name), f"{module_name}:{name}")
-
-
-def _package(of: Any) -> str:
-    name = of.__name__ if inspect.ismodule(of) else getattr(of, "__module__", None)
-    return str(name).partition(".")[0]
 
 
 def _as_loader(found: Any, where: str) -> Loader:

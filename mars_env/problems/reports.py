@@ -13,10 +13,10 @@ from typing import Final
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
+from mars_env.problems.generated import MADE, Draft, Draw, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
-MOST_YEARS: Final = 20
+_MAX_YEARS: Final = 20
 DIVISIONS: Final = ("Paper", "Glass", "Timber", "Tools")
 _FIRST: Final = (
     "Alder", "Birch", "Cedar", "Dale", "Elm", "Fern", "Glen", "Heath", "Iris", "Juniper", "Kestrel",
@@ -50,20 +50,14 @@ def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5)
         ('open', None, 20)
     """
     years = require_integer(years, "years", 0)
-    if not 1 <= years <= MOST_YEARS:
-        raise ConfigError(f"reports are of 1 to {MOST_YEARS} years, got years={years}")
+    if not 1 <= years <= _MAX_YEARS:
+        raise ConfigError(f"reports are of 1 to {_MAX_YEARS} years, got years={years}")
     name = "reports"
     label = name if years == 5 else f"{name}-{years}years"
     return generated_set(name, partial(_make, years), seed=seed, split=split, label=label)
 
 
-def statement(company: str) -> str:
-    """What the one who asks is told.
-
-    Example:
-        >>> statement("Alderbrook Mills")[:53]
-        'Ask for one number about Alderbrook Mills: a figure o'
-    """
+def _statement(company: str) -> str:
     return (
         f"Ask for one number about {company}: a figure of its reports, or what follows from several of them, "
         "such as a sum, a difference or how many of them are above a limit."
@@ -71,12 +65,7 @@ def statement(company: str) -> str:
 
 
 def report(company: str, division: str, year: int, figures: Sequence[int]) -> str:
-    """The text of one document: revenue, costs and employees.
-
-    Example:
-        >>> report("Alderbrook Mills", "Paper", 2021, (412, 388, 1204))[:58]
-        'Alderbrook Mills, division Paper, report on the year 2021.'
-    """
+    """The text of one document, of revenue, costs and employees."""
     revenue, costs, employees = figures
     return (
         f"{company}, division {division}, report on the year {year}. Revenue was {revenue} million euros; "
@@ -84,32 +73,18 @@ def report(company: str, division: str, year: int, figures: Sequence[int]) -> st
     )
 
 
-def _make(years: int, rng: random.Random, accept: Accept) -> Draft:
-    return first_accepted(partial(_draw, years, rng), accept, "reports")
+def _make(years: int, rng: random.Random) -> Draw:
+    return partial(_draw, years, rng)
 
 
 def _draw(years: int, rng: random.Random) -> Draft:
     company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
-    first = rng.randint(1980, 2024 - MOST_YEARS)
+    first = rng.randint(1980, 2024 - _MAX_YEARS)
     documents = [
-        report(
-            company,
-            division,
-            first + i,
-            (rng.randint(100, 999), rng.randint(100, 999), rng.randint(100, 4999)),
-        )
+        report(company, division, first + i, [rng.randint(100, most) for most in (999, 999, 4999)])
         for i in range(years)
         for division in DIVISIONS
     ]
     rng.shuffle(documents)
-    metadata = {
-        **MADE,
-        "company": company,
-        "task": "number",
-        "documents": documents,
-    }
-    return Draft(statement(company), None, metadata, "open")
-
-
-LOADERS = {"reports": reports_problems}
-"""The set's loader by name, for the registry."""
+    metadata = {**MADE, "company": company, "task": "number", "documents": documents}
+    return Draft(_statement(company), None, metadata, "open")

@@ -40,29 +40,21 @@ class Kept:
 
     @property
     def notes(self) -> str:
-        """What a reader of results should know; empty if every row is a problem.
-
-        Example:
-            >>> Kept(untestable=2).notes
-            '2 rows without tests that can be used left out'
-        """
-        told = []
+        """What a reader of results should know; empty if every row is a problem."""
+        notes = []
         if self.duplicates:
-            told.append(f"{self.duplicates} duplicate rows merged")
-            told.append(f"{counted(self.contradictions, 'problem')} with contradictory answers left out")
+            notes.append(f"{self.duplicates} duplicate rows merged")
+            notes.append(f"{counted(self.contradictions, 'problem')} with contradictory answers left out")
         if self.untestable:
-            told.append(f"{counted(self.untestable, 'row')} without tests that can be used left out")
-        return ", ".join(told)
+            notes.append(f"{counted(self.untestable, 'row')} without tests that can be used left out")
+        return ", ".join(notes)
 
 
-def text_of(row: Row, field: str) -> str:
-    """A field's text, neither missing nor empty; numbers become their decimal text.
-
-    Raises:
-        BadField: It is missing, empty, or neither a text nor a finite number.
+def required_text(row: Row, field: str) -> str:
+    """A field's string, neither missing nor empty (`BadField`); a finite number becomes its decimal digits.
 
     Example:
-        >>> text_of({"answer": 204}, "answer"), text_of({"answer": 25.0}, "answer")
+        >>> required_text({"answer": 204}, "answer"), required_text({"answer": 25.0}, "answer")
         ('204', '25')
     """
     if field not in row:
@@ -79,22 +71,16 @@ def text_of(row: Row, field: str) -> str:
     return text
 
 
-def plain(value: Any) -> Any:
-    """A value as plain data (what JSON can represent); anything else becomes its text.
-
-    Example:
-        >>> import datetime
-        >>> plain({"when": datetime.date(2025, 2, 6), "tags": ("a", 1)})
-        {'when': '2025-02-06', 'tags': ['a', 1]}
-    """
+def json_value(value: Any) -> Any:
+    """A value as what JSON can represent; anything else becomes its string."""
     if isinstance(value, float) and not math.isfinite(value):  # JSON does not have these
         return None if math.isnan(value) else str(value)  # tables use NaN for "missing"
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     return str(value)
 
 
@@ -116,12 +102,6 @@ def read_problems(
 
     Raises:
         ProblemError: A row is bad; the message gives place and field.
-
-    Example:
-        >>> rows = [("p.jsonl, line 1", {"q": "1 + 1?", "a": "2"}), ("p.jsonl, line 2", {"q": "Why?"})]
-        >>> read_problems(rows, lambda row, i: Problem(str(i), text_of(row, "q"), text_of(row, "a")))
-        Traceback (most recent call last):
-        mars_env.errors.ProblemError: p.jsonl, line 2: field 'a' is missing; the row has: q
     """
     problems: list[Problem] = []
     places: list[str] = []

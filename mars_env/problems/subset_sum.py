@@ -13,7 +13,7 @@ from itertools import combinations
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
+from mars_env.problems.generated import MADE, Draft, Draw, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
 
@@ -66,52 +66,40 @@ def subset_sum_problems(
     )
 
 
-def statement(numbers: Sequence[int], target: int) -> str:
+def subset_sum_statement(numbers: Sequence[int], target: int) -> str:
     """The text of a problem.
 
     Example:
-        >>> statement([2, 5, 12], 17)
+        >>> subset_sum_statement([2, 5, 12], 17)
         'Choose some of the numbers 2, 5, 12, each at most once, so that they add up to 17. Which ones?'
     """
-    listed = ", ".join(map(str, numbers))
-    rule = f"each at most once, so that they add up to {target}"
-    return f"Choose some of the numbers {listed}, {rule}. Which ones?"
+    return (
+        f"Choose some of the numbers {', '.join(map(str, numbers))}, each at most once, so that they add up "
+        f"to {target}. Which ones?"
+    )
 
 
-def answers(numbers: Sequence[int], target: int) -> list[tuple[int, ...]]:
+def subsets_with_sum(numbers: Sequence[int], target: int) -> list[tuple[int, ...]]:
     """All right answers, those of fewer numbers first.
 
     Example:
-        >>> answers([2, 5, 7, 9, 10, 12, 15], 27)[:3]
+        >>> subsets_with_sum([2, 5, 7, 9, 10, 12, 15], 27)[:3]
         [(12, 15), (2, 10, 15), (5, 7, 15)]
     """
-    return [
-        chosen
-        for size in range(1, len(numbers) + 1)
-        for chosen in combinations(numbers, size)
-        if sum(chosen) == target
-    ]
+    sizes = range(1, len(numbers) + 1)
+    return [subset for size in sizes for subset in combinations(numbers, size) if sum(subset) == target]
 
 
-def _make(
-    count: int, largest: int, min_parts: int, max_parts: int, rng: random.Random, accept: Accept
-) -> Draft:
-    parts = rng.randint(min_parts, max_parts)  # fixed before redrawing, so that it stays uniform
-    return first_accepted(partial(_draw, count, largest, parts, rng), accept, "subset-sum")
+def _make(count: int, largest: int, min_parts: int, max_parts: int, rng: random.Random) -> Draw:
+    return partial(_draw, count, largest, rng.randint(min_parts, max_parts), rng)
 
 
 def _draw(count: int, largest: int, parts: int, rng: random.Random) -> Draft:
     numbers = sorted(rng.sample(range(1, largest + 1), count))
     chosen = sorted(rng.sample(numbers, parts))
-    metadata = {
-        **MADE,
-        "level": parts,
-        "answer_check": "subset-sum",
-        "numbers": numbers,
-        "target": sum(chosen),
-    }
-    return Draft(statement(numbers, sum(chosen)), ", ".join(map(str, chosen)), metadata)
-
-
-LOADERS = {"subset-sum": subset_sum_problems}
-"""The set's loader by name, for the registry."""
+    check = {"answer_check": "subset-sum", "numbers": numbers, "target": sum(chosen)}
+    return Draft(
+        subset_sum_statement(numbers, sum(chosen)),
+        ", ".join(map(str, chosen)),
+        {**MADE, "level": parts, **check},
+    )

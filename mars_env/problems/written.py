@@ -1,7 +1,6 @@
 """Problem sets written to a file of JSON lines, and read again exactly: for problems that models made.
 
-The first line describes the set, each further line is a problem with its kind, reference and metadata. What a
-made problem comes from stands in its metadata under `PROVENANCE`. A reference may be null: then nobody knows
+The first line describes the set, each further line is a problem. A reference may be null: then nobody knows
 the answer, and no grader ever calls an answer wrong.
 """
 
@@ -15,11 +14,10 @@ from typing import Any, Final
 from mars_env.errors import ProblemError
 from mars_env.files import write_atomically
 from mars_env.problems.problem_set import Listed, ProblemSet
-from mars_env.problems.rows import BadField, Row, read_problems, text_of
+from mars_env.problems.rows import BadField, Row, read_problems, required_text
 from mars_env.types import Problem
 
-FORMAT: Final = "mars-env.problems/1"
-"""Name and version of the form, in the first line."""
+_FORMAT: Final = "mars-env.problems/1"
 
 PROVENANCE: Final = "provenance"
 """Key of a problem's metadata: how a model made it."""
@@ -28,18 +26,18 @@ _KINDS: Final = ("math", "code", "open")
 
 
 def write_problems(path: str | Path, problems: ProblemSet) -> None:
-    """Write a set so that `load_problems` reads the same one; the file is never half new.
+    """Write a set so that `load_set` reads the same one; the file is never half new.
 
     Raises:
         ProblemError: A problem's reference or metadata is no plain data, so it would not be read as it is.
 
     Example:
         >>> import tempfile
-        >>> from mars_env.problems import load_problems
+        >>> from mars_env.problems import load_set
         >>> made = Problem("made/0", "What is 2 + 2?", None, metadata={"provenance": {"agreement": 0.25}})
         >>> path = Path(tempfile.mkdtemp()) / "made.jsonl"
         >>> write_problems(path, ProblemSet("made", [made], licence="MIT"))
-        >>> again = load_problems(path)
+        >>> again = load_set(path)
         >>> again[0] == made, again.name, again.licence
         (True, 'made', 'MIT')
     """
@@ -48,37 +46,15 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
 
 
 def written_rows(problems: ProblemSet) -> Iterator[dict[str, Any]]:
-    """The rows of a written set: the one that describes it, then one a problem.
-
-    Raises:
-        ProblemError: As `write_problems`.
-
-    Example:
-        >>> head, row = written_rows(ProblemSet("sums", [Problem("p", "2 + 2?", "4")]))
-        >>> head["set"]["name"], row["id"]
-        ('sums', 'p')
-    """
-    yield {
-        "format": FORMAT,
-        "set": {
-            "name": problems.name,
-            "revision": problems.revision,
-            "licence": problems.licence,
-            "notes": problems.notes,
-            "generated": problems.generated,
-        },
-    }
+    """The rows of a written set, the first of which describes it; raises ProblemError as `write_problems`."""
+    about = ("name", "revision", "licence", "notes", "generated")
+    yield {"format": _FORMAT, "set": {name: getattr(problems, name) for name in about}}
     for problem in problems:
         yield _checked(problem_row(problem))
 
 
 def problem_row(problem: Problem) -> dict[str, Any]:
-    """A problem as plain data.
-
-    Example:
-        >>> problem_from_row(problem_row(Problem("p", "2 + 2?", "4"))) == Problem("p", "2 + 2?", "4")
-        True
-    """
+    """A problem as plain data, which `parse_problem` reads."""
     return {
         "id": problem.id,
         "problem": problem.statement,
@@ -88,19 +64,15 @@ def problem_row(problem: Problem) -> dict[str, Any]:
     }
 
 
-def problem_from_row(row: Row, _: int = 0) -> Problem:
-    """The problem of a row that `problem_row` made.
-
-    Raises:
-        BadField: A field is missing or cannot be used.
-    """
+def parse_problem(row: Row, _: int = 0) -> Problem:
+    """The problem of a row that `problem_row` made; raises BadField."""
     if row.get("kind") not in _KINDS:
         raise BadField("kind", f"must be one of {', '.join(_KINDS)}")
     if "answer" not in row:
         raise BadField("answer", "is missing; null means that nobody knows it")
     if not isinstance(row.get("metadata"), Mapping):
         raise BadField("metadata", "must be an object")
-    text_of(row, "problem")
+    required_text(row, "problem")
     if not isinstance(row["problem"], str) or not isinstance(row.get("id"), str) or not row["id"]:
         raise BadField("id", "and the problem must be texts")
     return Problem(row["id"], row["problem"], row["answer"], row["kind"], dict(row["metadata"]))
@@ -108,21 +80,17 @@ def problem_from_row(row: Row, _: int = 0) -> Problem:
 
 def is_written(rows: Iterator[tuple[str, Row]]) -> bool:
     """Whether rows start with the line that `write_problems` puts first."""
-    return next(rows, ("", {}))[1].get("format") == FORMAT
+    return next(rows, ("", {}))[1].get("format") == _FORMAT
 
 
 def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
-    """The set that `write_problems` wrote, from the file's rows.
-
-    Raises:
-        ProblemError: A row is bad; the message gives place and field.
-    """
+    """The set that `write_problems` wrote, from the file's rows; raises ProblemError."""
     place, head = next(rows)
     about = {"generated": False, **head["set"]} if isinstance(head.get("set"), Mapping) else {}
     generated = about.pop("generated", None)
     if not isinstance(generated, bool) or not all(isinstance(value, str) for value in about.values()):
         raise ProblemError(f"{place}: field 'set' must be an object of texts, and 'generated' true or false")
-    listed: Listed = read_problems(rows, problem_from_row)[0]
+    listed: Listed = read_problems(rows, parse_problem)[0]
     return ProblemSet(
         about.get("name") or name,
         listed,

@@ -18,6 +18,7 @@ from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.roles import ROLES
+from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
 from mars_env.errors import ConfigError, MissingExtra, ModelError
@@ -25,7 +26,7 @@ from mars_env.grading import check_reference
 from mars_env.models.openai_dialect import message_text
 from mars_env.models.requests import NO_LIMIT, finish_reason, is_messages, plain_chat
 from mars_env.net import request
-from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.seeds import derive_seed

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from mars_env import load_problems
 from mars_env.envs import Game
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
@@ -21,7 +22,7 @@ from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.loggers import Logger
 from mars_env.models.hf import HFModel
-from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics

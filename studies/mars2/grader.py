@@ -26,7 +26,7 @@ class NibbleGrader:
         score: ``"all"``: 1 if all tests pass, else 0; ``"fraction"``: the share of tests that pass.
 
     Example:
-        >>> from mars_env.problems import load_problems
+        >>> from mars_env import load_problems
         >>> from mars_env.sync import run_sync
         >>> problem = load_problems("nibbles", registers=2)[0]
         >>> run_sync(NibbleGrader().grade(problem, problem.reference["solutions"][0])).score

@@ -119,7 +119,7 @@ def prompt(observation: Observation, role: int = 0) -> str:
     r"""The stream that an agent reads for an observation.
 
     Example:
-        >>> from mars_env.problems import load_problems
+        >>> from mars_env import load_problems
         >>> problem = load_problems("nibbles", registers=2)[0]
         >>> prompt({"problem": problem.statement, "solution": "", "feedback": ""})[-27:]
         'f(15, 1) = 5\n<|generate 0|>'

@@ -21,7 +21,7 @@ from mars_env.miniature.model import Shape, build_model, build_tokenizer, update
 from mars_env.problems.code_nibbles import (
     PUBLIC,
     Nibbles,
-    is_fit,
+    is_varied,
     nibble_examples,
     nibble_table,
     shown_inputs,
@@ -101,7 +101,7 @@ def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
         u = source.chain(rng, arithmetic=True) if rng.random() < lean else []
         v = source.chain(rng, arithmetic=False) if rng.random() < 1 - lean else []
         tables = [nibble_table(names) for names in (u, v)]
-        fit = all(not names or is_fit(table) for names, table in zip((u, v), tables, strict=True))
+        fit = all(not names or is_varied(table) for names, table in zip((u, v), tables, strict=True))
         if (u or v) and fit and split_of(nibble_examples(tables, public)) == "train":
             return p.Pair(tuple(u), tuple(v))
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from mars_env import load_problems
 from mars_env.envs import Game, Solve
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.evaluation.trees import is_right, sampled_tokens
@@ -22,7 +23,6 @@ from mars_env.miniature import load, protocol
 from mars_env.miniature.agents import MiniatureAgent
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.models.hf import HFModel
-from mars_env.problems import load_problems
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings

@@ -16,13 +16,14 @@ from typing import Final
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING, Schedule
 from mars_env.envs.verdicts import read_judgement
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.grading import grader_for
 from mars_env.models.hf import HFModel
-from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.loop import train

@@ -15,11 +15,11 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from mars_env import load_problems
 from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models.hf import HFModel
-from mars_env.problems import load_problems
-from mars_env.problems.subset_sum import answers
+from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.types import Sampling
@@ -180,7 +180,7 @@ def _nearest(statement: str, answer: str, rng: random.Random) -> tuple[int, ...]
     """The right answer that shares most numbers with a wrong one."""
     numbers, target = protocol.read_statement(statement)
     given = {int(piece) for piece in answer.split() if piece.isdecimal()}
-    short = [right for right in answers(numbers, target) if len(right) < protocol.ANSWER_TOKENS]
+    short = [right for right in subsets_with_sum(numbers, target) if len(right) < protocol.ANSWER_TOKENS]
     return max(short, key=lambda right: len({*right} & given) - 0.5 * len(right) + 0.1 * rng.random())
 
 

@@ -7,7 +7,7 @@ import pytest
 from command_line import command, kill_when, run_cli, timeless
 
 import mars_env
-from mars_env.problems.subset_sum import answers
+from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.rollout import read_run
 
 AIME25 = Path(__file__).parents[2].parent / "shared" / "data" / "aime2025.jsonl"
@@ -203,7 +203,10 @@ def test_printed_problems_are_graded_by_their_own_rule(tmp_path):
     rows = [
         {"problem_id": p.id, "completion": rf"\boxed{{{', '.join(map(str, answer))}}}"}
         for p in mars_env.load_problems("subset-sum", n=5)
-        for answer in [*answers(p.metadata["numbers"], p.metadata["target"]), [p.metadata["target"] + 1]]
+        for answer in [
+            *subsets_with_sum(p.metadata["numbers"], p.metadata["target"]),
+            [p.metadata["target"] + 1],
+        ]
     ]
     completions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     arguments = ["--problems", path, "--completions", completions, "--out", tmp_path / "verdicts.jsonl"]

@@ -15,12 +15,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
-from mars_env.problems import load_problems
 from mars_env.rollout import collect, groups_of
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.advantages import group_normalised

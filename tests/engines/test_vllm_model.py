@@ -258,13 +258,13 @@ async def test_adapters_are_refused_where_there_can_be_none(streaming, offline, 
 
 async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
     """One step of MarsRL: vLLM plays, the trainer updates, vLLM gets the new weights."""
+    from mars_env import load_problems
     from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
     from mars_env.grading import grader_for
     from mars_env.miniature import load
     from mars_env.miniature.agents import team
     from mars_env.miniature.recipe import RECIPE
     from mars_env.models.head_padding import pad_heads
-    from mars_env.problems import load_problems
     from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
 
     trained = load().module

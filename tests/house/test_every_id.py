@@ -9,9 +9,9 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from messages import raises
 
 import mars_env
+from mars_env import load_problems
 from mars_env.envs import spec
 from mars_env.errors import ConfigError, MarsError
-from mars_env.problems import load_problems
 from mars_env.testing import check_env, check_rules
 
 PROBLEM_TESTS = Path(__file__).parents[1] / "problems"

@@ -4,11 +4,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
-from mars_env.errors import ConfigError
-from mars_env.problems import load_problems
-from mars_env.problems.arithmetic import statement, values, written_steps
+from mars_env import load_problems
+from mars_env.problems.arithmetic import arithmetic_statement, values, written_steps
 from mars_env.types import Problem
 
 
@@ -32,13 +30,13 @@ def test_the_statement_says_what_the_reference_answers(split):
 
 def test_the_wording():
     text = "Work modulo 1000. Start with a = 882. Then b = a - 27, c = b - 65, d = c + 64. What is d?"
-    assert statement(882, [-27, -65, 64], [-1, -1, 1]) == text
+    assert arithmetic_statement(882, [-27, -65, 64], [-1, -1, 1]) == text
     assert solve(text) == "854"
 
 
 def test_plus_and_minus_zero_are_told_apart():
     problem = Problem("p", "", "", metadata={"start": 5, "terms": [0, 0], "signs": [1, -1]})
-    assert "b = a + 0, c = b - 0." in statement(5, [0, 0], [1, -1])
+    assert "b = a + 0, c = b - 0." in arithmetic_statement(5, [0, 0], [1, -1])
     assert written_steps(problem) == ("a = 5", "b = 5 + 0 = 5", "c = 5 - 0 = 5")
     signs = {
         sign
@@ -60,7 +58,7 @@ def test_written_steps_lead_to_the_answer(start, pairs):
     steps = written_steps(problem)
     assert len(steps) == len(terms) + 1
     assert steps[-1].endswith(f" = {(start + sum(terms)) % 1000}")
-    assert solve(statement(start, terms, signs)) == str((start + sum(terms)) % 1000)
+    assert solve(arithmetic_statement(start, terms, signs)) == str((start + sum(terms)) % 1000)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -80,17 +78,3 @@ def test_lengths_can_be_chosen():
     assert {p.metadata["level"] for p in problems} == {2, 3}
     assert problems[0].id == "arithmetic-2to3/train/0/0"
     assert load_problems("arithmetic", min_terms=25, max_terms=25)[0].statement.endswith("What is z?")
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 3), (4, 3), (1, 26)])
-def test_senseless_lengths_are_refused(low, high):
-    with raises(ConfigError):
-        load_problems("arithmetic", min_terms=low, max_terms=high)
-
-
-def test_splits_share_no_statement():
-    train, test = (
-        {p.statement for p in load_problems("arithmetic", n=4000, split=s, max_terms=1)}
-        for s in ("train", "test")
-    )
-    assert not train & test

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.problems import load_problems
 from mars_env.problems.code import code_problem_from_row, is_code_row, load_code_file
-from mars_env.problems.code_hub import CODE_HUB_SETS, human_eval_row, live_code_bench, mbpp_row
+from mars_env.problems.hub_code import CODE_SETS, human_eval_row, live_code_bench, mbpp_row
 from mars_env.problems.packed import unpack
 from mars_env.problems.rows import BadField, Untestable
 
@@ -181,6 +181,9 @@ def test_details():
     assert contests.reference["solutions"] == ["print(sum(map(int, input().split())))"]
     assert code_problem_from_row(HUMAN_EVAL).reference["prompt"] == HUMAN_EVAL["prompt"]
     assert code_problem_from_row(MBPP).reference["imports"] == ["import math"]
+    assert code_problem_from_row({**APPS, "solutions": " "}).reference["solutions"] == []
+    checked = code_problem_from_row({**CODE_CONTESTS, "checker": "print(1)"})
+    assert checked.reference["checker"] == "print(1)"
     assert (
         "Name the function `f`"
         in code_problem_from_row({**OURS_CALL, "starter_code": "", "fn_name": "f"}).statement
@@ -237,11 +240,6 @@ def test_integer_keys_of_a_first_argument_are_noted_where_the_set_s_own_grader_m
         },
     ):
         assert "integer_keys" not in code_problem_from_row(row, default_id="x").reference
-
-
-def test_a_checker_of_code_contests_is_run():
-    problem = code_problem_from_row({**CODE_CONTESTS, "checker": "print(1)"})
-    assert problem.reference["checker"] == "print(1)"
 
 
 @pytest.mark.parametrize(
@@ -378,7 +376,7 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", [s.name for s in CODE_HUB_SETS])
+@pytest.mark.parametrize("name", [*CODE_SETS])
 def test_real_sets_from_local_files_of_their_schema(name, tmp_path):
     (tmp_path / "rows.jsonl").write_text(json.dumps(SAMPLES[name]))
     problems = load_problems(name, source=tmp_path / "rows.jsonl")
@@ -397,10 +395,6 @@ def test_real_sets_without_network_say_what_to_do(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", offline)
     with raises(ProblemError):
         load_problems("humaneval")
-
-
-def test_an_empty_text_is_no_reference_solution():
-    assert code_problem_from_row({**APPS, "solutions": " "}).reference["solutions"] == []
 
 
 def test_dates_of_live_code_bench(tmp_path):

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems import ProblemSet
 from mars_env.problems.problem_set import HASHED
 from mars_env.types import Problem
 

@@ -6,9 +6,9 @@ import pytest
 from messages import raises
 
 import mars_env
+from mars_env import load_problems
 from mars_env.errors import ConfigError
 from mars_env.methods.spell.rules import documents_of
-from mars_env.problems import load_problems
 from mars_env.problems.reports import DIVISIONS, report
 
 
@@ -29,22 +29,6 @@ def test_a_report_by_hand():
         "Alderbrook Mills, division Paper, report on the year 2021. Revenue was 412 million euros; "
         "costs were 388 million euros. The division had 1204 employees at the year's end."
     )
-
-
-def test_the_splits_share_no_company_and_a_seed_fixes_the_set():
-    train, test = (
-        {p.metadata["company"] for p in load_problems("reports", n=500, split=split, seed=seed)}
-        for split, seed in (("train", 0), ("test", 1))
-    )
-    assert not train & test
-    assert load_problems("reports", seed=3)[7] == load_problems("reports", seed=3)[7]
-    assert load_problems("reports", seed=3)[7] != load_problems("reports", seed=4)[7]
-
-
-@pytest.mark.parametrize("years", [0, 21])
-def test_other_numbers_of_years_are_refused(years):
-    with raises(ConfigError):
-        load_problems("reports", years=years)
 
 
 def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):

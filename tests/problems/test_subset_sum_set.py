@@ -2,13 +2,11 @@ import collections
 import re
 
 import pytest
-from messages import raises
 
 import mars_env
-from mars_env.errors import ConfigError
+from mars_env import load_problems
 from mars_env.grading import grade
-from mars_env.problems import load_problems
-from mars_env.problems.subset_sum import answers, statement
+from mars_env.problems.subset_sum import subset_sum_statement, subsets_with_sum
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -17,9 +15,9 @@ def test_the_statement_says_what_the_metadata_say(split):
         *numbers, target = map(int, re.findall(r"\d+", problem.statement))
         assert numbers == problem.metadata["numbers"] == sorted(set(numbers))
         assert target == problem.metadata["target"]
-        assert problem.statement == statement(numbers, target)
+        assert problem.statement == subset_sum_statement(numbers, target)
         chosen = tuple(map(int, problem.reference.split(", ")))
-        assert chosen in answers(numbers, target) and len(chosen) == problem.metadata["level"]
+        assert chosen in subsets_with_sum(numbers, target) and len(chosen) == problem.metadata["level"]
         assert len(numbers) == 7 and max(numbers) <= 15
 
 
@@ -27,7 +25,7 @@ def test_every_right_answer_and_no_other_is_correct():
     several = 0
     for problem in load_problems("subset-sum", n=40):
         numbers, target = problem.metadata["numbers"], problem.metadata["target"]
-        right = answers(numbers, target)
+        right = subsets_with_sum(numbers, target)
         several += len(right) > 1
         for mask in range(1, 2 ** len(numbers)):
             chosen = tuple(number for i, number in enumerate(numbers) if mask >> i & 1)
@@ -42,26 +40,10 @@ def test_the_number_of_parts_is_uniform():
     assert set(levels) == {2, 3, 4} and min(levels.values()) > 900
 
 
-def test_the_splits_share_no_statement():
-    train, test = (
-        {p.statement for p in load_problems("subset-sum", n=2000, split=split, seed=seed)}
-        for split, seed in (("train", 0), ("test", 1))
-    )
-    assert not train & test
-
-
 def test_other_sizes_have_other_ids():
     problems = load_problems("subset-sum", n=50, count=5, largest=40, min_parts=3, max_parts=3)
     assert problems[0].id == "subset-sum-5of40-3to3/train/0/0"
     assert all(p.metadata["level"] == 3 and len(p.metadata["numbers"]) == 5 for p in problems)
-
-
-@pytest.mark.parametrize(
-    "limits", [{"min_parts": 0}, {"min_parts": 5}, {"max_parts": 8}, {"count": 16}, {"largest": 10**7}]
-)
-def test_invalid_limits_are_refused(limits):
-    with raises(ConfigError):
-        load_problems("subset-sum", **limits)
 
 
 def test_a_team_plays_it():
@@ -73,6 +55,6 @@ def test_a_team_plays_it():
     numbers, target = re.search(
         r"numbers (.*), each.* to (\d+)\.", env.observe("corrector_0")["problem"]
     ).groups()
-    right = answers([int(n) for n in numbers.split(", ")], int(target))[-1]
+    right = subsets_with_sum([int(n) for n in numbers.split(", ")], int(target))[-1]
     env.step(rf"\boxed{{{' + '.join(map(str, right))}}}")
     assert [turn.reward for turn in env.tree.turns] == [0.0, 1.0, 1.0]

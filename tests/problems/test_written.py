@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from messages import raises
 
 import mars_env
+from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.grading import grade
-from mars_env.problems import ProblemSet, load_problems, write_problems
-from mars_env.problems.written import problem_from_row, problem_row
+from mars_env.problems import ProblemSet, write_problems
+from mars_env.problems.written import parse_problem, problem_row
 from mars_env.types import Problem, Verdict
 
 PROVENANCE = {
@@ -88,7 +89,7 @@ plain = st.recursive(
 @given(st.text(min_size=1).filter(str.strip), plain, st.dictionaries(st.text(), plain, max_size=3))
 def test_any_plain_problem_survives_a_line_of_json(statement, reference, metadata):
     problem = Problem("p", statement, reference, "math", metadata)
-    assert problem_from_row(json.loads(json.dumps(problem_row(problem)))) == problem
+    assert parse_problem(json.loads(json.dumps(problem_row(problem)))) == problem
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.agents.reward_model import make_reward_model
 from mars_env.envs.selection import First
 from mars_env.errors import ConfigError
 from mars_env.models import HFModel
-from mars_env.problems import load_problems
 from studies.mars2 import protocol
 from studies.mars2.experiment import (
     chosen_by,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from mars_env import load_problems
 from mars_env.envs import Game, Solve
 from mars_env.grading import grader_for
 from mars_env.miniature import protocol
-from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
 from mars_env.types import Completion
 from studies.marsrl.demonstrations import ROLES, Faults, demonstrate

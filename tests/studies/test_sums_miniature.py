@@ -9,12 +9,12 @@ pytest.importorskip("torch")
 
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError
 from mars_env.grading import grade
 from mars_env.miniature.model import build_tokenizer
 from mars_env.miniature.protocol import SPECIAL
-from mars_env.problems import load_problems
-from mars_env.problems.subset_sum import answers
+from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.types import Action, Grade, Turn
 from studies.sums import protocol
 from studies.sums.agents import honest_report
@@ -38,7 +38,7 @@ def test_a_token_is_a_number_or_a_word_and_what_is_written_is_read_back():
         report = protocol.report(numbers, target, chosen)
         assert len(tokenizer(report)["input_ids"]) < protocol.REPORT_TOKENS
         assert protocol.read(report, protocol.REPORT_TOKENS) == report
-        assert report.endswith("Correct") == (tuple(chosen) in answers(numbers, target))
+        assert report.endswith("Correct") == (tuple(chosen) in subsets_with_sum(numbers, target))
         assert report.endswith("Correct") == (grade(problem, protocol.shown(written)).verdict == "CORRECT")
 
 
@@ -70,7 +70,7 @@ def rewarded(answer, report):
 
 
 def test_the_verifier_is_paid_for_what_it_states():
-    right, wrong = answers(NUMBERS, TARGET)[0], NUMBERS[:1]
+    right, wrong = subsets_with_sum(NUMBERS, TARGET)[0], NUMBERS[:1]
     assert rewarded(right, protocol.report(NUMBERS, TARGET, right)) == 1.0
     assert rewarded(wrong, protocol.report(NUMBERS, TARGET, wrong)) == 1.0
     assert rewarded(wrong, protocol.report(NUMBERS, TARGET - 1, wrong)) == 0.0  # the verdict alone is right

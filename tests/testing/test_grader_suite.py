@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mars_env import load_problems
 from mars_env.grading.math.grader import MathGrader
-from mars_env.problems import load_problems
 from mars_env.problems.aime import TEMPLATES
 from mars_env.testing import check_copies
 from mars_env.testing.grader_suite import copies

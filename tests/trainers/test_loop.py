@@ -7,6 +7,7 @@ import torch
 from alternating import alternating
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.rewards import team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
@@ -16,7 +17,6 @@ from mars_env.grading.cover import CoverMatch
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models import HTTPModel, tiny_model
-from mars_env.problems import load_problems
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.checkpoints import NEWER

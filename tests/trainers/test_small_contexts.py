@@ -4,6 +4,7 @@ import pytest
 import torch
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.contexts import needs
 from mars_env.envs.solve_verify_correct import TRAINING
@@ -12,7 +13,6 @@ from mars_env.evaluation.counts import count
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
-from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy

@@ -9,6 +9,7 @@ import pytest
 import torch
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
@@ -16,7 +17,6 @@ from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models.hf import HFModel
-from mars_env.problems import load_problems
 from mars_env.rollout import groups_of
 from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from mars_env.errors import ProblemError
 from mars_env.grading.code.compare import Comparison
-from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
-from mars_env.text import unfit
+from mars_env.problems.code import MEMORY_LIMITS, TIME_LIMITS
+from mars_env.text import validation_message
 
 MOST_TOLERANCE = 1e9
 
@@ -34,8 +34,8 @@ _Items = list[Any] | tuple[Any, ...]
 _OPTIONAL: dict[str, Any] = {
     "checker": (_Source | None, None),
     "comparison": (Comparison, "lines"),
-    "time_limit": (Annotated[float, Field(ge=LEAST_SECONDS, le=MOST_SECONDS)] | None, None),
-    "memory_limit": (Annotated[float, Field(ge=LEAST_BYTES, le=MOST_BYTES)] | None, None),
+    "time_limit": (Annotated[float, Field(ge=TIME_LIMITS[0], le=TIME_LIMITS[1])] | None, None),
+    "memory_limit": (Annotated[float, Field(ge=MEMORY_LIMITS[0], le=MEMORY_LIMITS[1])] | None, None),
     "tolerance": (Annotated[float, Field(ge=0, le=MOST_TOLERANCE)] | None, None),
 }
 _FIELDS: dict[str, dict[str, Any]] = {
@@ -89,4 +89,4 @@ def check_tests(reference: Any) -> None:
     try:
         _FORMS[form].model_validate(dict(reference))
     except ValidationError as error:
-        raise ProblemError(unfit(error)) from error
+        raise ProblemError(validation_message(error)) from error

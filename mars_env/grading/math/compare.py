@@ -13,7 +13,6 @@ from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.expressions import COUNTERS, proportional, same_expression, same_line
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, number, operators, words
-from mars_env.grading.math.plain import SYNONYMS, normal_text, plain
 from mars_env.grading.math.sets import is_infinite, real_set, same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
     as_family,
@@ -42,6 +41,7 @@ from mars_env.grading.math.shapes import (
     with_parameter_of,
     without_base,
 )
+from mars_env.grading.math.simplify import SYNONYMS, normal_text, simplified
 from mars_env.grading.math.units import Unit, letter_unit, measure, scaled, time_span
 from mars_env.grading.math.vectors import same_fonts
 
@@ -73,7 +73,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
     """
     answer = with_constant_of(reference, answer)
     reference, answer = same_fonts(reference, answer)
-    return _Comparison(tolerance).same(time_span(plain(reference)), time_span(plain(answer)))
+    return _Comparison(tolerance).same(time_span(simplified(reference)), time_span(simplified(answer)))
 
 
 class _Comparison:

@@ -8,19 +8,19 @@ problem or a word to the grader. Then there are three stages; the first that fin
 3. **Last line**: bold text, a formula, a value, or a sentence that concludes with one (`sentences.py`) or
    says what the problem asks for (`question.py`).
 
-A negated, hedged, corrected or alternative statement is no answer (`doubt.py`), and quotations do not count
-(`quotations.py`). Strict mode reads boxes only, from the unchanged text.
+What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
 """
 
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
-from mars_env.grading.math.boxes import NO_BOX, UNCLOSED_BOX, VALUE, Extraction, boxed, find_boxes
-from mars_env.grading.math.doubt import corrects, doubtful, introduces_another, of_another_case
+from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
+from mars_env.grading.math.doubt import QUOTED, doubtful, is_conditional, is_denied, without_quotations
 from mars_env.grading.math.question import claimed, is_unasked
-from mars_env.grading.math.quotations import Quotations
 from mars_env.grading.math.sentences import (
+    BOLD,
     MATH_SPAN,
     clause,
     concluded,
@@ -33,16 +33,13 @@ from mars_env.grading.math.sentences import (
     without_remarks,
 )
 from mars_env.grading.math.tokens import as_ascii, escape_money
-from mars_env.grading.math.vocabulary import CONCLUSION, MARKER, WITHDRAWAL
+from mars_env.grading.math.vocabulary import CONCLUSION, CORRECTION, MARKER, WITHDRAWAL
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
-__all__ = ["Extraction", "extract_answer"]
+_WITHDRAWN = Extraction(None, "the answer is withdrawn")
 
-NO_ANSWER = "no answer was found"
-WITHDRAWN = "the answer is withdrawn"
-
-_MEANT = re.compile(
+_MEANT_INSTEAD = re.compile(
     r"(?:\bI\s+meant?(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction|actually)\b"
     r"|\b(?:no|rather)\s?[,:;–—]"
     r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,40}?"
@@ -50,22 +47,16 @@ _MEANT = re.compile(
     rf"[\s:,.!–—-]{{1,9}}{VALUE}",
     re.IGNORECASE,
 )
-"""After an answer: the value that was meant instead."""
-_IDLE = re.compile(
+_REMARK_ON_THE_ANSWER = re.compile(
     r"(?:also\s+)?(?:unique|correct|right|clear|obvious|independent|consistent|verified|confirmed|valid|reasonable"
     r"|positive|as\s+follows|an?\s|the\s+same|in\s+the|well\b|plausible|always)",
     re.IGNORECASE,
 )
-"""After a marker: a remark on the answer."""
-_ANOTHER = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
-"""Within a marker: it is about another answer."""
+_ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
 _BOLD_END = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
-_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
-_ALTERNATIVE = re.compile(r"(?:\b(?:or|ou|oder|o|not|nicht|pas|no)|或|不是)[\s:,]*\Z", re.IGNORECASE)
-_CONTINUED = re.compile(r"(?:\*\*|\d\$?)\s*(?:,|(?:,\s*)?and)\s*\Z", re.IGNORECASE)
-"""Before a bold text: an alternative, or the start of a list."""
-_PROBLEM = r"(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:"
-_NEXT = re.compile(rf"^[ \t*#_]*{_PROBLEM}", re.MULTILINE)
+_NEXT = re.compile(
+    r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
+)
 _ANSWERED = re.compile(
     r"\\(?:boxed|fbox)(?![A-Za-z])|^A[ \t]*:[ \t]*\$?-?\d[\d.,/]*%?[ \t]*$"
     rf"|(?:{MARKER.pattern})(?=[ \t*$\\({{]*(?:-?\d|(?:[A-Z]|yes|no)\b|\\))",
@@ -76,24 +67,19 @@ _TO_GRADER = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
-_OFFER = re.compile(
+_OFFER_OR_REMARK = re.compile(
     r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
     r"|if you(?:['’]d| would)? (?:like|want|have|need)|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
     re.IGNORECASE,
 )
-"""An offer of help, or a bracketed remark, at the end."""
 _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
-_LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")
-"""``A: 18``, as after the questions of a prompt with examples. ``B:`` elsewhere makes it a choice."""
+_LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
 _OTHER_LABEL = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
-_NAMES_A = re.compile(r"(?<!\\)\$[^$]*(?<![A-Za-z\\])A(?![A-Za-z])[^$]*\$")
 _RESULT = re.compile(r"=\s*\$?\\?\$?\s*(-?\d[\d,]*(?:\.\d+)?)")
-_CLOSING = " \t\n$.*_!\\)]}"  # characters that may close a box's formula or sentence
-_TAIL = 20_000  # how many characters at the end of a text the stages after the box search
-_MOST_MARKERS = 12
-_AFTERTHOUGHT = 120  # how many characters after an answer may say that it was wrong
+_TAIL = 20_000  # so many characters at the end of a text the stages after the box search
+_AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
 
 def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> Extraction:
@@ -113,28 +99,18 @@ def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> E
         Extraction(answer='\\frac{50}{2}', how='box')
         >>> extract_answer("The answer is **25**.")
         Extraction(answer='25', how='marker')
-        >>> extract_answer("The answer is 25.", strict=True)
-        Extraction(answer=None, how='no boxed answer was found')
-        >>> extract_answer(r"<think>\boxed{1}").answer is None
-        True
     """
     message = text if strict else own_message(text)
     own = None if message is None else after_thinking(message if strict else as_ascii(message))
     if own is None:
         return Extraction(None, UNCLOSED_THINKING)
     text = own if strict else _own_part(own)
-    boxes, unclosed_after = find_boxes(text)
-    if strict:
-        none = not boxes and unclosed_after < 0
-        return Extraction(None, NO_BOX) if none else boxed(text, boxes, unclosed_after)
-    if not boxes or text[boxes[-1].end :].strip(_CLOSING):  # nothing else can be quoted or corrected
-        quoted = Quotations(text)
-        boxes = [box for box in boxes if box.start not in quoted]
-        unclosed_after = -1 if unclosed_after in quoted else unclosed_after
-    if not boxes and unclosed_after < 0:
-        return _unboxed(text[-_TAIL:].rstrip(), statement)
-    found = boxed(text, boxes, unclosed_after, wide=True)
-    return _corrected(text[boxes[-1].end :][-_TAIL:], found) if boxes and found.how != UNCLOSED_BOX else found
+    found = boxed(text, strict=strict)
+    if found is None:
+        none = Extraction(None, "no boxed answer was found")
+        return none if strict else _unboxed(text[-_TAIL:].rstrip(), statement)
+    box, end = found
+    return box if strict or box.how == UNCLOSED_BOX else _corrected(text[end:][-_TAIL:], statement, box)
 
 
 def _own_part(text: str) -> str:
@@ -148,70 +124,66 @@ def _own_part(text: str) -> str:
     return text if box < 0 else text[:box] + _COMMENT.sub("", text[box:])
 
 
-def _corrected(after: str, found: Extraction) -> Extraction:
+def _corrected(after: str, statement: str, found: Extraction) -> Extraction:
     """The answer found in boxes, unless the text after them states another answer or withdraws it."""
-    later = _marked(after, boxed=True)
-    if later is not None:
+    later = _marked(after, statement, boxed=True) or _meant(after)
+    if later:
         return Extraction(later, "marker")
-    if meant := _meant(after):
-        return Extraction(meant, "marker")
-    return Extraction(None, WITHDRAWN) if WITHDRAWAL.search(after) else found
+    return _WITHDRAWN if WITHDRAWAL.search(after) else found
 
 
 def _meant(text: str) -> str | None:
     """The value that a text puts in an answer's place: "sorry, I meant 6"."""
-    meant = _MEANT.search(text)
-    return None if meant is None or introduces_another(text, meant.start()) else undelimited(meant[1])
+    meant = _MEANT_INSTEAD.search(text)
+    return None if meant is None or is_denied(text, meant.start()) else undelimited(meant[1])
 
 
 def _unboxed(text: str, statement: str) -> Extraction:
-    while offer := _OFFER.search(text, max(0, len(text) - 1000)):
-        if offer["remark"] and (doubtful(offer["remark"], beside_number=True) or corrects(offer["remark"])):
+    while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
+        remark = offer["remark"] or ""
+        if doubtful(remark, beside_number=True) or CORRECTION.search(remark):
             break
         text = text[: offer.start()].rstrip()
-    _, tag, tagged = text.rpartition("<answer>")
-    inner = undelimited(tagged.partition("</answer>")[0])
-    if tag and inner:
+    inner = undelimited(text.rpartition("<answer>")[2].partition("</answer>")[0])
+    if inner and "<answer>" in text:
         return (
             Extraction(stated(inner) or inner, "marker") if len(inner) <= 400 else _unboxed(inner, statement)
         )
-    said = _marked(text)
-    if said is not None:
-        if meant := _meant(text[-200:]):
-            return Extraction(meant, "marker")
-        _, found, after = text.rpartition(said)
-        wrong = found and corrects(after[:_AFTERTHOUGHT])
-        return Extraction(None, WITHDRAWN) if wrong else Extraction(said, "marker")
-    value = _last_line(text, statement)
-    return Extraction(value, "last line") if value else Extraction(None, NO_ANSWER)
+    said = _marked(text, statement)
+    if said is None:
+        value = _last_line(text, statement)
+        return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
+    if meant := _meant(text[-200:]):
+        return Extraction(meant, "marker")
+    _, found, after = text.rpartition(said)
+    return _WITHDRAWN if found and CORRECTION.search(after[:_AFTERTHOUGHT]) else Extraction(said, "marker")
 
 
-def _marked(text: str, *, boxed: bool = False) -> str | None:
+def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
     """What follows the last marker of a text; None if there is none.
 
-    A marker about another case ("for n = 1, the answer is 3") takes the place of no earlier answer, unless
-    the text between them says that this was wrong. After a box, only values count.
+    A marker about another case ("for n = 1, the answer is 3") counts only if the text before it says that an
+    earlier answer was wrong. After a box, only values count.
     """
     case: tuple[int, str] | None = None
-    quoted = Quotations(text)
-    for marker in reversed(list(MARKER.finditer(text))[-_MOST_MARKERS:]):
+    for marker in reversed(list(MARKER.finditer(without_quotations(text)))[-12:]):
         place = marker.start()
-        if place in quoted or introduces_another(text, place) or _ANOTHER.search(marker.group()):
+        if is_denied(text, place) or _ANOTHERS.search(marker.group()):
             continue
         said, value = _after(text, marker)
         if said is None or ((boxed or case) and not value):
             continue
-        if of_another_case(text, place):
+        if is_conditional(text, place, statement):
             case = case or (place, said)
         else:
-            return case[1] if case and corrects(text[marker.end() : case[0]]) else said
-    return case[1] if case and (not boxed or corrects(text[: case[0]])) else None
+            return case[1] if case and CORRECTION.search(text[marker.end() : case[0]]) else said
+    return case[1] if case and boxed and CORRECTION.search(text[: case[0]]) else None
 
 
 def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
     """What follows a marker, and whether it is a value; None for nothing, a question, or a remark."""
     said, asked = clause(escape_money(text[marker.end() : marker.end() + 5000]))
-    if not said or asked or _IDLE.match(said):
+    if not said or asked or _REMARK_ON_THE_ANSWER.match(said):
         return None, False
     if said.startswith("~") and text[marker.end() : marker.end() + 9].lstrip(" *_").startswith("~"):
         return rf"\approx {said[1:]}", False
@@ -220,14 +192,14 @@ def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
     named = marker.group().rstrip("*_ \t\n").endswith((":", "】", "#"))
     if named and (number := only_number(said)):
         return number, False
-    bold = _BOLD.findall(text[marker.end() : marker.end() + len(said) + 8])
+    bold = BOLD.findall(text[marker.end() : marker.end() + len(said) + 8])
     sure = len(bold) == 1 and not doubtful(said, beside_number=True)
     return undelimited(bold[0]) if sure else said, False
 
 
 def _last_line(text: str, statement: str) -> str | None:
     """The answer that the end of a text gives; None where it gives none, or with a doubt."""
-    if len(text) - 1 in Quotations(text):
+    if without_quotations(text).endswith(QUOTED):
         return None
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
@@ -241,22 +213,24 @@ def _last_line(text: str, statement: str) -> str | None:
     if line.startswith(("|", "{")) or line.endswith("[/asy]"):
         return None  # the end of a formula, of a table, of a picture
     label = _LABEL.match(line)
-    if label and not _OTHER_LABEL.search(text) and not _NAMES_A.search(escape_money(statement)):
+    if label and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
     line = re.sub(r"^(?:(?:#+|[-*>])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))", "", line)
     bold = _BOLD_END.search(line)
-    if bold and _ALTERNATIVE.search(line, 0, bold.start()):
+    before = line[: bold.start()] if bold else ""
+    if bold and doubtful(before.rstrip(" :,").rpartition(" ")[2], beside_number=True):
         return None
-    whole = bold is not None and not line[: bold.start()].strip(" =")
-    if bold and (whole or _is_answer_in_bold(line[: bold.start()], bold[1])):
+    whole = bold is not None and not before.strip(" =")
+    listed = "**" in before or re.search(r"\d\$?,?\s+and\s*\Z", before)
+    if bold and (
+        whole or (len(bold[1].split()) <= 4 and not listed and not doubtful(MATH_SPAN.sub(" ", before)))
+    ):
         line = bold[1]
     bare, sentence = undelimited(without_remarks(line)), last_sentence(line[-4000:])
     value = claimed(statement, sentence) or (bare if is_value(bare) else None)
     value = value or concluded(sentence) or _repeated(text, sentence)
     value = value or (only_number(without_remarks(sentence)) if whole else None)
-    if value:
-        return value
-    return None if is_unasked(statement, sentence) else _few_words(bare)
+    return value or (None if is_unasked(statement, sentence) else _few_words(bare))
 
 
 def _few_words(line: str) -> str | None:
@@ -270,22 +244,11 @@ def _few_words(line: str) -> str | None:
     return CONCLUSION.sub("", line, count=1).lstrip(" ,:") or None
 
 
-def _is_answer_in_bold(before: str, bold: str) -> bool:
-    """Whether bold text at the end of a line is its answer: a value or a few words, without doubt."""
-    return (
-        not _CONTINUED.search(before) and not doubtful(MATH_SPAN.sub(" ", before)) and len(bold.split()) <= 4
-    )
-
-
 def _items(text: str) -> list[str]:
     """The values of a text's last lines, if these are the items of a list and all of them are values."""
-    items: list[str] = []
-    for line in reversed(text.split("\n")[-20:]):
-        match = _ITEM.match(line)
-        if match is None:
-            break
-        items.append(undelimited(match[1]))
-    return items[::-1] if len(items) > 1 and all(map(is_value, items)) else []
+    found = list(takewhile(bool, map(_ITEM.match, reversed(text.split("\n")[-20:]))))
+    items = [undelimited(match[1]) for match in reversed(found) if match]
+    return items if len(items) > 1 and all(map(is_value, items)) else []
 
 
 def _repeated(text: str, sentence: str) -> str | None:

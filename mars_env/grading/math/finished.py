@@ -23,8 +23,8 @@ from itertools import combinations
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, operators, words
-from mars_env.grading.math.plain import plain
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
+from mars_env.grading.math.simplify import simplified
 from mars_env.grading.math.units import Unit, letter_unit, measure, unit
 
 _RATIONAL = words("/ ^ product scientific")
@@ -61,7 +61,7 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     """
     rounded = any(part.decimal for part in reference.walk())
     if reference.kind == "text":
-        reference = plain(reference)
+        reference = simplified(reference)
     elif is_residue(reference):
         reference = as_family(reference)
     theirs = [node for ways in _numbers(reference, is_name, rounded=True) for node in ways]
@@ -76,7 +76,7 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
     """The numbers and expressions that an answer consists of, each in all ways that a chain writes it."""
     parts: tuple[Node, ...] = ()
     if node.kind == "relation" and _COMPARISONS & {*operators(node)}:
-        node = plain(node)  # "x < 1 \\cup x > 3"
+        node = simplified(node)
     if node.kind == "relation":
         ways = _values(node, named, rounded=rounded)
         if len(ways) == 1 and ways[0] is not node:

@@ -9,19 +9,18 @@ from functools import lru_cache
 from typing import Any
 
 from mars_env.errors import ProblemError
-from mars_env.grading.math.asked import (
-    asked_value,
-    names_another,
-    with_asked_unit,
-    with_its_constant,
-    without_numbering,
-)
 from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable, number
 from mars_env.grading.math.parser import plain_integer, read, read_integer
 from mars_env.grading.math.pool import Limits, Outcome, WorkerPool
+from mars_env.grading.math.question import (
+    asked_value,
+    names_another,
+    with_asked_unit,
+    without_numbering,
+)
 from mars_env.grading.math.tokens import MAX_LENGTH
 from mars_env.grading.math.units import PERCENT
 from mars_env.types import Grade, Problem
@@ -182,7 +181,7 @@ class MathGrader:
                     backend="extraction",
                 )
             answer = without_numbering(problem.statement, answer)
-            answer = with_its_constant(text, asked_value(problem.statement, answer), reference)
+            answer = asked_value(problem.statement, answer)
             reference = with_asked_unit(problem.statement, reference, answer)
         if check is not None:
             why, seconds = check(problem.metadata, answer), time.perf_counter() - started

@@ -1,4 +1,4 @@
-r"""Removes what introduces an answer: ``\\text{The answer is } 7``, ``Option C``, ``(C) 48``."""
+r"""Removes the words before an answer: ``\text{The answer is } 7``, ``Option C``, ``(C) 48``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAID = (
 )
 _LABEL = re.compile(rf"{_OPEN}(?:{_SAID})\s*(?P<shut>\}})?[\s~:]*(?:\\[,;: ]\s*)*", re.IGNORECASE)
 _LETTER = re.compile(
-    r"[\s$]*(?:\\(?:text|textbf|textrm|mathrm|mathbf|mbox)\s*\{\s*)?\(\s*[A-J]\s*\)\s*[.:]?\s*(?P<shut>\})?"
+    rf"{_OPEN}\(\s*[A-J]\s*\)\s*[.:]?\s*(?P<shut>\}})?"
     r"(?:\\[,;: ]|\\q?quad\b|[\s~])*(?=[-+]?[\d\\$.])(?!\\(?:cdot|times|cup|cap|text\w*\s*\{\s*(?:and|or)\b))"
 )
 
@@ -29,7 +29,6 @@ _QUANTITY = re.compile(
     r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)"
     r")\s*=(?!=)\s*(?=\S)"
 )
-"""The name of a quantity and an equals sign: ``\\phi(12) =``, ``\\mathrm{Var}(X) =``, ``A \\cap B =``."""
 _VERDICT = re.compile(
     r"\s*(?:\\text\w*\s*\{\s*)?(?P<word>yes|no|true|false)\s*(?:[.,;:–—]|-)\s*(?P<rest>[^{}]{1,200})\}?\s*\Z",
     re.IGNORECASE,
@@ -51,13 +50,7 @@ def unlabelled(answer: str) -> str:
     verdict = _VERDICT.match(answer)
     if verdict and not _SECOND_THOUGHT.search(verdict["rest"]):
         return verdict["word"]
-    label = _LABEL.match(answer)
-    if label is None or label.end() == len(answer):
-        return answer
-    opened = label["font"] is not None and label["shut"] is None
-    if label["font"] is None and label["shut"] is not None:
-        return answer
-    return (label["font"].strip() if opened else "") + answer[label.end() :]
+    return _without(_LABEL.match(answer), answer)
 
 
 def unnamed(answer: str) -> str:
@@ -78,10 +71,11 @@ def without_letter(answer: str) -> str:
         >>> without_letter(r"\textbf{(C)}\ 48"), without_letter(r"\text{(C) 48}"), without_letter("(C)")
         ('48', '\\text{48}', '(C)')
     """
-    letter = _LETTER.match(answer)
-    if letter is None:
+    return _without(_LETTER.match(answer), answer)
+
+
+def _without(label: re.Match[str] | None, answer: str) -> str:
+    """The answer after a label; a font that is opened in the label and not shut there stays."""
+    if label is None or label.end() == len(answer) or (label["shut"] and not label["font"]):
         return answer
-    font = letter.group().partition("(")[0].strip()
-    if not font.endswith("{"):
-        return answer if letter["shut"] else answer[letter.end() :]
-    return answer[letter.end() :] if letter["shut"] else font + answer[letter.end() :]
+    return ("" if label["shut"] else (label["font"] or "").strip()) + answer[label.end() :]

@@ -1,16 +1,39 @@
-"""Reads a completion's last sentence as an answer to what the problem asks for."""
+"""What a problem asks for: formulas, words and units; and what that says about an answer."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-from mars_env.grading.math.asked import after_asked, asked_formulas, questions
 from mars_env.grading.math.doubt import doubtful
-from mars_env.grading.math.nodes import words
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators, words
+from mars_env.grading.math.parser import read
 from mars_env.grading.math.sentences import MATH_SPAN, is_value, undelimited, without_remarks
+from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, measure, unit
 
-_LENGTH = 400
+_LENGTH = 400  # longest answer or sentence that is looked at
+_STATEMENT = 4000  # so many characters at the end of a problem are searched for its questions
+_ASKED = re.compile(
+    r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for|what\s+values?\s+of)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
+    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)",
+    re.IGNORECASE,
+)
+_SUM = re.compile(r"[-+]|\A\d")
+_LISTED = re.compile(r",[^,=]{1,20}=")
+_NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
+_NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
+_SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
+_ASKS = re.compile(
+    r"[?？]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer|solve|convert|write)\b",
+    re.IGNORECASE,
+)
+_UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
+_IN_UNIT = re.compile(
+    rf"\bhow\s+many\s+{_UNIT}\b(?!\s*(?:,|and\b|or\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
+    r"(?=[\s$}]*(?:[.?,;)(]|\Z|(?:does|do|is|are|of|in|to|as|rounded)\b))",
+    re.IGNORECASE,
+)
+_RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
 _CLAIM = re.compile(
     r"(?:(?:so|thus|hence|therefore|finally),?\s+)?(?:(?:the|its|his|her|their)\s+)?"
     r"(?P<what>[A-Za-z][A-Za-z0-9'’ ,$\\{}^_()+*/-]{1,120}?)\s*"
@@ -24,8 +47,7 @@ _MARK = re.compile(r"\$[^$]*\$|\d[\d.,]*\d|\d|(?<![A-Za-z'’])(?!a\b)[A-Za-z](?
 _COMPUTED = re.compile(r"[\s$(]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _WORD = re.compile(r"[^\W\d_]+")
 _IDLE_WORDS = words("the a an of in for is are its his her their this that these to at on s")
-_GENERAL = words("answer value number total it there result solution final")
-_ALWAYS_ASKED = words("solution result")
+_ALWAYS_ASKED = words("answer value number total it result solution final")
 
 
 def claimed(statement: str, sentence: str) -> str | None:
@@ -42,24 +64,23 @@ def claimed(statement: str, sentence: str) -> str | None:
     """
     if len(sentence) > _LENGTH or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
-    formulas = [
-        part.strip() for span in MATH_SPAN.findall(sentence) for part in _PARTS.split(undelimited(span))
-    ]
-    found = [part for part in formulas if after_asked(asked_formulas(statement), part)]
+    formulas = [part for span in MATH_SPAN.findall(sentence) for part in _PARTS.split(undelimited(span))]
+    found = [part.strip() for part in formulas if _after_asked(statement, part)]
     if len(found) != 1:
         ended = sentence.rstrip(" \t*_")[-1:] in (".", "!")
         clauses = _CLAUSE.split(undelimited(without_remarks(sentence.replace("**", ""))))
-        found = [value for one in clauses if (value := _value(statement, one, ended))]
+        found = [value for one in clauses if (value := _claimed_value(statement, one, ended))]
     return found[0] if len(found) == 1 else None
 
 
-def _value(statement: str, clause: str, ended: bool) -> str | None:
-    asked, said = _asked_words(statement), _CLAIM.match(clause)
-    if said is None or (said["verb"] and not ended) or not _in_order(_subject(said["what"]), asked):
+def _claimed_value(statement: str, clause: str, ended: bool) -> str | None:
+    said = _CLAIM.match(clause)
+    if said is None or (said["verb"] and not ended):
         return None
-    if any(
-        not re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", statement) for mark in _MARK.findall(said["what"])
-    ):
+    if not _in_order(_subject(said["what"]), _asked_words(statement)):
+        return None
+    marks = _MARK.findall(said["what"])
+    if any(not re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", statement) for mark in marks):
         return None
     value = undelimited(said["value"])
     if "=" in value and _COMPUTED.match(value):
@@ -69,17 +90,10 @@ def _value(statement: str, clause: str, ended: bool) -> str | None:
 
 
 def is_unasked(statement: str, sentence: str) -> bool:
-    """Whether a sentence is about other words than the problem's questions.
-
-    Example:
-        >>> is_unasked("What is the length?", "The perimeter is 15."), is_unasked("How long?", "It is 15.")
-        (True, False)
-    """
+    """Whether a sentence gives a number to other words than those of the problem's questions."""
     said, asked = _CLAIM.match(sentence[:_LENGTH]), _asked_words(statement)
-    if said is None or not said["verb"] or not asked or not re.search(r"\d", said["value"]):
-        return False
-    subject = [word for word in _subject(said["what"]) if word not in _GENERAL]
-    return bool(subject) and not _in_order(subject, asked)
+    numeric = said is not None and said["verb"] and re.search(r"\d", said["value"])
+    return bool(said and numeric and asked and not _in_order(_subject(said["what"]), asked))
 
 
 def _subject(what: str) -> list[str]:
@@ -95,9 +109,147 @@ def _in_order(subject: list[str], asked: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=4096)
 def _asked_words(statement: str) -> tuple[str, ...]:
     """The stems of the words in a problem's questions, in their order."""
-    text = MATH_SPAN.sub(" ", " ".join(questions(statement))).lower()
+    text = MATH_SPAN.sub(" ", " ".join(_questions(statement))).lower()
     return tuple(_stem(word) for word in _WORD.findall(text))
 
 
 def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def _questions(statement: str) -> list[str]:
+    return [one for one in _SENTENCES.split(statement[-_STATEMENT:]) if _ASKS.search(one)]
+
+
+def asked_value(statement: str, answer: str) -> str:
+    """The right side of an equation whose left side is what the problem asks for; otherwise the answer."""
+    named = _NAME.fullmatch(answer.partition("=")[0].strip())
+    right = None if named or len(answer) > _LENGTH else _after_asked(statement, answer)
+    if right is None or _parsed(right):
+        return right or answer  # a chain after a single name is read as it is
+    return right.rpartition("=")[2].strip() or right  # "[x^3]_0^1 = 1"
+
+
+def _after_asked(statement: str, equation: str) -> str | None:
+    """What stands to the right of a formula that is asked for; None if none of them is the left side."""
+    asked = list(map(_form, asked_formulas(statement))) if "=" in equation else []
+    for sign in list(re.finditer("=", equation))[:4] if asked else ():
+        right = equation[sign.end() :].strip()
+        if right and _form(equation[: sign.start()]) in asked:
+            return right
+    return None
+
+
+def _form(formula: str) -> Node | str:
+    """What a formula means; what cannot be read, without what changes only its looks."""
+    return _parsed(formula) or re.sub(r"\s+|\\[,;:! ]|[{}]", "", formula)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(formula: str) -> Node | None:
+    try:
+        return read(formula)
+    except (Unreadable, OverLimit, RecursionError):
+        return None
+
+
+@lru_cache(maxsize=4096)
+def asked_formulas(statement: str) -> tuple[str, ...]:
+    """The formulas that a problem asks for: ``x`` in "Find $x$"."""
+    return tuple((match[1] or match[2]).strip(" .,") for match in _ASKED.finditer(statement))
+
+
+def names_another(statement: str, answer: str) -> bool:
+    """Whether an answer gives the value of another name than the one that the problem asks for.
+
+    That name occurs in the problem, or it differs from the one asked for in its index alone.
+    """
+    asked = asked_formulas(statement)
+    left, sign, _ = answer.strip(" $").partition("=")
+    name = _NAME.fullmatch(left.strip())
+    if not sign or len(answer) > _LENGTH or len(asked) != 1 or name is None or _LISTED.search(answer):
+        return False
+    written = re.escape(name[0])
+    if re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z])", asked[0]):
+        return name[0] != asked[0] and _SUM.search(asked[0]) is not None  # "m = 23" for "m + n"
+    if name[2] and (other := _NAME.fullmatch(asked[0].strip())):
+        return bool(other[1] == name[1] and other[2])
+    formulas = MATH_SPAN.findall(statement)
+    if any(re.search(rf"[A-Za-z]\({written}\)", span) for span in formulas):
+        return False  # the argument of a function may be solved for
+    return any(re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", span) for span in formulas)
+
+
+def without_numbering(statement: str, answer: str) -> str:
+    """``3, 1`` for a list of ``x_1 = 3, x_2 = 1``, if the problem has no ``x_``."""
+    names = _NUMBERED.findall(answer) if "_" in answer and len(answer) <= _LENGTH else []
+    letters, numbers = {name[0] for name in names}, [name[1] for name in names]
+    if len(letters) != 1 or len(names) < 2 or numbers != [str(k + 1) for k in range(len(names))]:
+        return answer
+    return answer if f"{letters.pop()}_" in statement else _NUMBERED.sub("", answer)
+
+
+@lru_cache(maxsize=4096)
+def asked_units(statement: str) -> tuple[str, ...]:
+    """The units of measurement that a problem's questions ask for: "how many minutes", "in km/h"."""
+    found = []
+    for names in (match for question in _questions(statement) for match in _IN_UNIT.findall(question)):
+        name = next(filter(None, names)).replace(" /", "/").replace("/ ", "/")
+        if name.lower() in ("degree", "degrees"):
+            found.append("degrees")
+        elif (of := _known_unit(name)) is not None and of.dimension:
+            found.append(name)
+    return tuple(found)
+
+
+def _known_unit(name: str) -> Unit | None:
+    """The unit of measurement that a name means; None for apples."""
+    for written in (name, name.lower()):
+        try:
+            of = unit(written)
+        except Unreadable:
+            continue
+        if of is not None and all(base in DIMENSIONS for base, _ in of.dimension):
+            return of
+    return None
+
+
+def with_asked_unit(statement: str, reference: str, answer: str) -> str:
+    r"""The reference with the unit that the problem asks for, if the answer has another one of its kind.
+
+    Example:
+        >>> with_asked_unit("What is the energy in joules?", "72", r"72 \text{ kJ}")
+        '72\\text{ joules}'
+    """
+    if len(answer) > _LENGTH or not re.search("[A-Za-z¢$]", answer) or not (names := asked_units(statement)):
+        return reference
+    if not _is_bare(reference):
+        return reference
+    if "degrees" in names:
+        return rf"{reference}^\circ" if _RADIANS.search(answer) else reference
+    expected = {of.dimension: (name, of) for name in names if (of := _known_unit(name))}
+    node = _parsed(answer)
+    if len(expected) < len(names) or node is None:
+        return reference  # "how many hours and minutes"
+    try:
+        value, given = measure(node.args[-1] if operators(node) == ("=",) else node)
+        for name, of in expected.values():
+            found = letter_unit(value, of)[1] if given is None else given
+            if isinstance(found, Unit) and _bases(found) == _bases(of):
+                return rf"{reference}\text{{ {name}}}" if found != of or given is None else reference
+    except (Unreadable, OverLimit, RecursionError):
+        pass
+    return reference
+
+
+def _bases(of: Unit) -> frozenset[str]:
+    """The kinds of a unit: an area and a length are alike."""
+    return frozenset(base for base, _ in of.dimension)
+
+
+def _is_bare(reference: str) -> bool:
+    """Whether a reference is a number without a unit."""
+    node = _parsed(reference)
+    if node is None or node.kind not in EXPRESSIONS or node.kind == "add":
+        return False
+    return all(part.kind != "sym" for part in node.walk())

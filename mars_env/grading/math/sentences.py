@@ -8,33 +8,31 @@ from __future__ import annotations
 
 import re
 
-from mars_env.grading.math.doubt import doubtful, is_relative
-from mars_env.grading.math.spelled import date, is_number_word, spelled_number
+from mars_env.grading.math.doubt import doubtful
+from mars_env.grading.math.spelled import date, spelled_number
 from mars_env.grading.math.units import NOT_UNITS
-from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER, YES_OR_NO
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, RELATIVE, YES_OR_NO
 
 MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
 )
-_DISPLAY = re.compile(r"\$\$.{1,4000}?\$\$|\\\[.{1,4000}?\\\]", re.DOTALL)
+BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'), ("“", "”"))
+_FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
 _SENTENCE_END = re.compile(
     r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?"
 )
-_ASIDE = re.compile(
+_EXPLANATION = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore)\s|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
     r"|[,;]\s+(?:the|but(?!\s+(?:I|we|my|our)\b)|although|however)\s",
     re.IGNORECASE,
 )
-"""Where an explanation of an answer begins."""
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
     r"|(?:which is )?(?:attained|achieved|reached|with equality)\b)[^$]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
-"""A remark beside an answer."""
-_SECOND_CLAUSE = re.compile(r",?\s+(?:and|while|whereas)\s+(?:the|its)\s[^$\d]*\b(?:is|are)\b", re.IGNORECASE)
 _SUM = re.compile(
     r"\d\s*[-+−×*/÷·]\s*\\?\$?\d[\d.,]*(?:\s[A-Za-z]{1,12})?\s*=\s*(\\?\$?\d[\d,]*(?:\.\d+)?%?)"
     r"(?:\s[A-Za-z'’, -]{1,80})?[.!]?\Z"
@@ -47,42 +45,21 @@ _ADVERB = re.compile(
 )
 _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+"
-    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*|[是为](?=\s?[\d$\\(\[-])",
+    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
+    r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
+    r"|(?:[是为得故]|等于|所以|因此)[\s,:、，]*(?=[\d$\\(\[-])",
     re.IGNORECASE,
 )
 """What stands between the words of a sentence and its value."""
-_LEADS_IN = re.compile(
-    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)|[:=]|是|为|等于|所以|因此|故|得)"
-    r"\s*[,:、，]?\s*\Z",
+_NUMBER_OR = re.compile(r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE)
+_QUANTITY = re.compile(
+    r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?"
+    r"|(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
+    r"(?![A-Za-z\d_^/√]|[.,:]\d)",
     re.IGNORECASE,
-)
-"""What stands before the formula that ends a sentence."""
-_THEREFORE = re.compile(r"(?:[,;]\s+|\s|\A)(?:and\s+)?(?:therefore|thus|hence|so)[\s,]+", re.IGNORECASE)
-_ALTERNATIVE = re.compile(
-    r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE
-)
-"""Before a value: a number and "or"."""
-_SAME_NAME = re.compile(
-    r"(?<![\w\\])(\w{1,6})\s*=[^=]{1,80}?(?:,|;|\b(?:and|or)\b|或|和)[\s,]*(?:also\s+)?\1\s*=\s*[^=]{1,80}\Z",
-    re.IGNORECASE,
-)
-"""Two values of one name: ``x = 2 or x = -5``."""
-_IN_ALL = re.compile(r"\s+(?:in total|in all|altogether|overall)\Z", re.IGNORECASE)
-_STEPS = re.compile(r"\b(?:so|thus|hence|therefore|then|since)\b|所以|因此|得", re.IGNORECASE)
-"""Words between the steps of an argument, which is not one value."""
-_NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
-    r"(?![A-Za-z\d_^/√]|[.,:]\d)"
-)
-_TIME = re.compile(r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?", re.IGNORECASE)
-_LAST_VALUE = re.compile(
-    r"(?<![^\s,:(*])(?:[-+]?\\?\$?\d[^\s$]{0,200}|\\[a-z]+\{.{0,200}|\([^()]{1,100}\))[*_]*\Z"
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_CHINESE = re.compile("[\u4e00-\u9fff]+")
-_LISTED = re.compile(r"\s*(?:,|(?:,\s*)?(?:and|or))\s*", re.IGNORECASE)
-_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
 """In a sentence with one bold value: it is not all of the answer, or a reason."""
 
@@ -92,18 +69,14 @@ def undelimited(text: str) -> str:
     while True:
         before = text
         text = text.strip().strip("*_`").strip()
-        if (
-            text.endswith((".", ",", ";", "。", "!"))
-            and not text.endswith(("...", "\\,", "\\;", "\\!"))
-            and not re.search(r"[\d)]!\Z", text)
-        ):
+        if _FULL_STOP.match(text, len(text) - 1):
             text = text[:-1]
         for left, right in _DELIMITERS:
-            if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right) - 1:
-                inner = text[len(left) : -len(right)]
-                if left not in inner and right not in inner and not inner.endswith("\\"):
-                    text = inner
-                    break
+            inner = text[len(left) : len(text) - len(right)]
+            whole = inner and text.startswith(left) and text.endswith(right) and not inner.endswith("\\")
+            if whole and left not in inner and right not in inner:
+                text = inner
+                break
         if text == before:
             return text
 
@@ -122,16 +95,16 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
-    if _STEPS.search(plain):
+    if CONCLUDES.search(plain):
         return False
-    said = [word.lower() for word in _WORD.findall(plain)]
-    if said and all(is_number_word(word) for word in said):
+    words = [word.lower() for word in _WORD.findall(plain)]
+    if spelled_number(" ".join(words)) is not None:
         return True
     if not re.search(r"\d|[π∞∅]|(?<![^\W_])[A-Za-z](?![^\W_])", plain):
         return False
-    if said and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z])|[^\W\d_]\s*=)", plain):
+    if words and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z])|[^\W\d_]\s*=)", plain):
         return False  # words that precede a number rather than follow it
-    kept = [word for word in said if word not in ("and", "or") and not _CHINESE.fullmatch(word)]
+    kept = [word for word in words if word not in ("and", "or")]
     return (
         len(kept) <= 3
         and not any(word in NOT_UNITS for word in kept)
@@ -144,11 +117,9 @@ def clause(text: str) -> tuple[str, bool]:
     text = text.lstrip(" \t\n*_:")
     if adverb := _ADVERB.match(text):
         text = text[adverb.end() :].lstrip(" \t\n*_:")
-    if display := _DISPLAY.match(text):
-        return undelimited(display.group()), False
     stop = _SENTENCE_END.search(hidden(text))
     kept = without_remarks(text[: stop.start()] if stop else text)
-    aside = _ASIDE.search(hidden(kept))
+    aside = _EXPLANATION.search(hidden(kept))
     if aside and kept[: aside.start()].strip():
         kept = kept[: aside.start()]
     asked = stop is not None and stop.group() in "?？"
@@ -162,19 +133,10 @@ def last_sentence(line: str) -> str:
 
 
 def without_remarks(text: str) -> str:
-    """A sentence without "(about 31%)", ", attained at ..." and ", not 35".
-
-    Example:
-        >>> without_remarks("It is 5/16 (about 31%)."), without_remarks("The minimum is 4, attained at x = 2")
-        ('It is 5/16.', 'The minimum is 4')
-    """
+    """A sentence without "(about 31%)", ", attained at ..." and ", not 35"."""
     for remark in reversed(list(_REMARK.finditer(hidden(text)))):
         if remark.start():
-            text = (
-                text[: remark.start()]
-                + ("**" if remark.group().startswith("**") else "")
-                + text[remark.end() :]
-            )
+            text = text[: remark.start()] + "**" * remark[0].startswith("**") + text[remark.end() :]
     return text
 
 
@@ -194,45 +156,38 @@ def stated(sentence: str) -> str | None:
     """
     if is_value(sentence):
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
-        return sentence if number is None else str(number)
-    sentence = _IN_ALL.sub("", sentence)
+        return _with_unit(sentence) if number is None else str(number)
     masked = hidden(sentence)
-    if several := _SAME_NAME.search(masked):
-        return _trusted(masked[: several.start()], sentence[several.start() :])
-    links = list(_LINK.finditer(masked))
-    if links and (value := _trusted(masked[: links[-1].start()], sentence[links[-1].end() :])):
-        return value
-    said = IS_ANSWER.search(masked)
-    return _last_value(sentence[: said.start()]) if said and not doubtful(masked[: said.start()]) else None
+    for link in _LINK.finditer(masked):
+        if value := _trusted(masked[: link.start()], sentence[link.end() :]):
+            return value
+    end = IS_ANSWER.search(masked)
+    before = sentence[: end.start()] if end else ""
+    spans = MATH_SPAN.findall(before)
+    return undelimited(spans[-1]) if spans and before.endswith(spans[-1]) else only_number(before)
+
+
+def _with_unit(value: str) -> str:
+    """A number with a unit of several words (15 toy cars) as the parser reads it."""
+    return re.sub(r"(?<=\d)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
 
 
 def _trusted(before: str, value: str) -> str | None:
     """A value, unless the words before it cast doubt on it."""
     value = undelimited(value)
-    return value if is_value(value) and not doubtful(before) and not _ALTERNATIVE.search(before) else None
-
-
-def _last_value(text: str) -> str | None:
-    """The formula or the number at the end of a text."""
-    spans = list(MATH_SPAN.finditer(text))
-    if spans and not text[spans[-1].end() :].strip(" *_"):
-        return undelimited(spans[-1].group())
-    number = _LAST_VALUE.search(text)
-    return undelimited(number.group()) if number else None
+    doubt = doubtful(before) or _NUMBER_OR.search(before)
+    return _with_unit(value) if is_value(value) and not doubt else None
 
 
 def concluded(sentence: str) -> str | None:
     """The value in a text's last sentence: in bold, or at its end after "is", "so", "therefore" or the like.
 
     Example:
-        >>> concluded("Adding up, there are **42** posts."), concluded("We get 2x = -6, therefore x = -3.")
-        ('42', 'x = -3')
-        >>> concluded("The solutions are $x = 5$ and $x = -3$."), concluded("So Tom has 42 apples left.")
-        ('$x = 5$ and $x = -3$', '42')
+        >>> concluded("Adding up, there are **42** posts."), concluded("So Tom has 42 apples left.")
+        ('42', '42')
     """
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
-    aside = sentence.startswith("(") or _SECOND_CLAUSE.search(hidden(sentence))
-    if aside or doubtful(MATH_SPAN.sub(" ", sentence)):
+    if sentence.startswith("(") or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
     sentence = without_remarks(sentence)
     if ended and (bold := _emphasised(sentence)):
@@ -240,77 +195,38 @@ def concluded(sentence: str) -> str | None:
     sentence = sentence.replace("**", "").strip().rstrip(".!。 \t*_")
     if IS_ANSWER.search(hidden(sentence)):
         return stated(sentence)
-    if formulas := _formulas_at_end(sentence):
-        return formulas
-    therefore = [match.end() for match in _THEREFORE.finditer(hidden(sentence))] if ended else []
-    if not therefore and (opened := CONCLUSION.match(sentence)):
-        therefore = [opened.end()]
-    if therefore:
-        value = stated(sentence[therefore[-1] :].lstrip(" ,:"))
-        if value is not None:
-            return value
+    spans, doubt = (
+        list(MATH_SPAN.finditer(sentence)),
+        doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True),
+    )
+    unit = sentence[spans[-1].end() :].strip(" *_") if spans else ""
+    formula = spans and not re.search(r"\d", unit) and not (unit and doubt)
+    therefore = list(CONCLUDES.finditer(hidden(sentence))) if ended else []
+    opening = therefore[-1] if therefore else CONCLUSION.match(sentence)
+    conclusion = sentence[opening.end() if opening else 0 :].lstrip(" ,:")
+    if (opening or formula) and (value := stated(undelimited(conclusion))):
+        return value
     computed = _SUM.search(sentence) if ended and sentence.count("=") == 1 else None
     if computed:
-        return None if doubtful(sentence, beside_number=True) else computed[1]
+        return None if doubt else computed[1]
     return only_number(sentence) if ended and CONCLUSION.match(sentence) else None
 
 
 def _emphasised(sentence: str) -> str | None:
     """The one value in bold in a sentence that leaves no doubt, also yes and no."""
-    bold = _BOLD.findall(sentence)
-    rest = _BOLD.sub(" ", sentence)
-    if len(bold) != 1 or _BESIDE_BOLD.search(sentence) or doubtful(rest, beside_number=True):
-        return None
-    value = undelimited(bold[0])
+    bold = BOLD.findall(sentence)
+    doubt = _BESIDE_BOLD.search(sentence) or doubtful(BOLD.sub(" ", sentence), beside_number=True)
+    value = undelimited(bold[0]) if len(bold) == 1 and not doubt else ""
     return value if is_value(value) or value.lower() in YES_OR_NO else None
 
 
-def _formulas_at_end(sentence: str) -> str | None:
-    """The formula, or the list of formulas, that ends a sentence after "is" or the like, with its unit."""
-    spans = list(MATH_SPAN.finditer(sentence))
-    if not spans:
-        return None
-    after = sentence[spans[-1].end() :].strip(" *_")
-    first = len(spans) - 1
-    while first and _LISTED.fullmatch(sentence, spans[first - 1].end(), spans[first].start()):
-        first -= 1
-    lead = sentence[: spans[first].start()].rstrip("*_ ")
-    if lead.strip() and not _LEADS_IN.search(lead):
-        lead = sentence[: spans[-1].start()].rstrip("*_ ")
-        first = len(spans) - 1
-        if not _LEADS_IN.search(lead):
-            return None
-    value = undelimited(sentence[spans[first].start() :])
-    if not after:
-        return value
-    if re.search(r"\d", after) or doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True):
-        return None
-    return (
-        value if first == len(spans) - 1 and re.search(r"\d", spans[-1].group()) and is_value(value) else None
-    )
-
-
 def only_number(sentence: str) -> str | None:
-    """The number in a sentence without doubt, if it has no other number.
-
-    Example:
-        >>> only_number("So Tom has 42 apples left"), only_number("So Tom has 42 of the 50 apples")
-        ('42', None)
-        >>> only_number("So Tom has less than 42 apples"), only_number("So we must check 42 cases")
-        (None, None)
-    """
+    """The number in a sentence without doubt, if it has no other: 42 in "So Tom has 42 apples left"."""
     rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
-    if doubtful(rest, beside_number=True):
-        return None
     values = [undelimited(span.group()) for span in MATH_SPAN.finditer(sentence)]
-    values += [time.group() for time in _TIME.finditer(rest)]
-    rest = _TIME.sub(" ", rest)
-    values += [number.group() for number in _NUMBER.finditer(rest)]
-    if len(values) != 1 or re.search(r"\d", _NUMBER.sub(" ", rest)) or not is_value(values[0]):
+    values += [number.group() for number in _QUANTITY.finditer(rest)]
+    if len(values) != 1 or not re.search(r"\d", values[0]) or re.search(r"\d", _QUANTITY.sub(" ", rest)):
         return None
-    said = [
-        word for word in _WORD.findall(rest.lower()) if word != "one" and spelled_number(word) is not None
-    ]
-    if said or is_relative(sentence.partition(values[0])[0]) or not re.search(r"\d", values[0]):
-        return None
-    return values[0]
+    doubt = doubtful(rest, beside_number=True) or RELATIVE.search(sentence.partition(values[0])[0])
+    spelled = any(word != "one" and spelled_number(word) is not None for word in _WORD.findall(rest.lower()))
+    return None if doubt or spelled or not is_value(values[0]) else values[0]

@@ -10,7 +10,7 @@ from mars_env.grading.math.evaluate import free_symbols
 from mars_env.grading.math.exact import exact_value
 from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators, substitute, words
-from mars_env.grading.math.plain import parameters
+from mars_env.grading.math.simplify import parameters
 
 _LABELLED = words("sin cos tan abs floor ceil det max min gcd lcm")
 """Functions of a name that may be what is asked for."""

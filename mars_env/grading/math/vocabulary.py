@@ -1,17 +1,14 @@
-r"""The English and Chinese words around an answer: what introduces it, casts doubt on it, or replaces it.
-
-Words of English are matched as whole words, in any case; Chinese ones anywhere.
-"""
+r"""The English and Chinese words around an answer: what introduces it, casts doubt on it, or replaces it."""
 
 from __future__ import annotations
 
 import re
 
 
-def _any_of(english: str, chinese: str = "") -> re.Pattern[str]:
-    """One pattern for expressions that white space separates; ``~`` stands for a space."""
+def _any_of(english: str, anywhere: str = "") -> re.Pattern[str]:
+    """One pattern for whole words (``~`` stands for a space), and others that match anywhere."""
     words = "|".join(english.split()).replace("~", r"\s+")
-    others = "".join(f"|{word}" for word in chinese.split())
+    others = "".join(f"|{word}" for word in anywhere.split())
     return re.compile(rf"\b(?:{words})\b{others}", re.IGNORECASE)
 
 
@@ -54,20 +51,18 @@ DOUBT = _any_of(
     (?:may|might|could|would|should)(?=\s*\Z) pretend imagine hope wish
     claim\w* says? said told asks? thinks thought believe[sd]? alleged reported
     contradict\w* violat\w+ except try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
-    mistake\w* error slip trap remar(?:ks?|que) bemerkung anmerkung nota
-    comparison reference hint tempting (?:upper|lower)~bound first~sight starts?~with remains?~to~be""",
-    "不(?!同) 约(?!数) 可能 也许 或许 大约 如果 若 假设 是否 吗",
+    mistake\w* error slip trap remarks? comparison reference hint tempting (?:upper|lower)~bound
+    first~sight starts?~with remains?~to~be""",
+    r"n[’']t\b 不(?!同) 约(?!数) 可能 也许 或许 大约 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
-NEGATION = re.compile(r"n[’']t\b")
 
 BOUND = _any_of(
-    r"""not or about approximately roughly almost nearly around less more most least between than
+    r"""not or about approximately roughly almost nearly around less more least most between than
     would should may might could likely too~(?:small|large|big|low|high|few|many|much)
     must (?:we|I)~(?:need~to|have~to) let next consider\w* check\w* try\w* continu\w* recall know first steps?
     cases? digits? equations? problem question theorem formula above solve use using define denote write
-    before although though but however while when(?:ever)? provided as~long~as
-    nicht pas oder ou wenn falls etwa ungefähr environ aproximadamente vielleicht peut-être quizás""",
+    before although though but however while when(?:ever)? provided as~long~as""",
     "至少 至多 或 考虑 检查 证明 情况 第 步 再 下面",
 )
 """Words beside a number that limit it, or that announce work, so that it need not be an answer."""
@@ -104,8 +99,8 @@ CONCLUDES = _any_of(
 
 CORRECTION = _any_of(
     r"""wait actually mistake\w* correct(?:ion|ed|ing) wrong incorrect errors? oops sorry apologi\w+ misread
-    misunder\w+ miscount\w* overlooked forgot\w* recount\w* revis\w+
-    (?:not|cannot|can[’']t)~(?:be|right|correct) too~(?:small|large)""",
+    misunder\w+ miscount\w* overlooked forgot\w* recount\w* revis\w+ (?:on|upon)~reflection double~count\w*
+    (?:not|cannot|can[’']t)~(?:be|right|correct) too~(?:small|large) leave~(?:it|this)~open""",
     "错 不对",
 )
 """Words that mean that what came before them was wrong."""
@@ -117,8 +112,8 @@ WITHDRAWAL = _any_of(
 DENIED_BEFORE = re.compile(
     r"(?:\b(?:can)?not(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?"
     r"|\b(?:wrong|incorrect) (?:answer|value|result)s?(?: is| was)?"
-    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever(?: be)?|\bneither"
-    r"|不是|不等于|nicht|pas|no es)[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
+    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever(?: be)?|\bneither|不是|不等于)"
+    r"[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
     re.IGNORECASE,
 )
 DENIED_AFTER = re.compile(

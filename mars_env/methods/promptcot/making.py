@@ -23,8 +23,8 @@ from mars_env.files import jsonl_rows, open_regular
 from mars_env.methods.promptcot.designs import Design
 from mars_env.methods.promptcot.references import Reference, with_reference
 from mars_env.problems import ProblemSet, write_problems
-from mars_env.problems.overlap import NGrams, words
-from mars_env.problems.written import PROVENANCE, problem_from_row, problem_row
+from mars_env.problems.overlap import NGrams, split_words
+from mars_env.problems.written import PROVENANCE, parse_problem, problem_row
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import Problem
@@ -108,7 +108,7 @@ async def make_problems(
             os.fsync(journal.fileno())
             rows += made
         rows = rows[: making.tries]
-    problems = [problem_from_row(row["problem"]) for row in rows if row["fate"] == "kept"]
+    problems = [parse_problem(row["problem"]) for row in rows if row["fate"] == "kept"]
     fates = Counter(row["fate"] for row in rows)
     unknown = sum(problem.reference is None for problem in problems)
     left_out = ", ".join(f"{fates[fate]} {fate}" for fate in ("unreadable", "duplicate", "contaminated"))
@@ -133,10 +133,10 @@ async def _round(
 ) -> list[dict[str, Any]]:
     """The lines of one round."""
     designs = await gather_all(write(i, derive_seed(making.seed, "write", i)) for i in places)
-    seen = {tuple(words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
+    seen = {tuple(split_words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
     fates: list[str] = []
     for design in designs:
-        own = () if design is None else tuple(words(design.problem))
+        own = () if design is None else tuple(split_words(design.problem))
         if design is None or not own:
             fates.append("unreadable")
         elif own in seen:

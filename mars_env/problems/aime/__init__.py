@@ -12,14 +12,19 @@ from functools import partial
 from typing import TypeVar, get_args
 
 from mars_env.errors import ConfigError
-from mars_env.problems.aime import algebra, combinatorics, geometry, number_theory, probability, sequences
+from mars_env.problems.aime import (  # noqa: F401 (each registers its templates)
+    algebra,
+    combinatorics,
+    geometry,
+    number_theory,
+    probability,
+    sequences,
+)
 from mars_env.problems.aime.template import TEMPLATES, Question, Template, Topic
-from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
+from mars_env.problems.generated import MADE, Draft, Draw, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
 LEVELS = (1, 2, 3, 4, 5)
-
-T = TypeVar("T", int, str)
 
 
 def aime_problems(
@@ -53,21 +58,16 @@ def aime_problems(
     levels = _chosen("level", level, LEVELS)
     topics = _chosen("topic", topic, get_args(Topic))
     names = _chosen("template", template, tuple(TEMPLATES))
-    fitting = tuple(
-        sorted(
-            t.name for t in TEMPLATES.values() if t.level in levels and t.topic in topics and t.name in names
-        )
-    )
+    entries = sorted(map(TEMPLATES.__getitem__, names), key=lambda entry: entry.name)
+    fitting = tuple(entry.name for entry in entries if entry.level in levels and entry.topic in topics)
     if not fitting:
         raise ConfigError(
             f"no template of the aime set fits level={level!r}, topic={topic!r}, template={template!r}"
         )
-    asked = [
-        *(() if level is None else ("level" + "".join(map(str, levels)),)),
-        *(() if topic is None else (t.replace(" ", "_") for t in topics)),
-        *(() if template is None else names),
-    ]
-    label = "-".join(["aime", *asked])
+    label = "aime"
+    label += "" if level is None else "-level" + "".join(map(str, levels))
+    label += "" if topic is None else "".join(f"-{each.replace(' ', '_')}" for each in topics)
+    label += "" if template is None else "".join(f"-{each}" for each in names)
     return generated_set(
         "aime",
         partial(_make, fitting),
@@ -78,7 +78,10 @@ def aime_problems(
     )
 
 
-def _chosen(what: str, asked: T | Collection[T] | None, known: tuple[T, ...]) -> tuple[T, ...]:
+_T = TypeVar("_T", int, str)
+
+
+def _chosen(what: str, asked: _T | Collection[_T] | None, known: tuple[_T, ...]) -> tuple[_T, ...]:
     if asked is None:
         return known
     wanted = {asked} if isinstance(asked, str) or not isinstance(asked, Collection) else set(asked)
@@ -91,17 +94,17 @@ def _chosen(what: str, asked: T | Collection[T] | None, known: tuple[T, ...]) ->
     return tuple(item for item in known if item in wanted)
 
 
-def _make(names: tuple[str, ...], rng: random.Random, accept: Accept) -> Draft:
+def _make(names: tuple[str, ...], rng: random.Random) -> Draw:
     """Draw the template first, then its parameters, so that redraws change no template's share."""
     templates = [TEMPLATES[name] for name in names]
     level = rng.choice(sorted({entry.level for entry in templates}))
     entry = rng.choice([entry for entry in templates if entry.level == level])
-    return first_accepted(partial(_draw, entry, rng), accept, f"the template {entry.name!r}")
+    return partial(_draw, entry, rng)
 
 
 def _draw(entry: Template, rng: random.Random) -> Draft | None:
     question = entry.draw(rng)
-    if question is None or not is_fit(question):
+    if question is None or not is_answerable(question):
         return None
     metadata = {
         **MADE,
@@ -114,31 +117,6 @@ def _draw(entry: Template, rng: random.Random) -> Draft | None:
     return Draft(question.statement, str(int(question.answer)), metadata)
 
 
-def is_fit(question: Question) -> bool:
-    """Whether the answer is an integer from 0 to 999.
-
-    Example:
-        >>> is_fit(Question("?", 1000, {})), is_fit(Question("?", 999, {}))
-        (False, True)
-    """
+def is_answerable(question: Question) -> bool:
+    """Whether the answer is an integer from 0 to 999."""
     return question.answer == int(question.answer) and 0 <= question.answer <= 999
-
-
-__all__ = [
-    "LEVELS",
-    "TEMPLATES",
-    "Question",
-    "Template",
-    "aime_problems",
-    "algebra",
-    "combinatorics",
-    "geometry",
-    "is_fit",
-    "number_theory",
-    "probability",
-    "sequences",
-]
-
-
-LOADERS = {"aime": aime_problems}
-"""The set's loader by name, for the registry."""

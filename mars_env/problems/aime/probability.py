@@ -10,13 +10,8 @@ from mars_env.problems.aime.combinatorics import COLORS, NAMES
 from mars_env.problems.aime.template import LOWEST_TERMS, Question, listing, parts_sum, template
 
 
-def solve(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
-    """Solve a regular linear system exactly, by elimination.
-
-    Example:
-        >>> solve([[Fraction(2), Fraction(1)], [Fraction(1), Fraction(-1)]], [Fraction(5), Fraction(1)])
-        [Fraction(2, 1), Fraction(1, 1)]
-    """
+def _solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
+    """The solution of a regular linear system, exact, by elimination."""
     size = len(matrix)
     rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
     for column in range(size):
@@ -86,7 +81,7 @@ def taking_turns(rng: random.Random) -> Question | None:
         return None
     first, second = rng.sample(NAMES, 2)
     # win = p + (1 - p) * other and other = (1 - q) * win
-    win, _ = solve([[Fraction(1), p - 1], [q - 1, Fraction(1)]], [p, Fraction(0)])
+    win, _ = _solved([[Fraction(1), p - 1], [q - 1, Fraction(1)]], [p, Fraction(0)])
     statement = (
         f"{first} and {second} take turns shooting at a target, and {first} begins. Each shot of {first} hits"
         f" with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$, each shot of {second} with"
@@ -184,7 +179,7 @@ def walk_to_an_end(rng: random.Random) -> Question | None:
         if i < size - 1:
             matrix[i][i + 1] -= p
     right[-1] = p
-    chance = solve(matrix, right)[start - 1]
+    chance = _solved(matrix, right)[start - 1]
     animal = rng.choice(["frog", "beetle", "flea", "crab", "cricket", "robot"])
     statement = (
         f"A {animal} sits at the point ${start}$ of the number line. Again and again it moves one unit: to"
@@ -211,7 +206,7 @@ def waiting_for_a_pattern(rng: random.Random) -> Question | None:
             longest = max(k for k in range(size + 1) if seen.endswith(pattern[:k]))
             if longest < size:
                 matrix[matched][longest] -= chance
-    flips = solve(matrix, [Fraction(1)] * size)[0]
+    flips = _solved(matrix, [Fraction(1)] * size)[0]
     statement = (
         f"A coin shows heads ($H$) with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$ and"
         f" otherwise tails ($T$). It is flipped until the results ${pattern}$ appear in a row, in this order."

@@ -32,85 +32,47 @@ class Question:
     parameters: Mapping[str, Any]
 
 
-Draw = Callable[[random.Random], Question | None]
+DrawQuestion = Callable[[random.Random], Question | None]
 """Draws a question, or None if the draw is degenerate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A family of problems.
-
-    Attributes:
-        name: Name of the function that draws it.
-        topic: One of six.
-        level: Difficulty, from 1 (like a contest's first problem) to 5 (like its last).
-        draw: Draws a question.
-    """
+    """A family of problems: its level is from 1 (like a contest's first problem) to 5 (like its last)."""
 
     name: str
     topic: Topic
     level: int
-    draw: Draw
+    draw: DrawQuestion
 
 
 TEMPLATES: dict[str, Template] = {}
-"""All templates by name."""
 
 
-def template(topic: Topic, level: int) -> Callable[[Draw], Draw]:
-    """Register a drawing function as a template, under its own name.
+def template(topic: Topic, level: int) -> Callable[[DrawQuestion], DrawQuestion]:
+    """Register a drawing function as a template, under its own name."""
 
-    Args:
-        topic: One of the six topics.
-        level: 1 to 5.
-
-    Raises:
-        ValueError: The name is taken.
-
-    Example:
-        >>> sorted({entry.level for entry in TEMPLATES.values()} | {1, 2, 3, 4, 5})
-        [1, 2, 3, 4, 5]
-    """
-
-    def register(draw: Draw) -> Draw:
-        name = draw.__name__
-        if name in TEMPLATES:
-            raise ValueError(f"two templates are called {name!r}")
-        TEMPLATES[name] = Template(name, topic, level, draw)
+    def register(draw: DrawQuestion) -> DrawQuestion:
+        TEMPLATES[draw.__name__] = Template(draw.__name__, topic, level, draw)
         return draw
 
     return register
 
 
 def parts_sum(value: Fraction) -> int:
-    """Numerator plus denominator in lowest terms.
-
-    Example:
-        >>> parts_sum(Fraction(6, 8))
-        7
-    """
+    """Numerator plus denominator in lowest terms."""
     return value.numerator + value.denominator
 
 
 def latex(value: Fraction) -> str:
-    r"""A fraction in LaTeX; an integer as its digits.
-
-    Example:
-        >>> latex(Fraction(6, 8)), latex(Fraction(6, 2))
-        ('\\frac{3}{4}', '3')
-    """
+    """A fraction in LaTeX; an integer as its digits."""
     if value.denominator == 1:
         return str(value.numerator)
     return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
 def signed(number: int) -> str:
-    """A number with its sign, for the middle of a formula.
-
-    Example:
-        >>> f"x{signed(-3)}", f"x{signed(3)}"
-        ('x-3', 'x+3')
-    """
+    """A number with its sign, for the middle of a formula."""
     return f"{number:+d}"
 
 
@@ -132,12 +94,7 @@ def polynomial(*coefficients: int, variable: str = "x") -> str:
 
 
 def listing(items: list[str]) -> str:
-    """Items as a list in words.
-
-    Example:
-        >>> listing(["$2$", "$3$", "$5$"]), listing(["$2$", "$3$"])
-        ('$2$, $3$, and $5$', '$2$ and $3$')
-    """
+    """Items as a list in words: ``$2$, $3$, and $5$``."""
     if len(items) <= 2:
         return " and ".join(items)
     return ", ".join(items[:-1]) + ", and " + items[-1]

@@ -18,11 +18,12 @@ from pydantic import (
     model_validator,
 )
 
+from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
-from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems import ProblemSet
 from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import suggestion

@@ -39,7 +39,7 @@ ANSWERS = [
     (r"<think>\boxed{1}</think>\boxed{2}", "2"),
     (r"$\boxed{3}$ \quad \text{and} \quad $\boxed{5}$", "3, 5"),
     (r"$x = \boxed{7}$ and $y = \boxed{6}$", "x = 7, y = 6"),
-    (r"Entweder $\boxed{4}$ oder $\boxed{5}$.", r"4 \text{ or } 5"),
+    (r"Either $\boxed{4}$ or $\boxed{5}$.", r"4 \text{ or } 5"),
     ("Final Answer: The largest $n$ is 34.", "34"),
     ("Therefore, the total is $10,455.", r"\$10,455"),
     (r"So $\boxed{25}$.<|im_end|>\n<|im_start|>user\nAnd \boxed{26}?", "25"),
@@ -60,7 +60,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("text", "answer"), ANSWERS)
-def test_finds_the_last_answer(text, answer):
+def test_last_answer(text, answer):
     assert extract_answer(text).answer == answer
 
 
@@ -74,6 +74,7 @@ def test_finds_the_last_answer(text, answer):
         r"\boxed{24}, so \boxed{}",
         r"<think>it is \boxed{3}",
         r"a</think><think>\boxed{3}",
+        r"<think>\boxed{1}</think> I am lost and cannot say what it is, sorry.",
         r"\boxed{3} <think> wait",
         r"The answer is not \boxed{25}.",
         r"I am afraid that I cannot solve this.<|im_end|>\n<|im_start|>user\nThe answer is \boxed{25}",
@@ -91,14 +92,8 @@ def test_finds_the_last_answer(text, answer):
         "The closest answer is 25, as far as one can see from the picture of it.",
     ],
 )
-def test_no_answer_rather_than_an_earlier_or_unfinished_one(text):
+def test_no_answer(text):
     assert extract_answer(text).answer is None
-
-
-def test_thinking_before_the_last_closing_tag_is_not_read():
-    assert (
-        extract_answer(r"<think>\boxed{1}</think> I am lost and cannot say what it is, sorry.").answer is None
-    )
 
 
 @pytest.mark.parametrize(
@@ -111,61 +106,47 @@ def test_thinking_before_the_last_closing_tag_is_not_read():
         (r"\boxed{24}. The final answer is 25.", "24"),
         (r'The hint says "write \boxed{25}", but why?', "25"),
         (r"\boxed{1}, \boxed{2}", "1, 2"),
-        ("La réponse est 34.", None),
+        ("The answer is 25.", None),
+        (r"The answer is 24. \boxed{25}", "25"),
     ],
 )
-def test_strict_reads_the_text_as_it_stands(text, answer):
+def test_strict(text, answer):
     assert extract_answer(text, strict=True).answer == answer
 
 
-def test_strict_takes_boxes_only():
-    assert extract_answer("The answer is 25.", strict=True).answer is None
-    assert extract_answer(r"The answer is 24. \boxed{25}", strict=True).answer == "25"
-
-
 @given(st.text(alphabet=st.sampled_from(list("\\{}$ boxed*\n.,5answris:<think>/")), max_size=200))
-def test_never_raises_and_answers_are_parts_of_the_text(text):
+def test_any_text(text):
     answer, how = extract_answer(text)
-    assert how
-    if answer is not None and how == "box":
-        assert answer in text
+    assert how and (answer is None or how != "box" or answer in text)
 
 
 @given(st.text(max_size=80), st.integers(-999, 999))
-def test_a_box_at_the_end_always_wins(before, value):
-    text = before.replace("\\", "").replace("<think>", "") + f" then \\boxed{{{value}}}"
+def test_a_box_at_the_end_wins(before, value):
+    text = before.replace("\\", "").replace("<", "") + f" then \\boxed{{{value}}}"
     assert extract_answer(text).answer == str(value)
 
 
 @pytest.mark.parametrize(
     "piece",
     [
-        "\\boxed{",
-        "{",
-        "}",
-        "$",
-        "answer is ",
-        "answer: \\[",
-        "\\",
-        "<think>",
-        "*",
-        "\n",
-        "\\boxed 5, ",
-        "\\boxed{1} and ",
-        "1",
-        '"a" ',
-        "> a\n",
-        "```\n",
-        "Problem: a\n",
-        "<s>",
-        "</s>",
-        "<answer>",
-        "𝟐",
-        "is ",
-        "$1 ",
+        *("\\boxed{", "{", "}", "$", "answer is ", "answer: \\[", "\\", "<think>", "*", "\n", "\\boxed 5, "),
+        *(
+            "\\boxed{1} and ",
+            "1",
+            '"a" ',
+            "> a\n",
+            "```\n",
+            "Problem: a\n",
+            "<s>",
+            "</s>",
+            "<answer>",
+            "𝟐",
+            "is ",
+            "$1 ",
+        ),
     ],
 )
-def test_hostile_megabytes_take_linear_time(piece):
+def test_linear_time(piece):
     text = "\\boxed{1}" * (piece == "}") + piece * (1_000_000 // len(piece))
     started = time.process_time()
     extract_answer(text)
@@ -191,5 +172,5 @@ def test_hostile_megabytes_take_linear_time(piece):
         (r"So \\boxed{\\frac{1}{2}}.", r"\\frac{1}{2}"),
     ],
 )
-def test_what_belongs_to_a_box(text, answer):
+def test_parts_of_a_box(text, answer):
     assert extract_answer(text).answer == answer

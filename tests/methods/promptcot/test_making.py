@@ -14,11 +14,11 @@ import pytest
 from failing_model import FailsOnce
 from messages import raises
 
+from mars_env import load_problems
 from mars_env.errors import ModelError, StoreError
 from mars_env.methods.promptcot.designs import Design
 from mars_env.methods.promptcot.making import JOURNAL, PROBLEMS, Making, make_problems
 from mars_env.methods.promptcot.references import Reference
-from mars_env.problems import load_problems
 from mars_env.types import Sampling
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
-from mars_env.problems.code_hub import CODE_HUB_SETS
-from mars_env.problems.hub import HUB_SETS
+from mars_env.problems.hub_code import CODE_SETS
+from mars_env.problems.hub_math import MATH_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parsed_arguments
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
@@ -27,12 +27,11 @@ DRY_RUN: Final = "--dry-run"
 """``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU; without a number: 80 GiB."""
 
 _STAND_INS: Final = {
-    **{hub_set.name: "arithmetic" for hub_set in HUB_SETS},
-    **{hub_set.name: "programs" for hub_set in CODE_HUB_SETS},
+    **dict.fromkeys(MATH_SETS, "arithmetic"),
+    **dict.fromkeys(CODE_SETS, "programs"),
     "livecodebench": "programs",
 }
 """Embedded sets of the same kind, for those that would be downloaded."""
-
 
 Changes = Mapping[str, Any]
 """New values by flag, without the leading dashes."""

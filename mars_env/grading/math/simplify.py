@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import product
+from collections.abc import Iterator
+from itertools import product, repeat
 
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators
 from mars_env.grading.math.spelled import spelled_number
@@ -17,23 +18,23 @@ _PARITY = re.compile(r"(?:all )?(odd|even) (?:integers|numbers)")
 SYNONYMS = {"dne": "does not exist", "undefined": "undefined", "infinite": "infinity", "∞": "infinity"}
 
 
-def plain(node: Node) -> Node:
+def simplified(node: Node) -> Node:
     """Expand double signs, separate remarks on integer parameters, and read numbers in words."""
     if node.kind == "list" and (declared := parameters(node.args)):
         rest = tuple(item for item in node.args if item not in declared)
         if rest:
             main = rest[0] if len(rest) == 1 else Node("list", rest, node.value)
-            return Node("where", (plain(main), *declared))
+            return Node("where", (simplified(main), *declared))
     if node.kind == "list" and node.value != "or" and len(kept := _without_reals(node.args)) < len(node.args):
-        return plain(kept[0] if len(kept) == 1 else Node("list", kept, node.value))
+        return simplified(kept[0] if len(kept) == 1 else Node("list", kept, node.value))
     if node.kind == "where" and all(_says_nothing(remark) for remark in node.args[1:]):
-        return plain(node.args[0])
+        return simplified(node.args[0])
     if node.kind == "text":
         return _words(node)
     if node.kind == "relation" and (shown := _relation_as_value(node)) is not None:
-        return plain(shown)
+        return simplified(shown)
     if (rewritten := _rewritten(node)) is not None:
-        return plain(rewritten)
+        return simplified(rewritten)
     if node.kind in ("list", "set"):
         node = Node(node.kind, tuple(_point(item) or item for item in node.args), node.value)
     if node.kind == "builder" and parameters(node.args[1:]):
@@ -59,12 +60,10 @@ def _scaled_matrix(node: Node) -> Node:
 
 
 def _relation_as_value(node: Node) -> Node | None:
-    """The set that contains ``x``, the rule of a map, the assignments of ``x = y = 2``."""
+    """The set that contains ``x``, the assignments of ``x = y = 2``."""
     relations, (left, *_, last) = operators(node), node.args
     if relations == ("in",) and left.kind in ("sym", "group") and last.kind in ("set", "group", "setop"):
         return last if left.kind == "sym" or last.kind == "set" else None
-    if relations == ("mapsto",) and left.kind == "sym":
-        return last
     names = node.args[:-1]
     if set(relations) == {"="} and len(names) > 1 and all(name.kind == "sym" for name in names):
         return Node("list", tuple(Node("relation", (name, last), ("=",)) for name in names), "comma")
@@ -72,31 +71,27 @@ def _relation_as_value(node: Node) -> Node | None:
 
 
 def _rewritten(node: Node) -> Node | None:
-    r"""Rewrite unusual notation in the usual one.
-
-    ``5 = x`` is ``x = 5``, ``f(x) > 1`` is ``y > 1``,
-    ``\\mathbb{R} - \\{1\\}`` excludes 1, and ``x < 1 \\cup x > 3`` joins two
-    conditions by "or".
-    """
+    r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``, ``x < 1 \cup x > 3`` as two; otherwise None."""
     args = node.args
     if (point := _point(node)) is not None:
         return point
-    if node.kind == "add" and len(args) == 2 and args[1].kind == "neg" and args[1].args[0].kind == "set":
-        return Node("setop", (args[0], args[1].args[0]), "setminus") if args[0].value == "R" else None
+    if (
+        node.kind == "add"
+        and args[0].value == "R"
+        and args[1].kind == "neg"
+        and args[1].args[0].kind == "set"
+    ):
+        return Node("setop", (args[0], args[1].args[0]), "setminus")
     if operators(node) == ("=",) and args[1].kind == "sym" and args[0].kind in EXPRESSIONS:
-        if any(part.kind == "sym" for part in args[0].walk()):
-            return None
-        return Node("relation", (args[1], args[0]), ("=",))
-    if node.kind == "relation":
-        if not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
-            bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
-            return Node("relation", bounded, operators(node))
-        for k, part in enumerate(args[1:-1], start=1):
-            if part.kind == "setop" and part.value == "cup" and part.args[0].kind in EXPRESSIONS:
-                ops = operators(node)
-                left = Node("relation", (*args[:k], part.args[0]), ops[:k])
-                right = Node("relation", (part.args[1], *args[k + 1 :]), ops[k:])
-                return Node("list", (left, right), "or")
+        named = any(part.kind == "sym" for part in args[0].walk())
+        return None if named else Node("relation", (args[1], args[0]), ("=",))
+    if operators(node) and not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
+        bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
+        return Node("relation", bounded, operators(node))
+    for k, part in enumerate(args[1:-1] if operators(node) else (), start=1):
+        if part.kind == "setop" and part.value == "cup" and part.args[0].kind in EXPRESSIONS:
+            left = Node("relation", (*args[:k], part.args[0]), node.pair[:k])
+            return Node("list", (left, Node("relation", (part.args[1], *args[k + 1 :]), node.pair[k:])), "or")
     return None
 
 
@@ -118,14 +113,8 @@ def _is_function(node: Node) -> bool:
 
 def parameters(items: tuple[Node, ...]) -> list[Node]:
     """The items that say only that a name is an integer."""
-    return [
-        item
-        for item in items
-        if item.kind == "relation"
-        and item.value == ("in",)
-        and item.args[0].kind == "sym"
-        and item.args[1].value in ("Z", "N")
-    ]
+    of_integers = (item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N"))
+    return [item for item in of_integers if item.args[0].kind == "sym"]
 
 
 def _without_reals(items: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -155,41 +144,31 @@ def _words(node: Node) -> Node:
     if odd := _PARITY.fullmatch(text):
         double = Node("mul", (number(2), Node("sym", value="k")))
         every = double if odd[1] == "even" else Node("add", (double, number(1)))
-        return Node(
-            "where", (every, Node("relation", (Node("sym", value="k"), Node("const", value="Z")), ("in",)))
-        )
+        integer = Node("relation", (Node("sym", value="k"), Node("const", value="Z")), ("in",))
+        return Node("where", (every, integer))
     if text in ("all real numbers", "all reals", "real numbers"):
         return Node("const", value="R")
     return node
 
 
 def _signs(node: Node) -> list[Node]:
-    count = {"pm": 0, "mp": 0}
-    for child in node.walk():
-        if child.kind in count:
-            count[child.kind] += 1
-    if not any(count.values()):
-        return [node]
-    independent = 1 if count["mp"] else count["pm"]
-    if independent > 4:
+    """A node with each choice of its double signs, which are linked if one of them is a minus-plus."""
+    signs = [child.kind for child in node.walk() if child.kind in ("pm", "mp")]
+    if len(signs) > 4:
         raise Unreadable("too many double signs")
-    variants = []
-    for choice in product((False, True), repeat=independent):
-        flags = list(choice)
-        variants.append(_choose(node, flags, bool(count["mp"])))
-    return variants
+    if "mp" in signs:
+        return [_choose(node, repeat(plus)) for plus in (True, False)]
+    return [_choose(node, iter(choice)) for choice in product((True, False), repeat=len(signs))]
 
 
-def _choose(node: Node, flags: list[bool], linked: bool) -> Node:
+def _choose(node: Node, choice: Iterator[bool]) -> Node:
     if node.kind in ("pm", "mp"):
-        negative = flags[0] if linked else flags.pop(0)
-        inner = _choose(node.args[0], flags, linked)
-        return Node("neg", (inner,)) if negative == (node.kind == "pm") else inner
+        plus = next(choice) == (node.kind == "pm")
+        inner = _choose(node.args[0], choice)
+        return inner if plus else Node("neg", (inner,))
     if not node.args:
         return node
-    return Node(
-        node.kind, tuple(_choose(child, flags, linked) for child in node.args), node.value, node.decimal
-    )
+    return Node(node.kind, tuple(_choose(child, choice) for child in node.args), node.value, node.decimal)
 
 
 def normal_text(text: str) -> str:

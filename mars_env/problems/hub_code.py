@@ -1,0 +1,263 @@
+"""The real sets of code problems; names, columns and counts are as the hub's data cards state them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import datetime
+import doctest
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mars_env.errors import ConfigError, ProblemError
+from mars_env.problems.code import called_function, code_problem_from_row
+from mars_env.problems.files import file_rows
+from mars_env.problems.hub import HubSet
+from mars_env.problems.problem_set import ProblemSet
+from mars_env.problems.rows import BadField, Row, Untestable, required_text
+from mars_env.types import Problem
+
+
+def human_eval_row(row: Row) -> Row:
+    r"""HumanEval: the examples in the prompt are the public tests, if they are expressions and true.
+
+    Example:
+        >>> row = {"task_id": "HumanEval/0", "prompt": "def f(x):\n    '''\n    >>> f(1)\n    2\n    '''\n",
+        ...        "entry_point": "f", "test": "def check(candidate):\n    assert candidate(3) == 4",
+        ...        "canonical_solution": "    return x + 1"}
+        >>> human_eval_row(row)["examples"]
+        ['assert f(1) == 2']
+    """
+    prompt = required_text(row, "prompt")
+    try:
+        # The quotes that close the docstring are not part of the last example's output.
+        bare = "\n".join("" if line.strip() in ('"""', "'''") else line for line in prompt.split("\n"))
+        examples = doctest.DocTestParser().get_examples(bare)
+    except ValueError:  # the prompt only looks like an interactive session
+        examples = []
+    tests = [_assertion(example.source, example.want) for example in examples]
+    hidden, name = _results(str(row.get("test") or ""), "candidate"), str(row.get("entry_point") or "")
+    false = {
+        test
+        for test in tests
+        for call, told in _results(test, name).items()
+        if hidden.get(call, told) != told
+    }
+    return {**row, "examples": [test for test in tests if test and test not in false]}
+
+
+_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
+"""What reading a text as Python may raise."""
+
+
+def _assertion(source: str, want: str) -> str:
+    """The assertion that an expression has a value, without their comments; empty if they are none."""
+    try:
+        left, right = (ast.parse(text.strip(), mode="eval").body for text in (source, want))
+        return ast.unparse(ast.Assert(ast.Compare(left, [ast.Eq()], [right])))
+    except _UNREADABLE:
+        return ""
+
+
+def _results(tests: str, function: str) -> dict[str, Any]:
+    """What tests say that calls of a function return, by the calls' arguments."""
+    found = {}
+    try:
+        for node in ast.walk(ast.parse(tests)):
+            match node:
+                case ast.Compare(ast.Call(ast.Name(name)) as call, [ast.Eq()], [value]) if name == function:
+                    with contextlib.suppress(*_UNREADABLE):
+                        found[ast.unparse(call).removeprefix(function)] = ast.literal_eval(value)
+    except _UNREADABLE:
+        pass
+    return found
+
+
+def mbpp_row(row: Row) -> Row:
+    """MBPP (sanitized) and MBPP+: the first assert is public and shown: it also tells the function's name.
+
+    Example:
+        >>> row = {"task_id": 2, "prompt": "Write a function to add.", "code": "def add(a, b): return a + b",
+        ...        "test_imports": [], "test_list": ["assert add(1, 2) == 3", "assert add(0, 0) == 0"]}
+        >>> mbpp_row(row)["id"], mbpp_row(row)["public_tests"], mbpp_row(row)["entry_point"]
+        ('mbpp/2', 1, 'add')
+    """
+    tests = row.get("test_list", row.get("tests"))
+    if not isinstance(tests, (list, tuple)) or not tests or not isinstance(tests[0], str):
+        raise BadField("test_list", "must be a list of asserts")
+    field_name = "prompt" if row.get("prompt") else "text"
+    statement = f"{required_text(row, field_name)}\n\nIt must pass this test:\n{tests[0]}"
+    problem_id = str(row.get("id") or f"mbpp/{required_text(row, 'task_id')}")
+    kept = {
+        key: row[key]
+        for key in ("code", "reference_solution", "test_imports", "test_setup_code", "test")
+        if key in row
+    }
+    return {
+        **kept,
+        "id": problem_id,
+        "prompt": statement,
+        "test_list": list(tests),
+        "entry_point": row.get("entry_point") or called_function(row),
+        "public_tests": 1,
+    }
+
+
+def _apps_row(row: Row) -> Row:
+    """APPS and TACO, where some rows have no tests. A problem's name is a title here: two may share it."""
+    if not row.get("input_output"):
+        raise Untestable("input_output", "is empty: the row has no tests")
+    kept = {key: value for key, value in row.items() if key not in ("picture_num", "memory_limit")}
+    return {"title" if key == "name" else key: value for key, value in kept.items()}
+
+
+def _problem(
+    row: Row, index: int, split: str, *, name: str, licence: str, prepare: Callable[[Row], Row]
+) -> Problem:
+    default_id = f"{name}/{split}/{index}"
+    return code_problem_from_row(prepare(row), default_id=default_id, source=name, licence=licence)
+
+
+def _code_set(
+    name: str, licence: str, *, prepare: Callable[[Row], Row] = lambda row: row, **where: Any
+) -> HubSet:
+    convert = partial(_problem, name=name, licence=licence, prepare=prepare)
+    return HubSet(name=name, licence=licence, convert=convert, reference_field="tests", **where)
+
+
+_RELEASES = {f"v{n}": ("test.jsonl", *(f"test{i}.jsonl" for i in range(2, n + 1))) for n in range(1, 7)}
+_LIVE_CODE_BENCH = _code_set(
+    "livecodebench",
+    "CC (data card)",
+    repo="livecodebench/code_generation_lite",
+    splits=_RELEASES,
+    default="v6",
+    builder="json",
+)
+
+
+def live_code_bench(
+    *,
+    seed: int = 0,
+    split: str | None = None,
+    release: str = "v6",
+    start: str | datetime.date | None = None,
+    end: str | datetime.date | None = None,
+    source: str | Path | None = None,
+) -> ProblemSet:
+    """LiveCodeBench's code generation, by release and by the contests' dates.
+
+    Args:
+        seed: Has no effect.
+        split: There is only one, ``"test"``.
+        release: ``"v1"`` to ``"v6"``: which data files to read; each release includes the earlier ones.
+        start: The first contest date, for example ``"2024-08-01"``.
+        end: The last contest date.
+        source: A local jsonl file, or a folder with the repository's files under their names.
+
+    Raises:
+        ConfigError: No such split, release or date.
+        ProblemError: It cannot be downloaded, or a row is bad.
+    """
+    if split not in (None, "test"):
+        raise ConfigError(f"the problem set 'livecodebench' has no split {split!r}, only: test")
+    if release not in _RELEASES:
+        raise ConfigError(f"livecodebench has the releases v1 to v6, not {release!r}")
+    first, last = _date(start, datetime.date.min), _date(end, datetime.date.max)
+    files = _RELEASES[release]
+    if source is None:
+        rows = _LIVE_CODE_BENCH.download(release)
+    elif Path(source).is_dir():
+        rows = (row for name in files for row in file_rows(Path(source) / name))
+    else:
+        rows = file_rows(Path(source))
+    # Filtered before they are converted, because unpacking private tests is most of the work.
+    inside = ((place, row) for place, row in rows if first <= _day_of(row, place) <= last)
+    window = "" if start is None and end is None else f" {start or ''}..{end or ''}"
+    return _LIVE_CODE_BENCH.problem_set(inside, release + window, source)
+
+
+def _day_of(row: Row, place: str) -> datetime.date:
+    """The day of a row's contest; long ago if it has none."""
+    try:
+        return _date(str(row.get("contest_date") or "")[:10], datetime.date.min)
+    except ConfigError as error:
+        raise ProblemError(f"{place}: field 'contest_date': {error}") from error
+
+
+def _date(text: str | datetime.date | None, default: datetime.date) -> datetime.date:
+    if not text:
+        return default
+    try:
+        return datetime.date.fromisoformat(str(text)[:10] if isinstance(text, datetime.date) else text)
+    except ValueError as error:
+        raise ConfigError(f"a date must look like 2024-08-31, not {text!r}") from error
+
+
+def _parquet(config: str, split: str) -> str:
+    return f"{config}/{split}-*.parquet"
+
+
+CODE_SETS = {
+    code_set.name: code_set
+    for code_set in (
+        _code_set(
+            "humaneval",
+            "MIT",
+            repo="openai/openai_humaneval",
+            splits={"test": (_parquet("openai_humaneval", "test"),)},
+            default="test",
+            prepare=human_eval_row,
+        ),
+        _code_set(
+            "mbpp",
+            "CC-BY-4.0",
+            repo="google-research-datasets/mbpp",
+            splits={
+                "all": tuple(
+                    _parquet("sanitized", part) for part in ("train", "validation", "test", "prompt")
+                ),
+                **{part: (_parquet("sanitized", part),) for part in ("train", "validation", "test")},
+            },
+            default="test",
+            prepare=mbpp_row,
+        ),
+        _code_set(
+            "apps",
+            "MIT",
+            repo="codeparrot/apps",
+            splits={"train": ("train.jsonl",), "test": ("test.jsonl",)},
+            default="test",
+            builder="json",
+            prepare=_apps_row,
+        ),
+        _code_set(
+            "taco",
+            "Apache-2.0",
+            repo="BAAI/TACO",
+            splits={"train": ("train/*.arrow",), "test": ("test/*.arrow",)},
+            default="test",
+            builder="arrow",
+            prepare=_apps_row,
+        ),
+        _code_set(
+            "codecontests",
+            "CC-BY-4.0",
+            repo="deepmind/code_contests",
+            splits={split: (_parquet("data", split),) for split in ("train", "valid", "test")},
+            default="test",
+        ),
+        _code_set(
+            "deepcoder",
+            "MIT",
+            repo="agentica-org/DeepCoder-Preview-Dataset",
+            splits={
+                "train": tuple(_parquet(config, "train") for config in ("primeintellect", "taco", "lcbv5")),
+                "test": tuple(_parquet(config, "test") for config in ("codeforces", "lcbv5")),
+            },
+            default="train",
+        ),
+    )
+}

@@ -1,0 +1,160 @@
+"""The real sets of mathematics: repository, pinned revision, licence, and what a row means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mars_env.problems.hub import HubSet
+from mars_env.problems.rows import BadField, Row, required_text
+from mars_env.types import Problem
+
+_MATH_LICENCE = "MIT (of MATH; the data card states none)"
+
+
+def _integer(row: Row, field: str) -> str:
+    r"""An integer answer's decimal text, without leading zeros, thousands separators and a degree sign."""
+    text = required_text(row, field)
+    match = re.fullmatch(r"\$?([+-]?[0-9][0-9,]*)(?:\^\{?\\circ\}?)?\$?", text)
+    if match is None:
+        raise BadField(field, f"must be an integer, got {text!r}")
+    return str(int(match[1].replace(",", "")))
+
+
+def _metadata(source: str, licence: str, row: Row, *keys: str) -> dict[str, Any]:
+    # Worked solutions are left out: the metadata must not reveal an answer.
+    return {"source": source, "licence": licence, **{key: row[key] for key in keys if key in row}}
+
+
+def _integer_problem(
+    row: Row, index: int, split: str, *, name: str, source: str, licence: str, keys: Sequence[str] = ()
+) -> Problem:
+    """A row of AIME 2024 (HuggingFaceH4), AIME 2025 (math-ai) or BeyondAIME: its answer is an integer."""
+    number = required_text(row, "id").rpartition("/")[2] if "id" in row else index
+    metadata = _metadata(source, licence, row, *keys) | {"integer": True}
+    reference = _integer(row, "answer")
+    return Problem(f"{name}/{number}", required_text(row, "problem"), reference, metadata=metadata)
+
+
+def _math500_problem(row: Row, index: int, split: str) -> Problem:
+    r"""A row of HuggingFaceH4/MATH-500: problem, solution, answer, subject, level, unique_id."""
+    metadata = _metadata("MATH-500", _MATH_LICENCE, row, "subject", "level")
+    unique = required_text(row, "unique_id").removeprefix("test/").removesuffix(".json")
+    return Problem(
+        f"math500/{unique}", required_text(row, "problem"), required_text(row, "answer"), metadata=metadata
+    )
+
+
+def _gsm8k_problem(row: Row, index: int, split: str) -> Problem:
+    r"""A row of openai/gsm8k: question, answer (a worked solution that ends in ``#### 1,234``)."""
+    _, mark, final = required_text(row, "answer").rpartition("####")
+    if not mark:
+        raise BadField("answer", "has no '####' before its final answer")
+    reference = _integer({"answer": final}, "answer")
+    metadata = _metadata("GSM8K", "MIT", row) | {"integer": True}
+    return Problem(f"gsm8k/{split}/{index}", required_text(row, "question"), reference, metadata=metadata)
+
+
+_DAPO_BEFORE = re.compile(r"Solve the following math problem step by step\.[^\n]*\n\n")
+_DAPO_AFTER = re.compile(r'\n\nRemember to put your answer on its own line after "Answer:"\.?$')
+
+
+def _dapo_problem(row: Row, index: int, split: str) -> Problem:
+    r"""A row of BytedTsinghua-SIA/DAPO-Math-17k: prompt (messages), reward_model, extra_info and others.
+
+    The prompt's instructions before and after the problem are removed, because agents have their own prompts.
+    """
+    prompt = row.get("prompt")
+    if not isinstance(prompt, (list, tuple)) or len(prompt) != 1 or not isinstance(prompt[0], Mapping):
+        raise BadField("prompt", "must be a list of one message")
+    nested = {
+        "prompt[0].content": prompt[0].get("content"),
+        "reward_model.ground_truth": _item(row, "reward_model", "ground_truth"),
+        "extra_info.index": _item(row, "extra_info", "index"),
+    }
+    content = required_text(nested, "prompt[0].content")
+    before = _DAPO_BEFORE.match(content)
+    statement = _DAPO_AFTER.sub("", content[before.end() if before else 0 :]).strip()
+    if not statement:
+        raise BadField("prompt", "contains no problem between its instructions")
+    return Problem(
+        f"dapo-math-17k/{required_text(nested, 'extra_info.index')}",
+        statement,
+        required_text(nested, "reward_model.ground_truth"),
+        metadata=_metadata("DAPO-Math-17k", "Apache-2.0", row) | {"integer": True},
+    )
+
+
+def _item(row: Row, field: str, key: str) -> Any:
+    value = row.get(field)
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _integers(name: str, source: str, licence: str, *keys: str, **where: Any) -> HubSet:
+    convert = partial(_integer_problem, name=name, source=source, licence=licence, keys=keys)
+    (default,) = where["splits"]
+    return HubSet(name=name, licence=licence, default=default, convert=convert, **where)
+
+
+MATH_SETS = {
+    hub_set.name: hub_set
+    for hub_set in (
+        _integers(
+            "aime24",
+            "AIME 2024",
+            "not stated (problems (c) MAA)",
+            "url",
+            "year",
+            repo="HuggingFaceH4/aime_2024",
+            revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
+            splits={"train": 30},
+        ),
+        _integers(
+            "aime25",
+            "AIME 2025",
+            "Apache-2.0 (data card; problems (c) MAA)",
+            repo="math-ai/aime25",
+            revision="563bb8404243c5f09de6ec262f2db674fe5bce9b",
+            splits={"test": 30},
+        ),
+        _integers(
+            "beyondaime",
+            "BeyondAIME",
+            "not verified (see the data card)",
+            repo="ByteDance-Seed/BeyondAIME",
+            splits={"test": 100},
+        ),
+        HubSet(
+            name="math500",
+            repo="HuggingFaceH4/MATH-500",
+            revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
+            licence=_MATH_LICENCE,
+            splits={"test": 500},
+            default="test",
+            convert=_math500_problem,
+        ),
+        HubSet(
+            name="gsm8k",
+            repo="openai/gsm8k",
+            revision="740312add88f781978c0658806c59bc2815b9866",
+            licence="MIT",
+            splits={"train": 7473, "test": 1319},
+            default="test",
+            convert=_gsm8k_problem,
+            config="main",
+        ),
+        HubSet(
+            name="dapo-math-17k",
+            repo="BytedTsinghua-SIA/DAPO-Math-17k",
+            revision="65877096c24ffa7abc4e4fa5edb95cf3413a5674",
+            licence="Apache-2.0",
+            splits={"train": 1_791_700},
+            default="train",
+            convert=_dapo_problem,
+            reference_field="reward_model.ground_truth",
+            duplicates="merge",
+        ),
+    )
+}

@@ -1,0 +1,78 @@
+"""What all generated sets share: seeds, splits, and options that make no sense."""
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from messages import raises
+
+from mars_env import load_problems
+from mars_env.errors import ConfigError
+
+SETS = {
+    "aime": {"level": 1},
+    "arithmetic": {"max_terms": 1},
+    "nibbles": {},
+    "nibbles of two registers": {"registers": 2},
+    "reports": {},
+    "subset-sum": {},
+}
+
+
+def load(name, **options):
+    return load_problems(name.partition(" ")[0], **SETS[name], **options)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_splits_share_no_statement(name):
+    statements = {
+        (split, seed): {p.statement for p in load(name, n=300, split=split, seed=seed)}
+        for split in ("train", "test")
+        for seed in (0, 1)
+    }
+    for a, b in itertools.product((0, 1), repeat=2):
+        assert not statements["train", a] & statements["test", b]
+    assert len(statements["train", 0] - statements["train", 1]) > 100
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_problem_depends_on_seed_and_index(name):
+    problems, again = load(name, seed=5), load(name, seed=np.int64(5))
+    assert problems.endless and [problems[i] for i in (3, 10**6, 3)] == [again[i] for i in (3, 10**6, 3)]
+    assert problems[3] != load(name, seed=6)[3] and problems.by_id(problems[7].id) == problems[7]
+    with pytest.raises(KeyError):
+        problems.by_id(load(name, seed=6)[3].id)
+
+
+def test_another_process_makes_the_same_problems():
+    names = ("aime", "arithmetic", "nibbles", "programs", "reports", "subset-sum")
+    code = f"import mars_env; print(*(mars_env.load_problems(n, n=40).content_hash() for n in {names}))"
+    run = [sys.executable, "-c", code]
+    other = subprocess.run(run, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "77"})
+    assert other.stdout.split() == [load_problems(name, n=40).content_hash() for name in names]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(("aime", {"seed": seed}) for seed in ("1", 1.0, True, None)),
+        *(("aime", {"level": level}) for level in (6, [], 4.5)),
+        *(("aime", {"n": "3"}), ("aime", {"name": "mine"}), ("aime", {"split": "validation"})),
+        *(("aime", {"topic": "calculus"}), ("aime", {"template": "riddle"})),
+        ("aime", {"template": "necklaces", "level": 1}),
+        *(("arithmetic", {"min_terms": low, "max_terms": high}) for low, high in ((0, 3), (4, 3), (1, 26))),
+        *(("arithmetic", {"min_terms": "3"}), ("arithmetic", {"max_terms": 2.5})),
+        *(("subset-sum", {"min_parts": parts}) for parts in (0, 5)),
+        *(("subset-sum", {"max_parts": 8}), ("subset-sum", {"count": 16}), ("subset-sum", {"count": 7.0})),
+        ("subset-sum", {"largest": 10**7}),
+        *(("reports", {"years": years}) for years in (0, 21, "2")),
+        *(("nibbles", {"level": level}) for level in (0, 13, "2")),
+        *(("nibbles", {"mix": 2}), ("nibbles", {"registers": 3}), ("nibbles", {"shown": 4})),
+        *(("programs", {"split": "x"}), ("programs", {"level": 4}), ("programs", {"level": []})),
+    ],
+)
+def test_senseless_options(name, options):
+    with raises(ConfigError):
+        load_problems(name, **options)
