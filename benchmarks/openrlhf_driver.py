@@ -28,7 +28,7 @@ from contextlib import aclosing
 from typing import Any
 
 from mars_env.rollout import Job
-from mars_env.rollout.pipeline import PipelineSettings, pipeline
+from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -102,7 +102,7 @@ async def measure(
     late: list[float] = []
     watch = asyncio.create_task(lags(late))
     rows, began, before = 0, (0.0, 0.0), -1
-    playing = pipeline(game, team, steps(), options, seed=0, policy_version=lambda _: 0)
+    playing = pipeline(game, team, steps(), options, seed=0, training=Training(policy_version=lambda _: 0))
     try:
         async with aclosing(playing) as due:
             async for batch in due:

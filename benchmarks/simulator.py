@@ -32,7 +32,7 @@ from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, MarsError
 from mars_env.players import assign_agents
 from mars_env.rollout.engine import Job
-from mars_env.rollout.pipeline import PipelineSettings, pipeline
+from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
@@ -330,7 +330,9 @@ async def _simulated(cluster: Cluster, watch: Callable[[Group], None] | None) ->
     groups = dropped = 0
     busy = 0.0
     clock = asyncio.get_running_loop().time
-    played = pipeline(game, assign_agents(rules, team), steps, settings, seed=cluster.seed, slots=slots)
+    played = pipeline(
+        game, assign_agents(rules, team), steps, settings, seed=cluster.seed, training=Training(slots=slots)
+    )
     async with aclosing(played) as due:
         async for batch in due:
             tokens = cluster.resolution * sum(map(_tokens, batch.groups))

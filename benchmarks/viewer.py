@@ -18,8 +18,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from mars_env.evaluation import build_report
-from mars_env.viewer import write_page
+from mars_env.evaluation import RunDescription, build_report
+from mars_env.viewer import Display, write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 from shown_run import prompts, shown_run
@@ -62,10 +62,10 @@ def main():
     given = parser.parse_args()
     trees = shown_run(given.turns)
     turns = sum(len(tree.turns) for tree in trees)
-    report = build_report(trees, title="sums", problem_set="sums", generated=False)
+    report = build_report(trees, RunDescription(title="sums", problem_set="sums", generated=False))
     began = time.process_time()
     path = Path(tempfile.mkdtemp()) / "run.html"
-    page = write_page(path, trees, title="Sums", report=report, prompts=prompts)
+    page = write_page(path, trees, title="Sums", report=report, display=Display(prompts))
     written = time.process_time() - began
     size = page.stat().st_size / 1e6
     print(f"{turns:,} turns in {len(trees):,} trees: {size:.1f} MB, {written:.1f} CPU seconds")

@@ -28,8 +28,8 @@ from rich.table import Table
 
 from mars_env.agents.asked import prompts_of
 from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.evaluation import Comparison, compare
-from mars_env.evaluation.tables import interval, number
+from mars_env.evaluation import Comparison, compare_trees
+from mars_env.evaluation.tables import interval, number_text
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS
@@ -38,7 +38,7 @@ from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.rollout import write_run
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Tree
-from mars_env.viewer import write_page
+from mars_env.viewer import Display, write_page
 from mars_env.viewer.plots import before_after, training_curves
 
 FIGURES = {
@@ -117,11 +117,11 @@ def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out
         title=f"{len(before)} held-out problems of the generated set arithmetic, seed {seed}",
         caption="95% intervals, the problem is the unit. docs/miniature.md says how the team was made.",
     )
-    comparison = compare(before, after, names=("before", "after"))
+    comparison = compare_trees(before, after, names=("before", "after"))
     for name, title in FIGURES.items():
-        cells = [f"{number(f[name].value, f[name].scale)} {interval(f[name])}" for f in figures]
+        cells = [f"{number_text(f[name].value, f[name].scale)} {interval(f[name])}" for f in figures]
         row = comparison.rows[name]
-        difference = f"{number(row.difference.value, row.difference.scale)} {interval(row.difference)}"
+        difference = f"{number_text(row.difference.value, row.difference.scale)} {interval(row.difference)}"
         table.add_row(title, *cells, difference)
     console.print(table)
 
@@ -141,8 +141,8 @@ def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out
             "The warm start was made poor on purpose: docs/miniature.md says how.",
             "The episodes are those of the trained team.",
         ],
-        prompts=prompts_of(
-            Game(SolveVerifyCorrect(RECIPE.inference), grader_for("math")), trained.agents(RECIPE)
+        display=Display(
+            prompts_of(Game(SolveVerifyCorrect(RECIPE.inference), grader_for("math")), trained.agents(RECIPE))
         ),
     )
     console.print(f"The page with plots and episodes: {page}", highlight=False)

@@ -219,7 +219,7 @@ def aevaluate(  # public edge: friendly keywords, each with a default
         >>> report.counts.episodes
         3
     """
-    from mars_env.evaluation.run import run  # brings scipy: not for those who only make environments
+    from mars_env.evaluation.run import play_plan  # brings scipy: not for those who only make environments
 
     if out is not None and not isinstance(out, str | Path):
         raise ConfigError(f"out is the directory to store the run in, not {shown(out)}")
@@ -241,7 +241,7 @@ def aevaluate(  # public edge: friendly keywords, each with a default
 
     async def evaluated() -> Report:
         async with start_play(plan, workers) as play:
-            report, _ = await run(plan, play, out=None if out is None else Path(out), on_tree=on_tree)
+            report, _ = await play_plan(plan, play, out=None if out is None else Path(out), on_tree=on_tree)
             return report
 
     return evaluated()
@@ -280,9 +280,9 @@ async def start_play(
             monitor.measure("grading", pool)
         yield LocalPlay(game, monitor.watch(agents), plain=agents, on_turns=monitor.record_turns)
         return
-    from mars_env.distributed import Fleet, placement
+    from mars_env.distributed import Fleet, as_placement
 
-    async with Fleet(plan.make_game, plan.make_agents, placement(workers, address)) as fleet:
+    async with Fleet(plan.make_game, plan.make_agents, as_placement(workers, address)) as fleet:
         await fleet.check(plan.problems, preflight)
         if monitor is None:
             yield fleet.play_all
@@ -308,7 +308,7 @@ def prepare(
     ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
     from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
-    from mars_env.evaluation.run import Plan, limited
+    from mars_env.evaluation.run import Plan, first_problems
 
     env_spec = with_team_size(env_spec, team_size(agents))
     env = make_env(env_spec, problems)
@@ -323,7 +323,7 @@ def prepare(
     identities = team_identity(named, env.possible_agents, roles)
     return Plan(
         title=str(env),
-        problems=limited(env.problems, limit),
+        problems=first_problems(env.problems, limit),
         game=env.game,
         make_game=partial(make_game, env_spec, kind=env.problems[0].kind),
         make_agents=team,
@@ -396,7 +396,7 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
         StoreError: A directory holds no run.
         ConfigError: The runs are of different problems.
     """
-    from mars_env.evaluation.compare import compare as compare_trees
+    from mars_env.evaluation.compare import compare_trees
     from mars_env.evaluation.trees import answers_of_grading
 
     for run in (run_a, run_b):

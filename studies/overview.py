@@ -3,10 +3,7 @@
     python -m studies.overview           # writes the table
     python -m studies.overview --all     # and the part of every study
 
-It runs nothing. For the two older studies, MarsRL and MARS2, which claims are in the table was decided after
-they were run; their pages hold all others. Of OpenRLHF it has what the plan compares, of MarsRL from other
-warm starts the plan's primary comparisons, each from every start that has it; their pages hold the rest, too.
-A study whose ledger is empty has no line.
+It runs nothing. For MarsRL and MARS2, which claims are in it was decided after they were run.
 """
 
 from __future__ import annotations

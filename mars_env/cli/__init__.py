@@ -16,60 +16,24 @@ from mars_env.lazy import import_object
 from mars_env.text import raised, suggestion, users_line
 
 _COMMANDS = {
-    "envs": ("mars_env.cli.problems:envs", "List the environment ids."),
-    "problems": (
-        "mars_env.cli.problems:problems",
-        "Show the first problems of a set; with --jsonl as a file that `grade` and `make` take.",
-    ),
-    "evaluate": (
-        "mars_env.cli.evaluate:evaluate",
-        "Play every problem n times with a team and print the report, with 95% intervals.",
-    ),
-    "solve": (
-        "mars_env.cli.team:solve",
-        "Let a team answer a question whose answer nobody knows.",
-    ),
-    "serve": (
-        "mars_env.cli.team:serve",
-        "Serve a team, or a search, as one model behind an OpenAI-compatible API (docs/team.md).",
-    ),
-    "play": (
-        "mars_env.cli.team:play_game",
-        "Take a role in the terminal: read what the agent would read, and write its text.",
-    ),
-    "train": (
-        "mars_env.cli.train:train",
-        "Train a team: one model shared by all roles, one for each, or adapters.",
-    ),
-    "sample": (
-        "mars_env.cli.sample:sample",
-        "Act for a learner that trains elsewhere, with the weights that it publishes (docs/echo.md).",
-    ),
-    "compare": (
-        "mars_env.cli.runs:compare",
-        "Paired differences between two runs, B minus A, with 95% intervals.",
-    ),
-    "view": ("mars_env.cli.runs:view", "Write a run as one HTML page that needs no network."),
-    "export": (
-        "mars_env.cli.export:export",
-        "Write a run as supervised examples (sft), preference pairs (dpo), samples, or a table (parquet).",
-    ),
-    "record": (
-        "mars_env.cli.record:record",
-        "Serve an OpenAI-compatible API that keeps the tokens and log-probabilities of each agent's calls.",
-    ),
-    "reward": ("mars_env.cli.record:reward", "Give the turns of a recorded run their rewards."),
-    "grade": (
-        "mars_env.cli.grade:grade",
-        "Judge stored answers on all cores: one verdict a row, in the order of the input.",
-    ),
-    "validate": (
-        "mars_env.cli.validate:validate",
-        "Run every reference solution (must pass) and mutants of it (must fail); list what is not fit.",
-    ),
-    "doctor": ("mars_env.cli.doctor:doctor", "Say what is installed and what is missing."),
+    "envs": ("problems:envs", "List the environment ids."),
+    "problems": ("problems:problems", "Show the first problems of a set, or write them as a file."),
+    "evaluate": ("evaluate:evaluate", "Play every problem n times with a team and print the report."),
+    "solve": ("team:solve", "Let a team answer a question whose answer nobody knows."),
+    "serve": ("team:serve", "Serve a team as one model behind an OpenAI-compatible API."),
+    "play": ("team:play_game", "Take a role in the terminal."),
+    "train": ("train:train", "Train a team: one model shared by all roles, one for each, or adapters."),
+    "sample": ("sample:sample", "Act for a learner that trains elsewhere (docs/echo.md)."),
+    "compare": ("runs:compare", "Paired differences between two runs, B minus A, with 95% intervals."),
+    "view": ("runs:view", "Write a run as one HTML page that needs no network."),
+    "export": ("export:export", "Write a run as a data set for other trainers."),
+    "record": ("record:record", "Serve an OpenAI-compatible API that records each agent's calls."),
+    "reward": ("record:reward", "Give the turns of a recorded run their rewards."),
+    "grade": ("grade:grade", "Judge stored answers on all cores: one verdict a row."),
+    "validate": ("grade:validate", "List the code problems of a set that are not fit for training."),
+    "doctor": ("doctor:doctor", "Say what is installed and what is missing."),
 }
-"""Every command: the function behind it, imported when it is called, and what `--help` says of it."""
+"""Every command: its function in this package, imported when it is called, and what `--help` says of it."""
 
 
 class _Deferred(TyperCommand):
@@ -103,7 +67,7 @@ def _command(name: str) -> Any:
     from mars_env.cli.config import config_option
 
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    one.command(name, context_settings=_HELP)(import_object(_COMMANDS[name][0]))
+    one.command(name, context_settings=_HELP)(import_object(f"mars_env.cli.{_COMMANDS[name][0]}"))
     command = typer.main.get_command(one)
     command.params.append(config_option(takes_more=name in ("train", "sample")))
     return command
@@ -141,8 +105,8 @@ def _commands(
 def main() -> None:
     """Run the command line; a `MarsError` is one sentence and exit status 2, not a traceback.
 
-    So is an error of a user's function, such as a method of rules, with the line that raised it and status 1.
-    Modules of the working folder can be named (``my_module:my_reward``); installed ones go before them.
+    So is an error of a user's function, with the line that raised it and status 1. Modules of the working
+    folder can be named (``my_module:my_reward``); installed ones go before them.
     """
     signal.signal(signal.SIGTERM, _terminated)
     for stream in (sys.stdout, sys.stderr):

@@ -19,11 +19,7 @@ REST = "mars_env.config"
 
 
 def config_option(*, takes_more: bool) -> Any:
-    """The option ``--config``, to be added to the parameters of a command.
-
-    Args:
-        takes_more: Whether the file may say more than options: the command finds it in its context.
-    """
+    """The option ``--config``; the file of a command that takes more than options is in its context."""
 
     def read(ctx: typer.Context, value: str | None) -> None:
         if value is not None:
@@ -75,14 +71,7 @@ def _names(parameter: Any) -> list[str]:
 
 
 def _value(value: Any, *, multiple: bool) -> Any:
-    """A value as the command line would give it: tables are lists of ``name=value``.
-
-    Example:
-        >>> _value({"rounds": 3, "schedule": "training"}, multiple=True)
-        ['rounds=3', 'schedule=training']
-        >>> _value({"solver": "hf:a", "verifier": "hf:b"}, multiple=False)
-        'solver=hf:a,verifier=hf:b'
-    """
+    """A value as the command line would give it: tables are lists of ``name=value``."""
     if isinstance(value, Mapping):
         value = [f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in value.items()]
         return value if multiple else ",".join(value)

@@ -34,14 +34,14 @@ from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
-from mars_env.evaluation.run import cost_bound, run
+from mars_env.evaluation.run import cost_bound, play_plan
 from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
 from mars_env.sync import run_sync
 from mars_env.text import counted
 from mars_env.types import Tree
-from mars_env.viewer import write_page
+from mars_env.viewer import Display, write_page
 
 
 def evaluate(  # public edge: one parameter is one option of the command
@@ -88,7 +88,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         int | None, typer.Option(help="Serve the metrics at http://127.0.0.1:PORT/metrics for Prometheus.")
     ] = None,
 ) -> None:
-    """Play every problem n times with a team and print the report, with 95% intervals."""
+    """Play every problem n times with a team and print the report."""
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
     register_metrics(metric)
@@ -130,7 +130,7 @@ def evaluate(  # public edge: one parameter is one option of the command
                 reporting(monitor, logger=logger, port=metrics_port),
                 start_play(plan, workers, address=ray_address, monitor=monitor) as play,
             ):
-                return await run(plan, play, out=out, on_tree=monitor.record_tree)
+                return await play_plan(plan, play, out=out, on_tree=monitor.record_tree)
 
         console = Screen(stderr=True)
         try:
@@ -150,8 +150,8 @@ def evaluate(  # public edge: one parameter is one option of the command
             trees,
             title=plan.title,
             report=report,
-            prompts=prompts_of(plan.game),
             notes=[MADE_AGAIN],
+            display=Display(prompts_of(plan.game)),
         )
     if json_output:
         say_json(report.json_text())

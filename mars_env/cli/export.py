@@ -66,7 +66,7 @@ def export(  # public edge: one parameter is one option of the command
         bool, typer.Option(help="Leave samples without token ids or log-probabilities out.")
     ] = False,
 ) -> None:
-    """Write a run as supervised examples (sft), preference pairs (dpo), samples, or a table (parquet).
+    """Write a run as a data set for other trainers.
 
     Prompts are those of the library's own agents, as messages; --tokenizer gives the exact prompts of runs
     that recorded token ids, and --prompt those of your own agents.
@@ -120,14 +120,7 @@ def export(  # public edge: one parameter is one option of the command
 
 
 def cut_distribution(config: Mapping[str, Any]) -> str:
-    """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that.
-
-    Example:
-        >>> cut_distribution({"agents": "http://localhost:8000/v1#m?top_p=0.95&temperature=0.6"})
-        'top_p=0.95'
-        >>> cut_distribution({"agents": "hf:tiny?top_p=1.0&top_k=-1"})
-        ''
-    """
+    """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that."""
     recorded = json.dumps([config.get("agents"), config.get("identity")])
     found = {
         f"{name}={value}"
@@ -173,7 +166,7 @@ def _called(name: str) -> PromptOf:
 def _library_prompt(
     roles: Mapping[str, type[RoleAgent]], turn: Turn, observation: Observation
 ) -> str | list[Message] | None:
-    """The prompt of the library's agent of the place; None for a turn that took several calls."""
+    """The prompt of the library's agent; None for a turn that took several calls."""
     if len(turn.action.completions) > 1:
         return None
     if turn.role not in roles:

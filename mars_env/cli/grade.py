@@ -1,19 +1,24 @@
-"""`mars-env grade`: judge stored answers in bulk."""
+"""`mars-env grade` and `mars-env validate`: judge stored answers, and code problems themselves."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mars_env.api import as_problem_set
+from mars_env.api import as_problem_set, load_problems
 from mars_env.cli.options import Fields, Split, finite_set, loaded, progress_bar
-from mars_env.cli.screen import Screen
+from mars_env.cli.screen import Screen, say
 from mars_env.cli.streams import STREAM, json_of, read_from, write_to
 from mars_env.errors import ConfigError
 from mars_env.grading.bulk import grade_file
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.grading.code.validate import Validation, validate_problems
+from mars_env.problems import ProblemSet
+from mars_env.sync import run_sync
 from mars_env.types import Grader
 
 OWN = "own"
@@ -41,7 +46,7 @@ def grade(  # public edge: one parameter is one option of the command
     ] = None,
     repeats: Annotated[int, typer.Option(help="Judgements of each criterion, an odd number.")] = 1,
 ) -> None:
-    """Judge stored answers on all cores: one verdict a row, in the order of the input."""
+    """Judge stored answers on all cores: one verdict a row."""
     if rubric is None and (judge is not None or repeats != 1):
         raise ConfigError("--judge and --repeats are for a --rubric: give a JSON file of criteria, or 'own'")
     grader = None if rubric is None else _rubric_grader(rubric, judge, repeats)
@@ -75,3 +80,38 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
     if sampling is None:
         return RubricGrader(model, criteria, repeats=repeats)
     return RubricGrader(model, criteria, repeats=repeats, sampling=sampling)
+
+
+def validate(
+    problems: Annotated[str, typer.Argument(help="A set of code problems, by name or file.")],
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of problems, from the first.")] = None,
+    mutants: Annotated[int, typer.Option(help="Wrong variants of each reference solution to try.")] = 6,
+    backend: Annotated[str, typer.Option(help="Sandbox backend.")] = "auto",
+) -> None:
+    """List the code problems of a set that are not fit for training.
+
+    Every reference solution must pass, and mutants of it must fail; else the exit status is 1.
+    """
+    chosen = load_problems(problems)
+    chosen = chosen[: min(limit, len(chosen))] if limit is not None else chosen
+    if chosen.endless:
+        raise ConfigError(f"the set {problems!r} is endless: say how many problems, --limit N")
+    grader = CodeGrader(backend=backend)
+    with progress_bar() as bar:
+        task = bar.add_task("validating", total=len(chosen))
+        found = run_sync(_validated(chosen, grader, mutants, lambda done: bar.advance(task)))
+    for validation in found:
+        if not validation.fit:
+            say(f"{validation.problem}: {validation.reason}")
+    unfit = sum(not validation.fit for validation in found)
+    Screen(stderr=True).print(f"{len(found) - unfit} of {len(found)} problems are fit for training")
+    raise typer.Exit(1 if unfit else 0)
+
+
+async def _validated(
+    problems: ProblemSet, grader: CodeGrader, mutants: int, on_progress: Callable[[Validation], None]
+) -> list[Validation]:
+    try:
+        return await validate_problems(problems, grader, n_mutants=mutants, on_progress=on_progress)
+    finally:
+        await grader.aclose()

@@ -101,15 +101,7 @@ def print_json_line(row: Mapping[str, Any]) -> None:
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
-    """The values of an option of the form ``name=value``.
-
-    Raises:
-        ConfigError: One has no equals sign.
-
-    Example:
-        >>> pairs(["rounds=3"], "--set")
-        {'rounds': '3'}
-    """
+    """The values of an option of the form ``name=value``."""
     result = {}
     for value in values or ():
         name, mark, rest = value.partition("=")
@@ -120,12 +112,7 @@ def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def read_value(value: str) -> Any:
-    """A value of JSON, else the string itself.
-
-    Example:
-        >>> read_value("3"), read_value("training")
-        (3, 'training')
-    """
+    """A value of JSON, else the string itself."""
     try:
         return json.loads(value)
     except ValueError:
@@ -142,16 +129,11 @@ def loaded(
 ) -> str | ProblemSet | None:
     """The problems of an option; ``-`` reads them from standard input, in rows of JSON.
 
-    A file's are loaded by the names of its fields, where these are given; an id without a name numbers them.
-
     Args:
         problems: A set's name or a file; None for those of the environment.
-        fields: Names of the file's fields.
+        fields: Names of the file's fields; an id without a name numbers the problems.
         split: Of the set, where it is not the one that the set gives by itself.
         own: Name of the environment's own set.
-
-    Raises:
-        ConfigError: Fields are given without a file, or are none, or there is no such split.
     """
     if split is not None and problems != STREAM and fields is None:
         return load_problems(problems or own or "", split=split)
@@ -172,11 +154,7 @@ def loaded(
 
 
 def finite_set(problems: ProblemSet) -> ProblemSet:
-    """The set.
-
-    Raises:
-        ConfigError: It is endless.
-    """
+    """The set, unless it is endless."""
     if problems.endless:
         raise ConfigError(
             f"the set {problems.name!r} is endless: write the problems with `mars-env problems "
@@ -188,7 +166,7 @@ def finite_set(problems: ProblemSet) -> ProblemSet:
 async def serve_until_stopped(
     server: Recorder | TeamServer, host: str, port: int, hello: Callable[[], str]
 ) -> None:
-    """Serve until Ctrl-C or a request to end; what `hello` gives is said once the server is there."""
+    """Serve until Ctrl-C or SIGTERM; what `hello` gives is said once the server is there."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -201,15 +179,7 @@ async def serve_until_stopped(
 
 
 def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | None:
-    """Prices of a million tokens, read and sampled: ``0.5,2`` for every policy, or ``policy=0.5,2``.
-
-    Raises:
-        ConfigError: One is not two amounts of money.
-
-    Example:
-        >>> prices(["0.5,2", "large=3,15"])
-        {'': (0.5, 2.0), 'large': (3.0, 15.0)}
-    """
+    """Prices of a million tokens, read and sampled: ``0.5,2`` for every policy, or ``policy=0.5,2``."""
     result: dict[str, tuple[float, float]] = {}
     for value in values or ():
         policy, _, amounts = value.rpartition("=")
@@ -223,11 +193,7 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
 
 
 def register_metrics(values: Sequence[str] | None) -> None:
-    """Register metrics of the form ``my_module:my_metric`` under the function's own name.
-
-    Raises:
-        ConfigError: There is no such function.
-    """
+    """Register metrics of the form ``my_module:my_metric`` under the function's own name."""
     from mars_env.evaluation import register_metric
 
     for value in values or ():

@@ -29,7 +29,10 @@ def problems(
     fields: Fields = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="A problem file, with references.")] = False,
 ) -> None:
-    """Show the first problems of a set; with --jsonl as a file that `grade` and `make` take."""
+    """Show the first problems of a set, or write them as a file.
+
+    With --jsonl it is a file that `grade` and `make` take.
+    """
     named = loaded(name, fields, split) if fields is not None else None
     found = as_problem_set(named) if named is not None else load_problems(name, seed=seed, split=split)
     shown = found[: min(limit, len(found))]

@@ -22,18 +22,12 @@ EVERY = 10.0
 class MergedLog(logging.Handler):
     """Shows the first of several records that differ only in names and numbers, and counts the others.
 
-    Args:
-        screen: Where they are shown.
-
     Example:
         >>> import io
         >>> screen = Screen(file=io.StringIO(), width=80)
         >>> merged = MergedLog(screen)
         >>> for number in range(3):
-        ...     merged.handle(logging.makeLogRecord({"msg": f"tree p/{number}#0 is discarded: lost"}))
-        True
-        True
-        True
+        ...     _ = merged.handle(logging.makeLogRecord({"msg": f"tree p/{number}#0 is discarded: lost"}))
         >>> merged.close()
         >>> print(screen.file.getvalue(), end="")
         tree p/0#0 is discarded: lost
@@ -71,13 +65,7 @@ def _kind(text: str) -> str:
 
 @contextmanager
 def shown_progress(monitor: Monitor, screen: Screen, *, every: float = EVERY) -> Iterator[None]:
-    """While this is open, the run's figures, its faults and its retries are shown.
-
-    Args:
-        monitor: Of the run.
-        screen: Where: standard error.
-        every: Seconds between two lines where it is no terminal.
-    """
+    """While this is open, the run's metrics, faults and retries are shown; in lines without a terminal."""
     library, retries = logging.getLogger("mars_env"), logging.getLogger("mars_env.models.http")
     merged, before = MergedLog(screen), retries.level
     library.addHandler(merged)
@@ -109,29 +97,29 @@ def shown_progress(monitor: Monitor, screen: Screen, *, every: float = EVERY) ->
 def _lines(monitor: Monitor, screen: Screen, every: float, ready: Callable[[], bool]) -> Iterator[None]:
     ended = threading.Event()
 
-    def tell() -> None:
+    def show() -> None:
         if ready():
-            screen.print(line(monitor), soft_wrap=True)
+            screen.print(_line(monitor), soft_wrap=True)
 
-    def tell_often() -> None:
+    def show_often() -> None:
         while not ended.wait(every):
-            tell()
+            show()
 
-    thread = threading.Thread(target=tell_often, name="mars-env-progress", daemon=True)
+    thread = threading.Thread(target=show_often, name="mars-env-progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-        tell()
+        show()
 
 
-def line(monitor: Monitor) -> str:
+def _line(monitor: Monitor) -> str:
     """The figures of a run as one line.
 
     Example:
-        >>> line(Monitor(total=4)).startswith("0/4 episodes, 0 turns/s, 0 tokens/s, ")
+        >>> _line(Monitor(total=4)).startswith("0/4 episodes, 0 turns/s, 0 tokens/s, ")
         True
     """
     figures = monitor.figures()

@@ -48,9 +48,10 @@ def record(  # public edge: one parameter is one option of the command
     ] = None,
     version: Annotated[int, typer.Option(help="Version of the weights, noted with each token.")] = 0,
 ) -> None:
-    """Serve an OpenAI-compatible API that keeps the tokens and log-probabilities of each agent's calls.
+    """Serve an OpenAI-compatible API that records each agent's calls.
 
-    Agents are named by the header X-Mars-Agent, an API key mars:AGENT, or a model's name MODEL@AGENT.
+    It keeps tokens and log-probabilities. Agents are named by the header X-Mars-Agent, an API key mars:AGENT,
+    or a model's name MODEL@AGENT.
     """
     recorder = Recorder(
         upstream,

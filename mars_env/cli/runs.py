@@ -15,7 +15,7 @@ from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_game, stored_report
 from mars_env.errors import ConfigError
 from mars_env.rollout import Run, groups_of, read_run
-from mars_env.viewer import write_page
+from mars_env.viewer import Display, write_page
 from mars_env.viewer.page import plain_note
 from mars_env.viewer.turns import Prompts
 
@@ -57,9 +57,8 @@ def view(  # public edge: one parameter is one option of the command
         stored.trees,
         title=run.resolve().name,
         report=stored_report(run, stored),
-        prompts=prompts,
         notes=[MADE_AGAIN] if prompts else [],
-        advantages=_advantages(stored, advantage) if advantage else None,
+        display=Display(prompts, _advantages(stored, advantage) if advantage else {}),
     )
     for note in plain_note():
         say(f"mars-env: {note}", err=True)

@@ -16,7 +16,7 @@ from mars_env.cli.train import (
     given_settings,
     loaded_models,
     settings_for,
-    team_of,
+    team_maker,
 )
 from mars_env.envs import make_game, spec
 from mars_env.envs.registry import rules_spec
@@ -69,10 +69,11 @@ def sample(  # public edge: one parameter is one option of the command
         float, typer.Option(help="Seconds without a sign of the learner after which the sampler ends.")
     ] = 600.0,
 ) -> None:
-    """Act for a learner that trains elsewhere, with the weights that it publishes (docs/echo.md).
+    """Act for a learner that trains elsewhere (docs/echo.md).
 
-    It makes outgoing connections only, needs no problems, and ends with the training. A learner that is
-    stopped and started again is waited for. Ctrl-C hands what is under way back to the learner.
+    It uses the weights that the learner publishes, makes outgoing connections only, needs no problems, and
+    ends with the training. A learner that is stopped and started again is waited for. Ctrl-C hands what is
+    under way back to the learner.
     """
     from mars_env.trainers import TrainConfig, make_team
     from mars_env.trainers.swarm import WeightStore, run_sampler
@@ -98,7 +99,7 @@ def sample(  # public edge: one parameter is one option of the command
         run_settings,
         rules.possible_agents,
         models,
-        agent=team_of(team, rules, run_settings, given),
+        agent=team_maker(team, rules, run_settings, given),
         roles=roles_of(rules),
     ).agents
     if key and (host := URL(url).host) and URL(url).scheme == "http" and host not in LOOPBACK:

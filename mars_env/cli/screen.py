@@ -14,9 +14,7 @@ from mars_env.text import visible
 
 
 class Screen(Console):
-    r"""A console that takes texts as they are: no markup, and every character that steers escaped.
-
-    Styles come from `rich.text.Text` values that commands make themselves.
+    r"""A console that takes strings as they are: no markup, and every control character escaped.
 
     Example:
         >>> import io

@@ -10,7 +10,7 @@ from mars_env.cli.options import read_value
 from mars_env.envs import Game, make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
-from mars_env.evaluation.report import REPORT, Report, build_report, derived_notes
+from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report, derived_notes
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.rollout import Run
 from mars_env.text import logger, validation_message
@@ -21,7 +21,7 @@ _MOST_REPORT = 1 << 24
 
 
 def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
-    """The game that was played: the user's, or that of the run's manifest if it names nothing to import."""
+    """The game that was played: the user's, or that of the manifest if it names nothing to import."""
     config = run.manifest["config"]
     name = env_id or config.get("title")
     if not run.trees:
@@ -56,17 +56,13 @@ def _recorded(value: Any) -> Any:
 
 
 def stored_report(folder: Path, run: Run) -> Report | None:
-    """The report of a stored run: of its trees, with what was written with it that the trees do not say."""
+    """The report of a stored run: of its trees, with what was written with it that they do not say."""
     found, written = _made(folder, run), _written(folder / REPORT)
     return _up_to_date(written, found) if written and found else found or written
 
 
 def _up_to_date(written: Report, now: Report) -> Report:
-    """The written report, if it is of the same trees, with the metrics of their present rewards and grades.
-
-    Else the report of the present trees, with the written description and notes: baselines and cost were of
-    other trees.
-    """
+    """The written report, with the metrics of the present rewards; baselines of other trees go."""
     own = [note for note in written.notes if note not in derived_notes(written.counts, written.baselines)]
     same = all(
         getattr(written.counts, name) == getattr(now.counts, name)
@@ -107,11 +103,13 @@ def _made(folder: Path, run: Run) -> Report | None:
     try:
         return build_report(
             run.trees,
-            title=str(config.get("title") or folder.name),
-            problem_set=problem_set,
-            generated=any(problem.metadata.get("generated") for problem in run.problems.values()),
-            style="AIME-style" if problem_set == "aime" else "",
-            seed=seed if isinstance(seed, int) else None,
+            RunDescription(
+                title=str(config.get("title") or folder.name),
+                problem_set=problem_set,
+                generated=any(problem.metadata.get("generated") for problem in run.problems.values()),
+                style="AIME-style" if problem_set == "aime" else "",
+                seed=seed if isinstance(seed, int) else None,
+            ),
             answer_of=answers_of_grading(run.trees) if run.trees[0].problem.kind == "math" else None,
         )
     except ConfigError as error:  # a recorded run, say, may have problems that cannot be told apart

@@ -17,11 +17,7 @@ STREAM = "-"
 
 
 def text_of(path: Path) -> str:
-    """The text of a file; ``-`` is standard input.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """The contents of a file; ``-`` is standard input."""
     try:
         text = sys.stdin.read() if str(path) == STREAM else path.read_text(encoding="utf-8")
         return text.removeprefix("\ufeff")  # editors on Windows begin a file with it
@@ -30,11 +26,7 @@ def text_of(path: Path) -> str:
 
 
 def json_of(path: Path, what: str) -> Any:
-    """What the JSON of a file holds; ``-`` is standard input.
-
-    Raises:
-        ConfigError: It cannot be read, or is not JSON.
-    """
+    """What the JSON of a file holds; ``-`` is standard input."""
     text = text_of(path)
     try:
         return json.loads(text)

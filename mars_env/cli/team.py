@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
@@ -22,7 +23,6 @@ from mars_env.cli.options import (
     serve_until_stopped,
     settings,
 )
-from mars_env.cli.person import Person, Stopped
 from mars_env.cli.screen import say, say_json
 from mars_env.cli.streams import STREAM, json_of, text_of
 from mars_env.envs import MarsEnv, spec
@@ -30,13 +30,44 @@ from mars_env.envs.game import Game
 from mars_env.errors import ConfigError
 from mars_env.models.secrets import client_keys
 from mars_env.rollout import Job, play
+from mars_env.rollout.engine import at_most
 from mars_env.seeds import derive_seed
 from mars_env.serving.answering import SOLVE_VERIFY_CORRECT, Answerer
 from mars_env.serving.answering import solve as solve_question
 from mars_env.serving.server import TeamServer
 from mars_env.serving.solution import progress
 from mars_env.text import shown
-from mars_env.types import Agent, Tree, Turn, role_of
+from mars_env.types import Action, Agent, Observation, Tree, Turn, role_of
+
+_END = "."
+
+
+class _Stopped(BaseException):
+    """The person has ended the input. It is no fault of an agent, so it ends the run."""
+
+
+class Person:
+    """An agent whose texts are typed: a line with a single dot ends one."""
+
+    policy: ClassVar[str] = "person"
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Show the observation and read n texts; it blocks the event loop, since a person plays alone."""
+        return [Action(self._text(observation)) for _ in range(n)]
+
+    def _text(self, observation: Observation) -> str:
+        for name, value in observation.items():
+            say(f"\n[{name}]\n{value}")
+        say(f"\nYour text, ended by a line with a single {_END!r}:")
+        lines: list[str] = []
+        while True:
+            line = sys.stdin.readline()
+            if not line and not lines:
+                raise _Stopped
+            if not line or line.rstrip("\r\n") == _END:
+                return "".join(lines).rstrip("\n")
+            lines.append(line)
+
 
 Kind = Annotated[
     Literal["math", "code"] | None,
@@ -107,7 +138,10 @@ def serve(  # public edge: one parameter is one option of the command
     ] = None,
     set_: Settings = None,
 ) -> None:
-    """Serve a team, or a search, as one model behind an OpenAI-compatible API (docs/team.md)."""
+    """Serve a team as one model behind an OpenAI-compatible API.
+
+    The team may be a search: docs/team.md.
+    """
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings(set_))
     server = TeamServer(
         answerer,
@@ -140,9 +174,9 @@ def play_game(
     seed: Annotated[int, typer.Option(help="Seed of the game.")] = 0,
     set_: Settings = None,
 ) -> None:
-    """Take a role in the terminal: read what the agent would read, and write its text.
+    """Take a role in the terminal.
 
-    A line with a single dot ends a text.
+    You read what the agent would read, and write its text; a line with a single dot ends it.
     """
     made = make_env(spec(env_id, **settings(set_)), problems)
     made.reset(seed=seed, options={"problem": problem} if problem else None)
@@ -150,7 +184,7 @@ def play_game(
     say(f"You play {', '.join(name for name, agent in team.items() if isinstance(agent, Person))}.")
     try:
         tree = _played(made.game, team, Job(made.problem), seed)
-    except Stopped as stopped:
+    except _Stopped as stopped:
         say("\nYou stopped; nothing was stored.")
         raise typer.Exit(1) from stopped
     if tree.fault:
@@ -166,7 +200,7 @@ def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
     """The tree, played in this thread on a plain event loop, so that Ctrl-C interrupts the reading."""
     loop = asyncio.new_event_loop()
     try:
-        turns = play(game, team, job, seed=derive_seed(seed, "play"), width=1, on_turns=_show_all)
+        turns = play(game, team, job, seed=derive_seed(seed, "play"), on_turns=_show_all, gate=at_most(1))
         return loop.run_until_complete(turns)
     finally:
         loop.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -138,7 +137,7 @@ def train(  # public edge: one parameter is one option of the command
         run_settings,
         env.possible_agents,
         loaded_models(assigned, lora, run_settings.seed),
-        agent=team_of(team, env.game.rules, run_settings, given),
+        agent=team_maker(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
     )
     out.mkdir(parents=True, exist_ok=True)
@@ -188,15 +187,7 @@ def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
 def assigned_checkpoints(
     given: Sequence[str], names: Sequence[str], *, apart: bool
 ) -> dict[str, tuple[str, str]]:
-    """The policy's name and the checkpoint of each agent.
-
-    Args:
-        given: The values of --model.
-        names: Of the agents.
-        apart: Give each agent a policy of its own where one checkpoint is given for all.
-
-    Raises:
-        ConfigError: They do not fit the agents.
+    """The policy's name and the checkpoint of each agent; `apart` gives each agent a policy of its own.
 
     Example:
         >>> team = ["solver_0", "verifier_0", "corrector_0"]
@@ -262,20 +253,10 @@ def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, see
     return {agent: loaded[policy] for agent, (policy, _) in assigned.items()}
 
 
-def team_of(
+def team_maker(
     name: str | None, rules: Rules[Any], run_settings: RunSettings, given: Mapping[str, Any]
 ) -> Callable[[str, Any], Agent] | None:
-    """What makes the agents of --team; None without it. A parameter ``sampling`` gets the run's.
-
-    Args:
-        name: The value of --team.
-        rules: Of the game.
-        run_settings: Their `sampling` is what the agents are asked to use.
-        given: The settings that the user gave.
-
-    Raises:
-        ConfigError: There is no such function of a model, or it ignores the sampling that the user gave.
-    """
+    """What makes the agents of --team; None without it. A parameter ``sampling`` gets the run's."""
     if name is None:
         return None
     function = import_object(name)
@@ -288,10 +269,10 @@ def team_of(
             "agents, or set it there and leave it out here"
         )
     refuse_misfit(function, ("model",), f"--team {name}")
-    return members_of(rules, function)
+    return _members_of(rules, function)
 
 
-def members_of(rules: Rules[Any], make_members: Callable[[Any], Any]) -> Callable[[str, Any], Agent]:
+def _members_of(rules: Rules[Any], make_members: Callable[[Any], Any]) -> Callable[[str, Any], Agent]:
     """The agents of a user's own team, which is made once for each model."""
     made: dict[int, Mapping[str, Agent]] = {}
 
@@ -304,13 +285,7 @@ def members_of(rules: Rules[Any], make_members: Callable[[Any], Any]) -> Callabl
 
 
 def _names(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted names of settings and of those inside them.
-
-    Example:
-        >>> from mars_env.trainers.recipes import RunSettings
-        >>> {"steps", "train.epochs"} <= set(_names(RunSettings))
-        True
-    """
+    """The dotted names of settings and of those inside them."""
     for name, field in settings.model_fields.items():
         yield prefix + name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -326,12 +301,7 @@ def _given(settings: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, those of `over` first.
-
-    Example:
-        >>> merged_settings({"steps": 9, "train": {"epochs": 1, "clip_low": 0.2}}, {"train": {"epochs": 2}})
-        {'steps': 9, 'train': {'epochs': 2, 'clip_low': 0.2}}
-    """
+    """Nested settings, those of `over` first."""
     result = {**base, **over}
     for name in base.keys() & over.keys():
         if isinstance(base[name], Mapping) and isinstance(over[name], Mapping):
@@ -342,20 +312,14 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
 def overridden(base: Mapping[str, Any], options: Sequence[str] | None) -> dict[str, Any]:
     """Settings with single ones replaced: dotted names, values read as JSON where they are.
 
-    Raises:
-        ConfigError: A dotted name leads through a setting that has no parts.
-
     Example:
         >>> overridden({"steps": 9}, ["train.epochs=2", "train.ratio=token"])
         {'steps': 9, 'train': {'epochs': 2, 'ratio': 'token'}}
     """
-    result: dict[str, Any] = json.loads(json.dumps(base))
+    result = dict(base)
     for name, value in pairs(options, "--option").items():
-        *path, last = name.split(".")
-        place = result
-        for key in path:
-            place = place.setdefault(key, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"--option {name}: {key!r} is a single value, so it has no parts")
-        place[last] = read_value(value)
+        setting = read_value(value)
+        for key in reversed(name.split(".")):
+            setting = {key: setting}
+        result = merged_settings(result, setting)
     return result

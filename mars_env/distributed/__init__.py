@@ -2,6 +2,6 @@
 
 from mars_env.distributed.dispatch import CannotStart
 from mars_env.distributed.fleet import Fleet
-from mars_env.distributed.settings import Place, Placement, placement
+from mars_env.distributed.settings import Place, Placement, as_placement
 
-__all__ = ["CannotStart", "Fleet", "Place", "Placement", "placement"]
+__all__ = ["CannotStart", "Fleet", "Place", "Placement", "as_placement"]

@@ -1,7 +1,6 @@
 """Assigns trees to workers that may be lost, and collects their reports. It does not use Ray.
 
 Everything that a worker has reported is kept. If it is lost, another worker continues its trees from there.
-Seeds derive from the run's seed, the tree and the turn, so it does not matter who plays what, or how often.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import itertools
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from mars_env.distributed.worker import Assignment, RunContext, TreeEnded, TurnsPlayed, WorkerReport
+from mars_env.distributed.worker import Assignment, Event, RunContext, TreeEnded, WorkerReport
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError
 from mars_env.rollout.engine import Job, Journal, add_turns, turn_order
@@ -44,19 +43,11 @@ class WorkerHandle(Protocol):
     """Starts one worker and talks to it. A worker that is lost is replaced by the next `begin`."""
 
     async def begin(self, run: RunContext) -> None:
-        """Have a worker ready for the run's assignments; start one if there is none.
-
-        Raises:
-            CannotStart: There is none.
-        """
+        """Have a worker ready for the run's assignments; CannotStart if none can be started."""
         ...
 
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
-        """See `mars_env.distributed.worker.Worker.exchange`.
-
-        Raises:
-            WorkerLost: It is gone, and with it what it had not reported.
-        """
+        """See `Worker.exchange`; raises WorkerLost if it is gone, and with it what it had not reported."""
         ...
 
     async def discard(self) -> None:
@@ -74,21 +65,7 @@ async def dispatch(
     on_turns: OnTurns | None = None,
     on_acting: OnActing | None = None,
 ) -> AsyncGenerator[Tree]:
-    """Have trees played by workers; yields each as soon as it is finished.
-
-    Args:
-        workers: Who plays.
-        jobs: What is to be played.
-        run: What the trees have in common.
-        concurrency: Trees played at the same time, over all workers.
-        journal: Keeps finished turns; those that it has already are not played again.
-        on_turns: Called with the turns of each expansion that is reported.
-        on_acting: Called with each worker's acts under way.
-
-    Raises:
-        CannotStart: No worker at all can be started.
-        MarsError: What ended a worker's tree and is not a fault of an agent or grader.
-    """
+    """Have trees played by workers; yields each as soon as it is finished. See `Fleet.play_all`."""
     state = _RunState(jobs, len(workers), run.attempts, concurrency, journal, on_turns)
     if state.over:
         return
@@ -104,7 +81,7 @@ async def dispatch(
             raise state.failure
     finally:
         await end_tasks(tasks)
-        if state.under_way:
+        if state.open:
             await asyncio.gather(*(worker.discard() for worker in workers), return_exceptions=True)
 
 
@@ -115,6 +92,9 @@ class _OpenTree:
     job: Job
     turns: dict[str, Turn] = field(default_factory=dict)
     losses: int = 0  # how often its worker was lost
+
+    def ordered(self, turn_ids: Iterable[str]) -> tuple[Turn, ...]:
+        return tuple(sorted((self.turns[turn_id] for turn_id in turn_ids), key=turn_order))
 
 
 class _RunState:
@@ -136,27 +116,17 @@ class _RunState:
         first = next(self._jobs, None)
         self._jobs, self._exhausted = itertools.chain([first] if first else [], self._jobs), first is None
         at_once = min(concurrency, len(jobs)) if isinstance(jobs, Sized) else concurrency
-        self._workers, self._concurrency = workers, concurrency
+        self.workers, self._concurrency = workers, concurrency
         self._per_worker = max(1, math.ceil(at_once / workers))
         self._journal, self._attempts, self._on_turns = journal, attempts, on_turns
-        self._open: dict[str, _OpenTree] = {}
+        self.open: dict[str, _OpenTree] = {}
         self._retries: deque[_OpenTree] = deque()
         self._changed = asyncio.Event()
 
     @property
     def over(self) -> bool:
         """Whether all trees are finished."""
-        return self._exhausted and not self._open
-
-    @property
-    def under_way(self) -> bool:
-        """Whether some trees are started but not finished."""
-        return bool(self._open)
-
-    @property
-    def none_can_start(self) -> bool:
-        """Whether no worker is running, or may still start."""
-        return len(self.unstartable) == self._workers
+        return self._exhausted and not self.open
 
     async def change(self) -> None:
         """Wait until there may be something to assign, or all trees are finished."""
@@ -180,7 +150,7 @@ class _RunState:
             if not there or not self._is_suspect(tree):
                 return tree
             self._retries.append(tree)
-        if self._exhausted or len(self._open) >= self._concurrency:
+        if self._exhausted or len(self.open) >= self._concurrency:
             return None
         job = next(self._jobs, None)
         if job is None:
@@ -188,27 +158,24 @@ class _RunState:
             self._changed.set()
             return None
         earlier = self._journal.turns_of(job.tree_id) if self._journal is not None else {}
-        tree = self._open[job.tree_id] = _OpenTree(job, dict(earlier))
+        tree = self.open[job.tree_id] = _OpenTree(job, dict(earlier))
         return tree
 
     def _is_suspect(self, tree: _OpenTree) -> bool:
         """Whether this is the tree's last attempt: the tree may be the reason that its workers end."""
         return tree.losses == self._attempts - 1
 
-    def take(self, event: TurnsPlayed | TreeEnded, there: dict[str, _OpenTree]) -> None:
+    def take(self, event: Event, there: dict[str, _OpenTree]) -> None:
         """Keep what a worker reports of one of its trees."""
-        if isinstance(event, TurnsPlayed):
-            if self._journal is not None:
-                self._journal.write_turns(event.turns)
-            add_turns(there[event.tree_id].turns, event.turns)
-            if self._on_turns is not None:
-                self._on_turns(event.turns)
+        if isinstance(event, TreeEnded):
+            turns = there.pop(event.tree.id).ordered(event.turn_ids)
+            self._finish(replace(event.tree, turns=turns), event.rewards)
             return
-        ended = event.tree
-        tree = there.pop(ended.id)
-        turns = sorted((tree.turns[turn_id] for turn_id in event.turn_ids), key=turn_order)
-        self._finish(Tree(ended.id, tree.job.problem, tuple(turns), ended.final, ended.fault, ended.info),
-                     event.rewards)  # fmt: skip
+        if self._journal is not None:
+            self._journal.write_turns(event)
+        add_turns(there[event[0].tree_id].turns, event)
+        if self._on_turns is not None:
+            self._on_turns(event)
 
     def lose(self, there: dict[str, _OpenTree], why: str) -> None:
         """A worker is lost: other workers continue the trees that were open there."""
@@ -217,10 +184,9 @@ class _RunState:
             if tree.losses < self._attempts:
                 self._retries.append(tree)
                 continue
-            turns = tuple(sorted(tree.turns.values(), key=turn_order))
-            fault = f"its worker was lost {tree.losses} times: {why}"
-            log.warning("tree %s is discarded: %s", tree.job.tree_id, fault)
-            self._finish(Tree(tree.job.tree_id, tree.job.problem, turns, None, fault), {})
+            fault, job = f"its worker was lost {tree.losses} times: {why}", tree.job
+            log.warning("tree %s is discarded: %s", job.tree_id, fault)
+            self._finish(Tree(job.tree_id, job.problem, tree.ordered(tree.turns), None, fault), {})
         there.clear()
         self._changed.set()
 
@@ -235,7 +201,7 @@ class _RunState:
     def _finish(self, tree: Tree, rewards: Mapping[str, float | None]) -> None:
         if self._journal is not None:
             self._journal.write_tree(tree, rewards)
-        del self._open[tree.id]
+        del self.open[tree.id]
         self.finished.put_nowait(with_rewards(tree, rewards))
         self._changed.set()
 
@@ -266,7 +232,7 @@ async def _serve(
             continue
         except CannotStart as error:
             state.unstartable.add(number)
-            if state.none_can_start:
+            if len(state.unstartable) == state.workers:  # none is running, or may still start
                 raise
             log.warning("%s; the others continue", error)
             await asyncio.sleep(RETRY_SECONDS)

@@ -8,18 +8,19 @@ import os
 import socket
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Literal, Self
 
 from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, WorkerHandle, WorkerLost, dispatch
 from mars_env.distributed.hosts import (
     EngineHost,
     GraderHost,
-    Pool,
-    RemoteAgents,
-    WithRemoteGraders,
+    Processes,
     cause_of,
     first_line,
+    remote_agents,
+    with_remote_graders,
 )
 from mars_env.distributed.settings import Place, Placement
 from mars_env.distributed.worker import (
@@ -57,18 +58,12 @@ _STOP_SECONDS = 10.0
 class Fleet:
     """Plays trees on a Ray cluster, or on this machine, with the same engine as in one process.
 
-    Games and agents are not sent to the workers: the two functions are sent, and make them there. They can be
-    functions of a module, a `functools.partial` of one, or functions of the script. Whatever they import must
-    be installed on the cluster's machines.
+    Games and agents are not sent to the workers: `make_game` and `make_agents` are sent, and make them there.
+    They can be functions of a module, a `functools.partial` of one, or functions of the script.
 
     Use it as an async context manager. It uses the Ray that this process is connected to. If there is none,
     it joins the Ray at the placement's address or at the environment's RAY_ADDRESS. Without an address it
     starts a Ray on this machine, and stops it at the end.
-
-    Args:
-        make_game: Makes the game.
-        make_agents: Makes the agents, by name.
-        placement: Which processes there are, and where.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -128,17 +123,10 @@ class Fleet:
         return list(self._pids.get(kind, ()))
 
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents = accept) -> None:
-        """Refuse agents before they play, such as those whose prompts can leave less room than their limits.
+        """Refuse agents whose prompts can leave less room than their limits, or that `check_agents` refuses.
 
         They are checked where they are made: in an engine's process, or else in a worker's. If no worker can
         be started, nothing is refused: `play_all` says why.
-
-        Args:
-            problems: Those that will be played.
-            check_agents: What else is checked, such as `mars_env.models.preflight.preflight`.
-
-        Raises:
-            ConfigError: An agent is refused; the message says why, with the numbers.
         """
         longest = longest_statement(problems)
         if self._engines:
@@ -174,22 +162,20 @@ class Fleet:
     ) -> AsyncGenerator[Tree]:
         """Play many trees, at most `concurrency` at the same time; yields each as soon as it is finished.
 
-        The trees are the same as those of `mars_env.rollout.play_all`. If a worker is lost, only its
-        unfinished turns are: they are played again, by another worker or by its replacement.
+        The trees are the same as those of `mars_env.rollout.play_all`, and so are arguments and errors. If a
+        worker is lost, only its unfinished turns are: they are played again.
 
         Args:
             jobs: What is to be played.
             seed: The run's seed.
-            concurrency: Trees played at the same time, over all workers.
-            journal: Keeps finished turns, here at the driver; those that it has already are not played again.
+            concurrency: Over all workers.
+            journal: Here at the driver.
             change: Makes the run's game from the fleet's own, at the workers.
             on_turns: Called with the turns of each expansion.
             on_acting: Called with a worker's number and its acts under way, by agent.
 
         Raises:
             CannotStart: The cluster has no room for a single worker, or none can be started.
-            ConfigError: The game or the agents cannot be made at the workers.
-            MarsError: The machinery failed, as in `mars_env.rollout.play_all`.
         """
         if not self._workers:
             raise ConfigError("a Fleet plays only inside its context: async with Fleet(...) as fleet")
@@ -201,11 +187,9 @@ class Fleet:
                 self._workers, jobs, RunContext(seed, change, self.placement.attempts),
                 concurrency=concurrency, journal=journal, on_turns=on_turns, on_acting=on_acting,
             )  # fmt: skip
-            try:
+            async with aclosing(trees):
                 async for tree in trees:
                     yield tree
-            finally:
-                await trees.aclose()
         finally:
             self._playing = False
 
@@ -243,12 +227,12 @@ class Fleet:
         place = self.placement.graders
         if place.count:
             graders = await self._start_hosts("grader", place, GraderHost, make_game)
-            make_game = WithRemoteGraders(make_game, Pool(graders))
+            make_game = partial(with_remote_graders, make_game, Processes(graders))
         place = self.placement.engines
         if place.count:
             self._engines = await self._start_hosts("engine", place, EngineHost, make_agents)
             policies = await self._engines[0].load.remote()
-            make_agents = RemoteAgents(Pool(self._engines), policies)
+            make_agents = partial(remote_agents, Processes(self._engines), policies)
         return make_game, make_agents
 
     async def _start_hosts(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
@@ -264,12 +248,12 @@ class Fleet:
 
 
 class _RayWorker(WorkerHandle):
-    """A worker on Ray, replaced if it is lost."""
+    """A worker on Ray, replaced if it is lost; `actor` is Ray's handle."""
 
     def __init__(self, ray: Any, placement: Placement, make_game: MakeGame, make_agents: MakeAgents) -> None:
         self._ray, self._placement = ray, placement
         self._make_game, self._make_agents = make_game, make_agents
-        self._actor: Any = None
+        self.actor: Any = None
         self._starting: asyncio.Task[None] | None = None
         self.pid = 0
 
@@ -279,17 +263,12 @@ class _RayWorker(WorkerHandle):
             self._starting = asyncio.create_task(self._start())
         return self._starting
 
-    @property
-    def actor(self) -> Any:
-        """Ray's handle of the worker; None if there is none."""
-        return self._actor
-
     async def begin(self, run: RunContext) -> None:
         """See `WorkerHandle`."""
         for _ in range(_START_ATTEMPTS):
             try:
                 await asyncio.shield(self.start())
-                await self._answer(self._actor.begin.remote(run))
+                await self._answer(self.actor.begin.remote(run))
             except CannotStart:
                 self.stop()
                 raise
@@ -302,7 +281,7 @@ class _RayWorker(WorkerHandle):
 
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
         """See `WorkerHandle`."""
-        report: WorkerReport = await self._answer(self._actor.exchange.remote(assignments))
+        report: WorkerReport = await self._answer(self.actor.exchange.remote(assignments))
         return report
 
     async def discard(self) -> None:
@@ -311,7 +290,7 @@ class _RayWorker(WorkerHandle):
 
     def stop(self) -> None:
         """Stop the worker, if there is one."""
-        actor, self._actor, self.pid = self._actor, None, 0
+        actor, self.actor, self.pid = self.actor, None, 0
         starting, self._starting = self._starting, None
         if starting is not None and not starting.cancel() and not starting.cancelled():
             starting.exception()  # whoever waited for it has seen the exception
@@ -320,7 +299,7 @@ class _RayWorker(WorkerHandle):
 
     async def _start(self) -> None:
         place = self._placement.workers
-        self._actor = actor = _start_actor(self._ray, Worker, _options(place))
+        self.actor = actor = _start_actor(self._ray, Worker, _options(place))
         pid = await _wait_until_started(self._ray, actor, "worker", place, self._placement)
         made = actor.setup.remote(self._make_game, self._make_agents)
         await _wait_until_loaded(made, "worker", self._placement)
@@ -346,11 +325,7 @@ class _RayWorker(WorkerHandle):
 
 
 def load_ray() -> Any:
-    """The module ray.
-
-    Raises:
-        MissingExtra: It is not installed.
-    """
+    """The module ray."""
     try:
         return importlib.import_module("ray")
     except ImportError as error:
@@ -358,11 +333,7 @@ def load_ray() -> Any:
 
 
 def _check_address(address: str) -> None:
-    """Test an address first, since Ray itself would try for minutes.
-
-    Raises:
-        ConfigError: Nothing answers there.
-    """
+    """Test an address first, since Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if not colon or not port.isdigit():
         return  # "auto" and the like
@@ -387,11 +358,7 @@ def _options(place: Place) -> dict[str, Any]:
 
 
 def _check_sendable(ray: Any, *functions: Any) -> None:
-    """Refuse functions that cannot be sent to other processes.
-
-    Raises:
-        ConfigError: One cannot; the message says what to give instead.
-    """
+    """Refuse functions that cannot be sent to other processes."""
     try:
         ray.cloudpickle.dumps(functions)
     except Exception as error:  # an object's own pickling may raise anything
@@ -407,11 +374,7 @@ def _start_actor(ray: Any, host: type, options: dict[str, Any], *arguments: Any)
 
 
 async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:
-    """Wait until a process has started; returns its process id.
-
-    Raises:
-        CannotStart: It did not start in time; the message says what was asked for and what there is.
-    """
+    """Wait until a process has started; returns its process id."""
     from ray.exceptions import RayActorError
 
     try:
@@ -430,13 +393,7 @@ async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, pla
 
 
 async def _wait_until_loaded(ref: Awaitable[Any], kind: str, placement: Placement) -> None:
-    """Wait until a process has loaded what it needs.
-
-    Raises:
-        CannotStart: It takes too long.
-        WorkerLost: It has ended.
-        MarsError: Loading failed.
-    """
+    """Wait until a process has loaded what it needs."""
     from ray.exceptions import RayActorError, RayTaskError
 
     try:

@@ -1,7 +1,7 @@
 """Processes that serve workers: graders with their sandboxes, engines with the agents and their models.
 
 `GraderHost` and `EngineHost` run in those processes. A worker reaches them through a `RemoteGrader` or a
-`RemoteAgent`, which behave as any grader or agent does and call a `Pool` of the processes.
+`RemoteAgent`, which behave as any grader or agent does and call one of the `Processes`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem
 
 
 class GraderHost(Host):
-    """A process with the game's graders.
-
-    They are made at the first use, so a process that is restarted needs no further call.
-    """
+    """A process with the game's graders, made at the first use: a restart needs no further call."""
 
     def __init__(self, make_game: MakeGame) -> None:
         self._make_game = make_game
@@ -76,7 +73,7 @@ class EngineHost(Host):
     async def check(
         self, make_game: MakeGame, problems: Sequence[Problem], check_agents: CheckAgents
     ) -> None:
-        """Refuse agents before they play; they are also checked for `mars_env.envs.contexts.require_room`."""
+        """Refuse agents before they play, also by `mars_env.envs.contexts.require_room`."""
         game = make_game()
         await check_agents(self._loaded(), game)
         await require_room(game.rules, self._loaded(), problems)
@@ -89,9 +86,8 @@ class EngineHost(Host):
         """Stop engines that have processes of their own."""
         models = {id(m): m for a in (self._agents or {}).values() if (m := getattr(a, "model", None))}
         for model in models.values():
-            close = getattr(model, "close", None)
-            if close is not None:
-                await maybe_await(close())
+            if hasattr(model, "close"):
+                await maybe_await(model.close())
 
     def _loaded(self) -> Mapping[str, Agent]:
         if self._agents is None:
@@ -99,15 +95,10 @@ class EngineHost(Host):
         return self._agents
 
 
-class Pool:
+class Processes:
     """Calls processes of one kind, the least busy first. If one is lost, the call is repeated.
 
-    A process that was lost gets no calls while it restarts, for longer each time.
-
-    Args:
-        handles: Ray's handles of them.
-        attempts: How often a call is made at most.
-        backoff: Seconds before a lost process is called again; doubles each time.
+    A process that was lost gets no calls for `backoff` seconds while it restarts, twice as long each time.
     """
 
     def __init__(self, handles: Sequence[Any], *, attempts: int = 8, backoff: float = 0.5) -> None:
@@ -119,15 +110,10 @@ class Pool:
         self._calls = itertools.count()
 
     def __reduce__(self) -> Any:
-        return partial(Pool, attempts=self._attempts, backoff=self._backoff), (self._handles,)
+        return partial(Processes, attempts=self._attempts, backoff=self._backoff), (self._handles,)
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call a method of one of them.
-
-        Raises:
-            ModelError: The process was lost in every attempt.
-            Exception: What the method raised.
-        """
+        """Call a method of one of them; raises what it raised, ModelError if the process was always lost."""
         from ray.exceptions import RayActorError, RayTaskError
 
         why = ""
@@ -169,7 +155,7 @@ class Pool:
 class RemoteGrader:
     """A grader in other processes; `method` is a method of `GraderHost`."""
 
-    pool: Pool
+    processes: Processes
     method: str = "grade"
 
     def for_evaluation(self) -> RemoteGrader:
@@ -179,7 +165,7 @@ class RemoteGrader:
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text there. If the process is lost, that is a machinery fault: the grade is UNKNOWN."""
         try:
-            grade: Grade = await self.pool.call(self.method, problem, text)
+            grade: Grade = await self.processes.call(self.method, problem, text)
         except ModelError as error:
             return Grade.unknown(f"grading on the cluster: {error}")
         return grade
@@ -189,46 +175,28 @@ class RemoteGrader:
 class RemoteAgent:
     """An agent in other processes."""
 
-    pool: Pool
+    processes: Processes
     name: str
     policy: str
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Act there.
-
-        Raises:
-            ModelError: The process was lost in every attempt.
-        """
-        actions: list[Action] = await self.pool.call("act", self.name, dict(observation), n, seed)
+        """Act there."""
+        actions: list[Action] = await self.processes.call("act", self.name, dict(observation), n, seed)
         return actions
 
 
-@dataclass(frozen=True, slots=True)
-class WithRemoteGraders:
-    """Makes a game whose graders run in other processes."""
-
-    make_game: MakeGame
-    pool: Pool
-
-    def __call__(self) -> Game:
-        """The game."""
-        game = self.make_game()
-        visibility = game.visibility
-        if visibility is not None and visibility.grader is not None:
-            visibility = replace(visibility, grader=RemoteGrader(self.pool, "search_grade"))
-        return replace(game, grader=RemoteGrader(self.pool), visibility=visibility)
+def with_remote_graders(make_game: MakeGame, processes: Processes) -> Game:
+    """A game whose graders run in other processes."""
+    game = make_game()
+    visibility = game.visibility
+    if visibility is not None and visibility.grader is not None:
+        visibility = replace(visibility, grader=RemoteGrader(processes, "search_grade"))
+    return replace(game, grader=RemoteGrader(processes), visibility=visibility)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteAgents:
-    """Makes agents that run in other processes, from their policies by name."""
-
-    pool: Pool
-    policies: Mapping[str, str]
-
-    def __call__(self) -> dict[str, Agent]:
-        """The agents."""
-        return {name: RemoteAgent(self.pool, name, policy) for name, policy in self.policies.items()}
+def remote_agents(processes: Processes, policies: Mapping[str, str]) -> dict[str, Agent]:
+    """Agents that run in other processes, from their policies by name."""
+    return {name: RemoteAgent(processes, name, policy) for name, policy in policies.items()}
 
 
 async def cancelling(ref: Any) -> Any:

@@ -35,12 +35,7 @@ class Place(BaseModel):
     """Labels that its machine must have: ``ray start --labels zone=a``."""
 
     def describe(self) -> str:
-        """What one process asks for, in words.
-
-        Example:
-            >>> Place(count=2, cpus=4, resources={"sandbox": 1}).describe()
-            '4 CPU, 1 sandbox'
-        """
+        """What one process asks for, such as ``4 CPU, 1 sandbox``."""
         wants = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
         parts = [f"{amount:g} {name}" for name, amount in wants.items() if amount]
         parts += [f"label {name}={value}" for name, value in self.labels.items()]
@@ -51,10 +46,6 @@ class Placement(BaseModel):
     """Where the processes of a run on Ray are, and how long each step may take.
 
     The driver, which assigns the work and writes the store, is the process that makes the fleet.
-
-    Example:
-        >>> Placement(workers=Place(count=8, cpus=2), graders=Place(count=4)).cpus
-        20
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,7 +79,7 @@ class Placement(BaseModel):
         return max(1, math.ceil(sum(p.count * p.cpus for p in (self.workers, self.graders, self.engines))))
 
 
-def placement(workers: str | int | Placement, address: str | None = None) -> Placement:
+def as_placement(workers: str | int | Placement, address: str | None = None) -> Placement:
     """A placement from the forms that users may give.
 
     Args:
@@ -100,25 +91,20 @@ def placement(workers: str | int | Placement, address: str | None = None) -> Pla
         ConfigError: It is none of these, or the file is not a placement.
 
     Example:
-        >>> placement("ray:4").workers.count, placement("ray:4", "10.0.0.1:6379").address
+        >>> as_placement("ray:4").workers.count, as_placement("ray:4", "10.0.0.1:6379").address
         (4, '10.0.0.1:6379')
     """
-    if isinstance(workers, Placement):
-        found = workers
-    else:
-        text = str(workers).removeprefix("ray:")
-        found = (
-            Placement(workers=Place(count=int(text)))
-            if text.isascii() and text.isdigit()
-            else _from_file(str(workers), text)
-        )
+    found = workers if isinstance(workers, Placement) else _read_placement(str(workers))
     if found.workers.count < 1:
         raise ConfigError("a run on Ray needs at least one worker")
     return found if address is None else found.model_copy(update={"address": address})
 
 
-def _from_file(given: str, path: str) -> Placement:
-    if not given.startswith("ray:") or not path:
+def _read_placement(given: str) -> Placement:
+    path = given.removeprefix("ray:")
+    if path.isascii() and path.isdigit():
+        return Placement(workers=Place(count=int(path)))
+    if path in ("", given):
         raise ConfigError(f"workers are given as ray:COUNT or ray:FILE.json, got {given!r}")
     try:
         return Placement.model_validate_json(Path(path).read_text(encoding="utf-8"))

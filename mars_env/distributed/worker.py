@@ -1,23 +1,23 @@
 """A worker: plays trees with the engine and reports every finished turn. It does not use Ray.
 
-The driver calls `exchange` repeatedly: it hands in trees to play, and gets back what has happened since the
-last call. Reports keep the order of events, so a driver that knows of a turn knows of all turns before it.
+Reports keep the order of events, so a driver that knows of a turn knows of all turns before it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.players import refuse_training_agents
 from mars_env.rollout.engine import Job, play
+from mars_env.rollout.monitor import Monitor
 from mars_env.sync import end_tasks
-from mars_env.types import Action, Agent, Observation, Problem, Tree, Turn
+from mars_env.types import Agent, Problem, Tree, Turn
 
 HEARTBEAT_SECONDS = 2.0
 """A worker answers after this time even if nothing has happened."""
@@ -63,14 +63,6 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnsPlayed:
-    """The turns of one finished expansion."""
-
-    tree_id: str
-    turns: tuple[Turn, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TreeEnded:
     """A tree is finished or discarded.
 
@@ -85,16 +77,15 @@ class TreeEnded:
     rewards: Mapping[str, float | None]
 
 
+Event = tuple[Turn, ...] | TreeEnded
+"""The turns of one finished expansion, or the end of a tree."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What has happened at a worker since its last report.
+    """What has happened at a worker since its last report, in order, and each agent's acts under way."""
 
-    Attributes:
-        events: In order.
-        acting: How many acts of each agent are under way.
-    """
-
-    events: tuple[TurnsPlayed | TreeEnded, ...]
+    events: tuple[Event, ...]
     acting: Mapping[str, int]
 
 
@@ -110,12 +101,12 @@ class Worker(Host):
     """Plays the trees that it is assigned, all at the same time."""
 
     def __init__(self) -> None:
-        self._game: Game | None = None
+        self._game: Game
         self._players: Mapping[str, Agent] = {}
         self._agents: Mapping[str, Agent] = {}
-        self._acting: Counter[str] = Counter()
+        self._monitor = Monitor()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._events: list[TurnsPlayed | TreeEnded] = []
+        self._events: list[Event] = []
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
 
@@ -123,19 +114,15 @@ class Worker(Host):
         """Make the game and the agents, here in the worker's own process."""
         self._game, self._players = make_game(), make_agents()
         refuse_training_agents(self._players, "a worker")
-        self._agents = {
-            name: _CountedAgent(name, agent, self._acting) for name, agent in self._players.items()
-        }
+        self._agents = self._monitor.watch(self._players)
 
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
-        """Refuse agents before they play; they are also checked for `mars_env.envs.contexts.require_room`."""
-        assert self._game is not None, "setup comes first"
+        """Refuse agents before they play, also by `mars_env.envs.contexts.require_room`."""
         await check_agents(self._players, self._game)
         await require_room(self._game.rules, self._players, problems)
 
     async def begin(self, run: RunContext) -> None:
-        """Start a run. Trees of an earlier run that are still being played are discarded without a report."""
-        assert self._game is not None, "setup comes first"
+        """Start a run; trees of an earlier run are discarded without a report."""
         await end_tasks(self._tasks)
         self._tasks, self._events, self._failure = set(), [], None
         self._run, self._run_game = run, run.change(self._game)
@@ -143,8 +130,7 @@ class Worker(Host):
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
         """Take assignments, and report as soon as something has happened, or after `HEARTBEAT_SECONDS`.
 
-        Raises:
-            Exception: What ended a tree and is not a fault of an agent, grader or reward (the rules raised).
+        Raises what ended a tree and is not a fault of an agent, grader or reward (the rules raised).
         """
         run = self._run
         for assignment in assignments:
@@ -152,24 +138,22 @@ class Worker(Host):
             self._tasks.add(task)
             task.add_done_callback(self._ended)
         if not self._events and self._failure is None:
-            try:
+            with suppress(TimeoutError):  # nothing happened: the answer shows that the worker is alive
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await self._changed.wait()
-            except TimeoutError:
-                pass  # nothing happened: the answer shows that the worker is alive
         if self._run is not run:  # the driver has started another run and no longer waits for this one
             return WorkerReport((), {})
         self._changed.clear()
         if self._failure is not None:
             raise self._failure
         events, self._events = tuple(self._events), []
-        return WorkerReport(events, {name: count for name, count in self._acting.items() if count})
+        return WorkerReport(events, self._monitor.acting)
 
     async def _play(self, assignment: Assignment) -> None:
         journal = _EventJournal(assignment.earlier, self._report)
         await play(self._run_game, self._agents, assignment.job, seed=self._run.seed, journal=journal)
 
-    def _report(self, event: TurnsPlayed | TreeEnded) -> None:
+    def _report(self, event: Event) -> None:
         self._events.append(event)
         self._changed.set()
 
@@ -180,39 +164,19 @@ class Worker(Host):
             self._changed.set()
 
 
+@dataclass(frozen=True, slots=True)
 class _EventJournal:
     """The journal of one tree at a worker: whatever is written to it is reported to the driver."""
 
-    def __init__(
-        self, earlier: Mapping[str, Turn], report: Callable[[TurnsPlayed | TreeEnded], None]
-    ) -> None:
-        self._earlier, self._report = earlier, report
+    earlier: Mapping[str, Turn]
+    report: Callable[[Event], None]
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        return self._earlier
+        return self.earlier
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
-        if turns:
-            self._report(TurnsPlayed(turns[0].tree_id, tuple(turns)))
+        self.report(tuple(turns))
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         ids = tuple(turn.id for turn in tree.turns)
-        self._report(TreeEnded(replace(tree, turns=()), ids, dict(team_rewards)))
-
-
-class _CountedAgent:
-    """An agent whose acts under way are counted."""
-
-    def __init__(self, name: str, agent: Agent, acting: Counter[str]) -> None:
-        self._name, self._agent, self._acting = name, agent, acting
-
-    @property
-    def policy(self) -> str:
-        return self._agent.policy
-
-    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        self._acting[self._name] += 1
-        try:
-            return await self._agent.act(observation, n, seed)
-        finally:
-            self._acting[self._name] -= 1
+        self.report(TreeEnded(replace(tree, turns=()), ids, dict(team_rewards)))

@@ -13,8 +13,8 @@ from pettingzoo import AECEnv
 
 from mars_env.checks import require_integer, valid_action
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Expansion, Grower, Node
-from mars_env.envs.play import Act, conclude, judge
+from mars_env.envs.growers import Expansion, Grower, TreeNode
+from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.visibility import shown_info
@@ -23,12 +23,12 @@ from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.text import shown, suggestion, visible
-from mars_env.types import Action, Problem, Tree, Turn, Verdict
+from mars_env.types import Action, Problem, Tree, Verdict
 
 _AFTER_RESET = frozenset(
     {
-        *("agent_selection", "infos", "problem", "rewards", "terminations", "tree_seed", "truncations"),
-        *("tree", "_cumulative_rewards", "_ended", "_grower", "_order", "_tree_id", "_turns"),
+        *("agent_selection", "infos", "problem", "rewards", "terminations", "tree", "tree_seed"),
+        *("truncations", "_cumulative_rewards", "_grower", "_order"),
     }
 )
 """What an episode has: `MarsEnv.reset` sets it."""
@@ -45,23 +45,21 @@ class _NotReset(ConfigError, AttributeError):
 class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untyped base
     """Plays a game over a problem set, one agent's turn at a time.
 
-    Actions are texts (or `Action` values, which carry the completions behind a text).
-    Observations are dictionaries of texts and small integers. The reward of a turn goes to the
+    Actions are strings (or `Action` values, which carry the completions behind a string).
+    Observations are dictionaries of strings and small integers. The reward of a turn goes to the
     agent that acted; PettingZoo has no unknown rewards, so the reward of an UNKNOWN turn is shown
-    as 0.0 with ``infos[agent]["grade"] == "UNKNOWN"``. The record is `tree`.
+    as 0.0 with ``infos[agent]["grade"] == "UNKNOWN"``. `tree` is the record of the episode so far.
 
     Args:
         game: Rules, grader, rewards.
         problems: Where `reset` draws from; ``reset(options={"problem": id or Problem})`` chooses.
         name: Shown by `str` and used in ids.
-        render_mode: ``"ansi"`` returns the transcript as a text, ``"human"`` prints it.
+        render_mode: ``"ansi"`` returns the transcript, ``"human"`` prints it.
 
     Example:
         >>> import mars_env
         >>> env = mars_env.make("arithmetic-solve-verify-correct")
         >>> env.reset(seed=0)
-        >>> env.agent_selection
-        'solver_0'
         >>> env.step("I do not know.")
         >>> env.rewards["solver_0"], env.agent_selection
         (0.0, 'verifier_0')
@@ -75,9 +73,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         super().__init__()
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
-        self.game = game
-        self.problems = problems
-        self.render_mode = render_mode
+        self.game, self.problems, self.render_mode = game, problems, render_mode
         self.metadata = {**self.metadata, "name": name}
         self.possible_agents = list(game.rules.possible_agents)
         self.observation_spaces = {
@@ -114,9 +110,6 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         Args:
             seed: Makes this episode, and the problems drawn after it, reproducible.
             options: ``{"problem": id or Problem}`` plays this problem instead of drawing one.
-
-        Raises:
-            ConfigError: The problem asked for is not in the set, or an argument is wrong.
         """
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {shown(options)}")
@@ -127,11 +120,10 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             self._rng, self._episode = np.random.default_rng(require_integer(seed, "seed", 0)), -1
         self._episode += 1
         self.problem = self._pick((options or {}).get("problem"))
-        self._tree_id = f"{self.problem.id}#{self._episode}"
-        self._turns: list[Turn] = []
-        self.tree_seed = derive_seed(int(self._rng.integers(2**63)), self._tree_id)
-        self._grower: Grower = self.game.grower(self.game.rules, self.problem, self._tree_id, self.tree_seed)
-        self._ended: Tree | None = None
+        tree_id = f"{self.problem.id}#{self._episode}"
+        self.tree = Tree(tree_id, self.problem, ())
+        self.tree_seed = derive_seed(int(self._rng.integers(2**63)), tree_id)
+        self._grower: Grower = self.game.grower(self.game.rules, self.problem, tree_id, self.tree_seed)
 
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -147,14 +139,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         return dict(self.game.rules.observe(self._order.parent.state, self._known(agent)))
 
     def step(self, action: str | Action | None) -> None:
-        """Let the agent whose turn it is act.
-
-        Args:
-            action: Its text (or `Action`); None once the episode is over.
-
-        Raises:
-            ConfigError: The action is neither a text nor an `Action`, None too early, or the episode is over.
-        """
+        """Let the agent whose turn it is act: by a string or an `Action`; None once the episode is over."""
         agent = self.agent_selection
         if not self.agents:
             raise ConfigError("the episode is over: call reset() to start another")
@@ -162,9 +147,8 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             self._was_dead_step(action)
             return
         if not isinstance(action, str | Action):
-            raise ConfigError(
-                f"the action of {agent} must be a text or an Action, got {type(action).__name__}"
-            )
+            kind = type(action).__name__
+            raise ConfigError(f"the action of {agent} must be a string or an Action, got {kind}")
         acted = action if isinstance(action, Action) else Action(action)
         try:
             valid_action(acted)
@@ -173,12 +157,11 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self._clear_rewards()
         self._cumulative_rewards[agent] = 0.0
 
-        order, path = self._order, self._path(self._order.parent)
-        node = run_sync(judge(self.game, self.problem, self._tree_id, order, 0, Act(acted), path))
+        node = run_sync(play_turn(self.game, self.problem, self.tree.id, self._order, 0, Act(acted)))
         turn = node.turn
         assert turn is not None
-        self._turns.append(turn)
-        self._grower.tell(order, [node])
+        self.tree = replace(self.tree, turns=(*self.tree.turns, turn))
+        self._grower.tell(self._order, [node])
         self.rewards[agent] = 0.0 if turn.reward is None else turn.reward
         self.infos[agent] = {"problem_id": self.problem.id, "turn_id": turn.id, **shown_info(turn)}
         if turn.grade is not None:
@@ -192,16 +175,10 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         if self.render_mode == "human":
             self.render()
 
-    @property
-    def tree(self) -> Tree:
-        """The record of the episode so far."""
-        ended = self._ended or Tree(self._tree_id, self.problem, ())
-        return replace(ended, turns=tuple(self._turns))
-
     def render(self) -> str | None:
-        """The transcript so far, as a text (``ansi``) or printed (``human``)."""
+        """The transcript so far, returned (``ansi``) or printed (``human``)."""
         lines = [f"Problem {self.problem.id}: {self.problem.statement}"]
-        for turn in self._turns:
+        for turn in self.tree.turns:
             verdict = f" [{turn.grade.verdict}]" if turn.grade else ""
             lines.append(f"--- {turn.agent} ({turn.id}){verdict}, reward {turn.reward}\n{turn.text}")
         text = "\n".join(lines) + "\n"
@@ -232,7 +209,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
                 f"there is no problem {shown(wanted)} in the set {shown(self.problems.name)}"
             ) from None
 
-    def _next(self, last: Node | None = None) -> None:
+    def _next(self, last: TreeNode | None = None) -> None:
         """Ask whose turn it is; end the episode if there is no next turn."""
         orders = self._grower.ask(1)
         if orders and len(orders[0].turn_ids) > 1:
@@ -247,31 +224,15 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         if last is not None:  # observations after the end show the last state
             self._order = replace(self._order, parent=last)
         proposed = self._grower.final()
-        self._ended = run_sync(
-            conclude(self.game, self.problem, self._tree_id, self._turns, proposed, seed=self.tree_seed)
-        )
-        self._give_team_rewards(self.tree)
-        self.terminations = dict.fromkeys(self.agents, True)
-        self._deads_step_first()
-
-    def _give_team_rewards(self, tree: Tree) -> None:
-        """Replace the turns' rewards by the team's; each agent gets the difference now."""
-        tree, rewards = run_sync(self.game.team_rewarded(tree))
-        rewarded = with_rewards(tree, rewards)
-        for before, after in zip(tree.turns, rewarded.turns, strict=True):
-            self.rewards[after.agent] += (after.reward or 0.0) - (before.reward or 0.0)
-            if after.id in rewards and self.infos[after.agent]["turn_id"] == after.id:
-                self.infos[after.agent].pop("reward_unknown", None)
-        for turn in rewarded.turns:
+        before, rewards = run_sync(conclude(self.game, self.tree, proposed, self.tree_seed))
+        self.tree = with_rewards(before, rewards)
+        # Each agent gets the difference between the team's rewards and those of its turns.
+        for earlier, turn in zip(before.turns, self.tree.turns, strict=True):
+            self.rewards[turn.agent] += (turn.reward or 0.0) - (earlier.reward or 0.0)
+            if turn.id in rewards and self.infos[turn.agent]["turn_id"] == turn.id:
+                self.infos[turn.agent].pop("reward_unknown", None)
+        for turn in self.tree.turns:
             if turn.reward is None and turn.id in rewards:
                 self.infos[turn.agent]["reward_unknown"] = True
-        self._turns, self._ended = list(rewarded.turns), replace(rewarded, turns=())
-
-    def _path(self, node: Node) -> list[Turn]:
-        by_id = {turn.id: turn for turn in self._turns}
-        path: list[Turn] = []
-        turn = node.turn
-        while turn is not None:
-            path.append(turn)
-            turn = by_id[turn.parent_id] if turn.parent_id is not None else None
-        return path[::-1]
+        self.terminations = dict.fromkeys(self.agents, True)
+        self._deads_step_first()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +25,7 @@ _FILLERS = ("7", "so ", "x = 7\n")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The most that an agent can need, in tokens.
-
-    Attributes:
-        agent: Its name.
-        prompt: The longest prompt that it can get; 1 if it is not known.
-        limit: Its own limit of one completion.
-        context: What its model can hold.
-    """
+    """The most that an agent can need, in tokens: its longest prompt (1 if not known) and its own limit."""
 
     agent: str
     prompt: int
@@ -45,21 +39,13 @@ class Need:
 
 
 def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> list[Need]:
-    """What each agent can need at most: the game played through with texts as long as their limits allow.
+    """What each agent can need at most: the longest problem, played with turns as long as their limits allow.
 
-    The statement is the longest one; solutions and reports fill the limits of those who write them. Feedback
-    is not counted. Agents are left out whose limit (`sampling`) or whose model's `context` is not known; the
-    length of a prompt is known where the agent has a method `prompt` and its model one `encode`.
-
-    Args:
-        rules: Of the game.
-        agents: By name.
-        problems: Those that will be played.
+    Feedback is not counted. Agents are left out whose limit (`sampling`) or whose model's `context` is not
+    known; the length of a prompt is known where the agent has a method `prompt` and its model one `encode`.
     """
     known = {name: found for name, agent in agents.items() if (found := _limits(agent)) is not None}
-    if not known:
-        return []
-    longest = longest_statement(problems)
+    longest = longest_statement(problems) if known else []
     if not longest:
         return []
     prompts = dict.fromkeys(known, 1)
@@ -95,27 +81,19 @@ def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
 
 
 async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> None:
-    """Refuse a team that can be given prompts which leave less room than its limits.
+    """Refuse a team that can be given prompts which leave less room than its limits, before a run starts.
 
-    Every run does this before it starts, wherever its agents are: evaluation, on Ray and inside of training
-    too; training in this process, with OpenRLHF and in its agent file. Models that have to ask a server what
-    they can hold (`HTTPModel.learn_context`) do so here. Agents whose sampling says ``overflow="unknown"``
-    may play: what the context cuts off is UNKNOWN.
-
-    Args:
-        rules: Of the game.
-        agents: By name.
-        problems: Those that will be played.
+    Models that have to ask a server what they can hold (`HTTPModel.learn_context`) do so here. Agents whose
+    sampling says ``overflow="unknown"`` may play: what the context cuts off is UNKNOWN.
 
     Raises:
         ConfigError: An agent can be; says the numbers.
     """
-    checked = {name: agent for name, agent in agents.items() if _checked(agent)}
+    checked = {name: agent for name, agent in agents.items() if _is_checked(agent)}
     if not checked:
         return
     models = {id(model): model for agent in checked.values() if (model := getattr(agent, "model", None))}
-    asks = [model.learn_context() for model in models.values() if hasattr(model, "learn_context")]
-    await asyncio.gather(*asks)
+    await asyncio.gather(*(m.learn_context() for m in models.values() if hasattr(m, "learn_context")))
     short = [need for need in needs(rules, agents, problems) if need.agent in checked and not need.fits]
     if short:
         needed = "; ".join(
@@ -129,22 +107,24 @@ async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems:
         )
 
 
-def _checked(agent: Agent) -> bool:
+def _sampling(agent: Agent) -> Sampling | None:
     sampling = getattr(agent, "sampling", None)
-    return isinstance(sampling, Sampling) and sampling.overflow != "unknown"
+    return sampling if isinstance(sampling, Sampling) else None
+
+
+def _is_checked(agent: Agent) -> bool:
+    sampling = _sampling(agent)
+    return sampling is not None and sampling.overflow != "unknown"
 
 
 def _limits(agent: Agent) -> tuple[int, int] | None:
     """An agent's own limit, and what its model can hold; None where one of them is not known."""
-    sampling = getattr(agent, "sampling", None)
-    context = getattr(getattr(agent, "model", None), "context", None)
-    if not isinstance(sampling, Sampling) or not isinstance(context, int):
-        return None
-    return sampling.max_tokens, context
+    sampling, context = _sampling(agent), getattr(getattr(agent, "model", None), "context", None)
+    return (sampling.max_tokens, context) if sampling and isinstance(context, int) else None
 
 
 def _length(agent: Agent, observation: Observation) -> int:
-    """Tokens of the prompt of a turn; 1 where the agent or its model does not tell, or cannot read it."""
+    """Tokens of the prompt of a turn; 1 where the agent or its model does not say, or cannot read it."""
     prompt = getattr(agent, "prompt", None)
     encode = getattr(getattr(agent, "model", None), "encode", None)
     if prompt is None or encode is None:
@@ -160,18 +140,10 @@ def _length(agent: Agent, observation: Observation) -> int:
 
 
 def _written(agent: Agent, filler: str) -> Action:
-    """What an agent writes that fills its limit; nothing where the limit is not known."""
-    sampling = getattr(agent, "sampling", None)
-    return Action(_filled(agent, filler, sampling.max_tokens if isinstance(sampling, Sampling) else 0))
-
-
-def _filled(agent: Agent, filler: str, limit: int) -> str:
-    """A text of about `limit` tokens of the agent's own model, or of words where it does not tell."""
-    encode = getattr(getattr(agent, "model", None), "encode", None)
-    if encode is None:
-        return filler * limit
-    try:
-        some, more = len(encode(filler * 8)), len(encode(filler * 40))
-    except MarsError:
-        return filler * limit
-    return filler * (32 * limit // max(1, more - some))
+    """What an agent writes that fills its limit, in tokens of its model if known; empty without a limit."""
+    sampling, encode = _sampling(agent), getattr(getattr(agent, "model", None), "encode", None)
+    limit, tokens = sampling.max_tokens if sampling else 0, 32
+    if encode is not None:
+        with suppress(MarsError):
+            tokens = len(encode(filler * 40)) - len(encode(filler * 8))
+    return Action(filler * (32 * limit // max(1, tokens)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,12 +13,7 @@ from pydantic import ValidationError
 from mars_env.checks import finite
 from mars_env.envs.growers import Linear, MakeGrower
 from mars_env.envs.registry import refuse_unknown, rules_spec
-from mars_env.envs.rewards import (
-    PAPER_REWARDS,
-    REWARD_FAULTS,
-    checked_team_rewards,
-    outcome,
-)
+from mars_env.envs.rewards import PAPER_REWARDS, REWARD_FAULTS, checked_team_rewards, outcome, with_reward
 from mars_env.envs.rules import PosesProblems, Rules, unfit_rules
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
@@ -42,19 +36,17 @@ class Game:
         rewards: Step rewards by role; other roles get the score of their own grade.
         team_reward: Rewards that need the whole tree, given when it is finished.
         grower: Makes what decides how a tree grows in play and evaluation.
-        visibility: What agents and searches may see of judgements; None for nothing. The rules must then have
-            `mars_env.envs.rules.TakesFeedback.with_feedback`.
+        visibility: What agents and searches may see of judgements; None for nothing.
         grading_timeout: Seconds that a grader may take; after them the grade is UNKNOWN. Generous, since a
             verdict may have to wait behind thousands of others.
-        turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault. None for no
-            limit. Models behind servers have their own limits, and requests may have to wait.
+        turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault.
         needs_reference: Whether the grader compares with references, as the library's own do. Then a problem
             without one is played, but nothing in it is graded.
     """
 
     rules: Rules[Any]
     grader: Grader
-    rewards: Mapping[str, Reward] = field(default_factory=lambda: PAPER_REWARDS)
+    rewards: Mapping[str, Reward] = field(default_factory=lambda: dict(PAPER_REWARDS))
     team_reward: TeamReward | None = None
     grower: MakeGrower = Linear
     visibility: Visibility | None = None
@@ -64,9 +56,7 @@ class Game:
 
     def __post_init__(self) -> None:
         limit: Any = self.turn_timeout
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0
-        ):
+        if limit is not None and (type(limit) not in (int, float) or not limit > 0):
             raise ConfigError(f"turn_timeout must be more than 0 seconds, got {shown(limit)}")
         refuse_misfits(self.rewards, self.team_reward)
         if self.visibility is not None and not hasattr(self.rules, "with_feedback"):
@@ -74,11 +64,6 @@ class Game:
                 f"{type(self.rules).__name__} has no method with_feedback(), so its agents cannot read the "
                 "feedback that visibility= would give"
             )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles without the read-only view of the rewards, which cannot be pickled."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _game_again, ({**values, "rewards": dict(self.rewards)},)
 
     def can_grade(self, problem: Problem) -> bool:
         """Whether turns on this problem can be graded: it has a reference, or the grader needs none."""
@@ -91,8 +76,7 @@ class Game:
     async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing, or nothing can be graded.
 
-        A grader that raises, or does not answer, is a fault of the machinery: the grade is UNKNOWN and says
-        why. So is the grade of a completion that the set-up cut off (`Action.interrupted`).
+        It is UNKNOWN where the grader raises or does not answer, or the set-up cut the action off.
         """
         text = self._submitted(state, action)
         problem = self.posed(problem, state)
@@ -112,11 +96,9 @@ class Game:
             return grade, None if self.visibility is None else grade
         if action.interrupted:
             return await self.grade(problem, state, action), Grade.unknown(action.interrupted)
+        known = shown_problem(self.posed(problem, state), action.truncated)
         return await asyncio.gather(
-            self.grade(problem, state, action),
-            self._judged(
-                self.visibility.grader, shown_problem(self.posed(problem, state), action.truncated), text
-            ),
+            self.grade(problem, state, action), self._judged(self.visibility.grader, known, text)
         )
 
     def _submitted(self, state: Any, action: Action) -> str | None:
@@ -135,25 +117,25 @@ class Game:
         shown = shown_turns(candidates(turns))
         return await self.visibility.selection.choose(shown_problem(problem), shown, seed)
 
-    async def reward(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> tuple[float | None, str]:
-        """The step reward of a turn, given the turns that led to it; and why there is none, if it failed.
+    async def rewarded(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> Turn:
+        """The turn with its step reward, given the turns that led to it.
 
-        A reward that raises, does not answer within `grading_timeout` seconds or gives anything but a finite
-        number or None is a fault of the machinery: the reward is None. A turn that the set-up has cut off
-        (`Action.interrupted`) has none either; its grade says why.
+        A reward function that raises, does not answer in time or gives anything but a finite number or None
+        is a fault of the machinery: the reward is None, and the turn's info says why. A turn that the set-up
+        has cut off (`Action.interrupted`) has none either.
         """
         if turn.action.interrupted:
-            return None, ""
+            return with_reward(turn, None)
         function = self.rewards.get(role_of(turn.agent), outcome)
         try:
             with only_own_cancellation():
                 reward = await self._answer(function(turn, path, problem))
         except Exception as error:  # a user's reward may raise anything; it must not end the run
-            return None, f"the reward raised {raised(error)}"
+            return with_reward(turn, None, f"the reward raised {raised(error)}")
         try:
-            return None if reward is None else finite(reward), ""
+            return with_reward(turn, None if reward is None else finite(reward))
         except ValueError as error:
-            return None, f"the reward is no reward: {error}"
+            return with_reward(turn, None, f"the reward is no reward: {error}")
 
     async def team_rewarded(self, tree: Tree) -> tuple[Tree, Mapping[str, float | None]]:
         """A finished tree and its new rewards by turn id; none without a team reward.
@@ -163,9 +145,9 @@ class Game:
         """
         if self.team_reward is None:
             return tree, {}
-        rewards: dict[str, float | None]
         if tree.fault:
             return tree, {turn.id: None for turn in tree.turns}
+        rewards: dict[str, float | None]
         try:
             with only_own_cancellation():
                 rewards, faults = checked_team_rewards(await self._answer(self.team_reward(tree)), tree)
@@ -174,6 +156,17 @@ class Game:
             rewards, faults = {t.id: None for t in tree.turns}, {t.id: why for t in tree.turns}
         rewards.update({turn.id: None for turn in tree.turns if turn.action.interrupted})
         return (replace(tree, info={**tree.info, REWARD_FAULTS: faults}) if faults else tree), rewards
+
+    async def _judged(self, grader: Grader, problem: Problem, text: str) -> Grade:
+        try:
+            with only_own_cancellation():
+                asked = grader.grade(problem, text)  # a user's may return anything, too
+                given = await self._answer(awaitable(asked, f"{type(grader).__name__}.grade()"))
+        except Exception as error:  # a user's grader may raise anything; it must not end the run
+            return Grade.unknown(f"the grader raised {raised(error)}")
+        if not isinstance(given, Grade):
+            return Grade.unknown(f"the grader returned {type(given).__name__} where a Grade was asked for")
+        return given
 
     async def _answer(self, value: Any) -> Any:
         """What a user's function gives, sync or async; a limit holds for what is awaited."""
@@ -188,32 +181,9 @@ class Game:
                 raise TimeoutError(f"no answer within {self.grading_timeout:g} s") from None
             raise
 
-    async def _judged(self, grader: Grader, problem: Problem, text: str) -> Grade:
-        limit = asyncio.timeout(self.grading_timeout)
-        try:
-            with only_own_cancellation():
-                async with limit:
-                    asked = grader.grade(problem, text)  # a user's may return anything, too
-                    grade: Any = await awaitable(asked, f"{type(grader).__name__}.grade()")
-        except Exception as error:  # a user's grader may raise anything; it must not end the run
-            if limit.expired():
-                return Grade.unknown(f"the grader did not answer within {self.grading_timeout:g} s")
-            return Grade.unknown(f"the grader raised {raised(error)}")
-        if not isinstance(grade, Grade):
-            return Grade.unknown(f"the grader returned {type(grade).__name__} where a Grade was asked for")
-        return grade
-
-
-def _game_again(values: dict[str, Any]) -> Game:
-    return Game(**values)
-
 
 def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
-    r"""The game of a spec, with all its parts made: judged as the rules say unless the spec does.
-
-    Args:
-        env_spec: What is meant.
-        kind: The kind of the problems (``"math"``, ``"code"``), which chooses the grader.
+    """The game of a spec, with all its parts made. The problems' kind chooses the grader.
 
     Raises:
         ConfigError: The settings do not fit the rules, or a reward names a role that does not exist.
@@ -222,9 +192,6 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         >>> from mars_env.envs.registry import spec
         >>> make_game(spec("aime-solve-verify-correct", rounds=1)).rules.schedule.rounds
         1
-        >>> named = spec("arithmetic-tree-search", sees="verifier", verifier="scripted:Correctness\: Wrong")
-        >>> type(make_game(named).rules.settings.verifier).__name__
-        'Verifier'
     """
     if env_spec.module:
         imported(env_spec.module, env_spec.id)
@@ -245,7 +212,7 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     return Game(
         rules=rules,
         grader=grader_for(kind) if grader is None else grader,
-        rewards=MappingProxyType({role: _part(reward) for role, reward in rewards.items()}),
+        rewards={role: _part(reward) for role, reward in rewards.items()},
         team_reward=_part(found.team_reward if env_spec.team_reward is None else env_spec.team_reward),
         grower=grower or Linear,
         visibility=found.visibility(rules, kind) if found.visibility else None,
@@ -276,8 +243,7 @@ def _rules(env_spec: EnvSpec, found: RulesSpec, kind: str) -> Rules[Any]:
 def _unknown_roles(given: Mapping[str, Any], found: RulesSpec, roles: Set[str]) -> list[str]:
     """Roles that a spec or the rules reward, and that no agent has.
 
-    Where settings choose the roles, rules may reward roles that this game lacks. A reward is then misspelt if
-    its name is close to a role that has none.
+    Where settings choose the roles, the rules' own rewards count only if close to a role without one.
     """
     declared = set() if found.rewards is PAPER_REWARDS else {*found.rewards}
     if found.parameters or found.open_ended:
@@ -287,11 +253,7 @@ def _unknown_roles(given: Mapping[str, Any], found: RulesSpec, roles: Set[str]) 
 
 
 def as_grader(value: Any) -> Grader | None:
-    """A grader from itself, its class, or the name of either.
-
-    Raises:
-        ConfigError: It is none.
-    """
+    """A grader from itself, its class, or the name of either."""
     found = _part(value)
     grader = found() if isinstance(found, type) else found
     if grader is not None and not isinstance(grader, Grader):

@@ -3,14 +3,13 @@
     while expansions := grower.ask(k):
         for each: act n times on its parent's state, grade, reward; grower.tell(expansion, nodes)
 
-`Linear` plays an episode, `Chains` several of one problem, `Levels` a group on every turn, `Grouped` grows
-MarsRL's grouped agentic rollouts, `SearchGrower` (in its own module) a tree search. A grower is used for one
-tree only.
+`Linear` plays an episode, `Levels` a group on every turn (or several episodes: `chains`), `Grouped` MarsRL's
+grouped agentic rollouts, `SearchGrower` (in its own module) a tree search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -26,31 +25,31 @@ from mars_env.types import Problem, Turn, role_of
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A turn and the state after it; the root has no turn."""
+class TreeNode:
+    """A turn, the state after it, and the turns from the root to it, both included; the root has no turn."""
 
     turn: Turn | None
     state: Any
+    path: tuple[Turn, ...] = ()
 
     @property
     def id(self) -> str:
-        """The turn's id; the empty text for the root."""
+        """The turn's id; empty for the root."""
         return self.turn.id if self.turn else ""
+
+    def child(self, turn: Turn, state: Any) -> TreeNode:
+        """The node of a turn on this one, with the state after it."""
+        return TreeNode(turn, state, (*self.path, turn))
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
     """A request that an agent act ``len(turn_ids)`` times on the state of the parent.
 
-    Attributes:
-        parent: The node that gets the new turns.
-        agent: Who acts.
-        turn_ids: Ids of the new turns; the first one names the expansion.
-        group: Id of the group that they are compared in.
-        note: Plain data to record with the new turns.
+    The new turns are compared in `group`, and recorded with `note`, which is plain data.
     """
 
-    parent: Node
+    parent: TreeNode
     agent: str
     turn_ids: tuple[str, ...]
     group: str
@@ -58,7 +57,7 @@ class Expansion:
 
     @property
     def id(self) -> str:
-        """Unique within the tree."""
+        """Unique within the tree: that of the first turn."""
         return self.turn_ids[0]
 
 
@@ -69,7 +68,7 @@ class Grower(Protocol):
         """At most k expansions that can be made now; none while it waits for results, or at the end."""
         ...
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """The new nodes of an expansion; None if it was lost."""
         ...
 
@@ -79,55 +78,41 @@ class Grower(Protocol):
 
 
 class MakeGrower(Protocol):
-    """Makes the grower of one tree."""
+    """Makes the grower of one tree, which is used for that tree only."""
 
     def __call__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
         """A fresh grower; all its random choices derive from `seed` and the tree's id."""
         ...
 
 
-def child_ids(parent: Node, start: int, n: int) -> tuple[str, ...]:
-    """Ids of n children of a node: paths of indices.
-
-    Example:
-        >>> child_ids(Node(None, None), 0, 2)
-        ('0', '1')
-    """
+def child_ids(parent: TreeNode, start: int, n: int) -> tuple[str, ...]:
+    """Ids of n children of a node, from index `start` on: paths of indices."""
     prefix = f"{parent.id}." if parent.turn else ""
     return tuple(f"{prefix}{i}" for i in range(start, start + n))
 
 
 class Linear:
-    """An episode: every turn has one child. Turns are grouped by tree and agent.
-
-    Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> grower = Linear(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0)
-        >>> [order] = grower.ask(1)
-        >>> order.agent, order.turn_ids, grower.ask(1)
-        ('solver_0', ('0',), [])
-    """
+    """An episode: every turn has one child. Turns are grouped by tree and agent."""
 
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
-        self._rules = rules
-        self._tree = tree
-        self._leaf = Node(None, rules.start(problem))
+        self._rules, self._tree = rules, tree
+        self._leaf = TreeNode(None, rules.start(problem))
         self._submitted: list[str] = []
-        self._waiting = False
+        self._under_way = False
 
     def ask(self, k: int) -> list[Expansion]:
         """The next turn, once the result of the last one has arrived."""
-        agent = None if self._waiting else self._rules.current_agent(self._leaf.state)
+        agent = None if self._under_way else self._rules.current_agent(self._leaf.state)
         if agent is None:
             return []
-        self._waiting = True
+        self._under_way = True
         return [Expansion(self._leaf, agent, child_ids(self._leaf, 0, 1), f"{self._tree}/{agent}")]
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Continue from the new node; a lost turn ends the episode without an answer."""
         if nodes is None:
             return
-        self._waiting = False
+        self._under_way = False
         (self._leaf,) = nodes
         turn = self._leaf.turn
         if turn and self._rules.submission(expansion.parent.state, turn.action) is not None:
@@ -135,44 +120,46 @@ class Linear:
 
     def final(self) -> str | None:
         """The rules' choice among the submissions, once the episode is over."""
-        if self._waiting or self._rules.current_agent(self._leaf.state) is not None:
+        if self._under_way or self._rules.current_agent(self._leaf.state) is not None:
             return None
         index: Any = self._rules.final(self._leaf.state)
         if index is None:
             return None
         if not isinstance(index, int) or not 0 <= index < len(self._submitted):
+            last = len(self._submitted) - 1
             raise ConfigError(
-                f"final() of the rules gives the place of the answer among the graded turns, 0 to "
-                f"{len(self._submitted) - 1}, or None, not {shown(index)}"
+                f"final() of the rules gives the index of the answer among the graded turns, 0 to {last}, or "
+                f"None, not {shown(index)}"
             )
         return self._submitted[index]
 
 
 class Levels:
-    """So many turns on every turn of the level above, all of them continued; those on one turn are a group.
+    """So many turns on every turn of the level above, all of them continued.
 
-    Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> grower = Levels(Solve(revisions=1), Problem("p", "2 + 2?", "4"), "p#0", seed=0, sizes=(2, 3))
-        >>> [order] = grower.ask(8)
-        >>> order.turn_ids, order.group
-        (('0', '1'), 'p#0/0')
+    The last one of `sizes` holds for all deeper levels, too. The turns on one turn are a group; with
+    `chains`, all turns of one agent at one depth are.
     """
 
     def __init__(
-        self, rules: Rules[Any], problem: Problem, tree: str, seed: int, sizes: Sequence[int]
+        self,
+        rules: Rules[Any],
+        problem: Problem,
+        tree: str,
+        seed: int,
+        sizes: Sequence[int],
+        chains: bool = False,
     ) -> None:
-        self._rules = rules
-        self._tree = tree
-        self._sizes = sizes
-        self._ready = self._orders(Node(None, rules.start(problem)))
+        self._rules, self._tree = rules, tree
+        self._sizes, self._chains = sizes, chains
+        self._ready = self._orders(TreeNode(None, rules.start(problem)))
 
     def ask(self, k: int) -> list[Expansion]:
         """The turns that can be made now."""
         orders, self._ready = self._ready[:k], self._ready[k:]
         return orders
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Continue each new node; below a lost turn nothing grows."""
         for node in nodes or ():
             self._ready += self._orders(node)
@@ -181,59 +168,37 @@ class Levels:
         """A training tree has no answer."""
         return None
 
-    def _orders(self, parent: Node) -> list[Expansion]:
-        agent = self._rules.current_agent(parent.state)
+    def _orders(self, parent: TreeNode) -> list[Expansion]:
+        agent, depth = self._rules.current_agent(parent.state), len(parent.path)
         if agent is None:
             return []
-        depth = parent.id.count(".") + 1 if parent.turn else 0
         ids = child_ids(parent, 0, self._sizes[min(depth, len(self._sizes) - 1)])
-        return [Expansion(parent, agent, ids, self._group(agent, depth, ids))]
-
-    def _group(self, agent: str, depth: int, ids: Sequence[str]) -> str:
-        return f"{self._tree}/{ids[0]}"
+        group = f"{agent}/{depth}" if self._chains else ids[0]
+        return [Expansion(parent, agent, ids, f"{self._tree}/{group}")]
 
 
 def levels(sizes: Sequence[int]) -> MakeGrower:
-    """A function that makes `Levels` growers; the last size holds for all deeper levels, too.
-
-    Raises:
-        ConfigError: There is no size, or one below 1.
-    """
+    """A function that makes `Levels` growers."""
     if not sizes or min(sizes) < 1:
         raise ConfigError(f"levels need at least one turn each, got {', '.join(map(str, sizes)) or 'none'}")
     return partial(Levels, sizes=sizes)
 
 
-class Chains(Levels):
-    """Independent episodes of one problem in one tree; a group is all turns of one agent at one depth.
+def chains(n: int) -> MakeGrower:
+    """A function that makes growers of n independent episodes of one problem in one tree.
 
-    The simplest way to train a team by groups, and the one that MarsRL argues against (arXiv 2511.11373): the
-    turns of a group answer different inputs, except for the first agent's.
+    A group is all turns of one agent at one depth, though they answer different inputs, which MarsRL argues
+    against (arXiv 2511.11373). A run that trains on them has no ``rollouts``.
 
     Example:
         >>> from mars_env.envs.solve import Solve
-        >>> grower = Chains(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0, n=3)
-        >>> [order] = grower.ask(1)
+        >>> [order] = chains(3)(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0).ask(1)
         >>> order.turn_ids, order.group
         (('0', '1', '2'), 'p#0/solver_0/0')
     """
-
-    def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int, n: int) -> None:
-        super().__init__(rules, problem, tree, seed, (n, 1))
-
-    def _group(self, agent: str, depth: int, ids: Sequence[str]) -> str:
-        return f"{self._tree}/{agent}/{depth}"
-
-
-def chains(n: int) -> MakeGrower:
-    """A function that makes `Chains` growers of n episodes; a run that trains on them has no ``rollouts``.
-
-    Raises:
-        ConfigError: n is below 2, and nothing could be compared.
-    """
     if n < 2:
         raise ConfigError(f"chains need at least 2 episodes of a problem to compare, got {n}")
-    return partial(Chains, n=n)
+    return partial(Levels, sizes=(n, 1), chains=True)
 
 
 class GroupedSettings(BaseModel):
@@ -246,21 +211,18 @@ class GroupedSettings(BaseModel):
     branches: PositiveInt = 2
     """Outputs of an agent that the next one continues."""
     sampling: Literal["random", "balanced", "adaptive"] = "adaptive"
-    """How they are chosen. Adaptive prefers the reward that `prefer` names and takes the remaining ones at
-    random (the paper does not say how it does: this is our reading); balanced takes equally many of reward 1
-    and of reward 0, as far as there are any."""
+    """How they are chosen. Adaptive prefers the reward that `prefer` names (how is our reading of the paper),
+    then takes others at random; balanced takes equally many of reward 1 and of reward 0, as far as it can."""
     prefer: Mapping[str, float] = {"verifier": 0.0, "corrector": 1.0}
-    """By the role that will read the output, the reward of the outputs that adaptive sampling
-    prefers: Verifiers read wrong solutions, Correctors truthful reports."""
+    """The reward that adaptive sampling prefers, by the role that reads the output."""
 
 
 class Grouped:
     """Groups of `group` turns on each input; the next stage continues `branches` of every stage's outputs.
 
-    The Solver makes one group for the problem; each later agent takes two outputs of the agent
-    before it and makes a group for each: at most 9 groups, 72 samples a problem under the
-    paper's training chain. A turn that ends the episode is not continued, so the Corrector only gets
-    reports of an error.
+    The Solver makes one group for the problem; each later agent takes two outputs of the agent before it and
+    makes a group for each: at most 9 groups, 72 samples a problem under the paper's training chain. A turn
+    that ends the episode is not continued, so the Corrector only gets reports of an error.
     """
 
     def __init__(
@@ -271,65 +233,60 @@ class Grouped:
         seed: int,
         settings: GroupedSettings = GroupedSettings(),  # noqa: B008 (frozen)
     ) -> None:
-        self._rules = rules
-        self._tree = tree
-        self._seed = seed
-        self._settings = settings
-        self._depth = 0
-        self._ready = self._orders([Node(None, rules.start(problem))])
-        self._open = len(self._ready)
-        self._stage: dict[str, Sequence[Node]] = {}
+        self._rules, self._tree, self._seed, self._settings = rules, tree, seed, settings
+        self._stage: dict[str, Sequence[TreeNode]] = {}
+        self._ready: list[Expansion] = []
+        self._start_stage([TreeNode(None, rules.start(problem))])
 
     def ask(self, k: int) -> list[Expansion]:
         """The groups of the current stage."""
         orders, self._ready = self._ready[:k], self._ready[k:]
         return orders
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Take a finished group; after the last one of the stage, choose the outputs to continue."""
         self._stage[expansion.id] = nodes or ()
-        self._open -= 1
-        if self._open:
+        if len(self._stage) < self._groups:
             return
         # In the order of asking, whatever finishes first: the choice is reproducible.
         outputs = [node for key in sorted(self._stage, key=_path) for node in self._stage[key]]
-        self._depth += 1
-        self._stage = {}
-        self._ready = self._orders(self._choose(outputs))
-        self._open = len(self._ready)
+        self._start_stage(self._choose(outputs, len(expansion.parent.path) + 1))
 
     def final(self) -> str | None:
         """A training tree has no answer."""
         return None
 
-    def _orders(self, parents: Sequence[Node]) -> list[Expansion]:
-        orders = []
+    def _start_stage(self, parents: Sequence[TreeNode]) -> None:
+        self._stage, self._ready = {}, []
         for parent in parents:
             agent = self._rules.current_agent(parent.state)
             if agent is not None:
                 ids = child_ids(parent, 0, self._settings.group)
-                orders.append(Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}"))
-        return orders
+                self._ready.append(Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}"))
+        self._groups = len(self._ready)
 
-    def _choose(self, outputs: Sequence[Node]) -> list[Node]:
+    def _choose(self, outputs: Sequence[TreeNode], depth: int) -> list[TreeNode]:
         """At most `branches` of the outputs that can be continued, in the order of their ids."""
         continuing = [node for node in outputs if self._rules.current_agent(node.state) is not None]
         known = [node for node in continuing if node.turn is None or node.turn.reward is not None]
         candidates = known or continuing
-        rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", self._depth))
+        rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", depth))
         shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
-        ranked = sorted(shuffled, key=self._rank(shuffled))  # stable: equals stay shuffled
+        ranks = dict(zip(map(id, shuffled), self._ranks(shuffled), strict=True))
+        ranked = sorted(shuffled, key=lambda node: ranks[id(node)])  # stable: equals stay shuffled
         return sorted(ranked[: self._settings.branches], key=lambda node: _path(node.id))
 
-    def _rank(self, shuffled: Sequence[Node]) -> Callable[[Node], float]:
-        """A key that puts first what the sampling strategy wants first."""
+    def _ranks(self, nodes: Sequence[TreeNode]) -> list[float]:
+        """What the sampling strategy wants first has the lowest rank."""
         if self._settings.sampling == "adaptive":
-            return self._distance_from_preference
-        if self._settings.sampling == "balanced":
-            return _alternating(shuffled)
-        return lambda node: 0.0
+            return [self._distance_from_preference(node) for node in nodes]
+        if self._settings.sampling == "random":
+            return [0.0] * len(nodes)
+        # Balanced: high and low rewards alternate, as far as there are both.
+        high = [node.turn is not None and (node.turn.reward or 0.0) > 0.5 for node in nodes]
+        return [high[:i].count(is_high) + (is_high != high[0]) / 2 for i, is_high in enumerate(high)]
 
-    def _distance_from_preference(self, node: Node) -> float:
+    def _distance_from_preference(self, node: TreeNode) -> float:
         agent = self._rules.current_agent(node.state)
         preferred = self._settings.prefer.get(role_of(agent)) if agent else None
         reward = node.turn.reward if node.turn else None
@@ -339,22 +296,6 @@ class Grouped:
 def grouped(settings: GroupedSettings) -> MakeGrower:
     """A function that makes `Grouped` growers with these settings."""
     return partial(Grouped, settings=settings)
-
-
-def _alternating(nodes: Sequence[Node]) -> Callable[[Node], float]:
-    """Ranks nodes so that high and low rewards alternate, as far as there are both."""
-    ranks: dict[int, float] = {}
-    counts = {True: 0.0, False: 0.0}
-    first_high = bool(nodes) and _is_high(nodes[0])
-    for node in nodes:
-        high = _is_high(node)
-        ranks[id(node)] = counts[high] + (0.0 if high == first_high else 0.5)
-        counts[high] += 1.0
-    return lambda node: ranks[id(node)]
-
-
-def _is_high(node: Node) -> bool:
-    return node.turn is not None and node.turn.reward is not None and node.turn.reward > 0.5
 
 
 def _path(turn_id: str) -> tuple[int, ...]:

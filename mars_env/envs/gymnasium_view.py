@@ -15,26 +15,15 @@ from mars_env.sync import run_sync
 from mars_env.text import shown, suggestion
 from mars_env.types import Action, role_of
 
-MAX_EPISODES_WITHOUT_A_TURN = 1000
+_MAX_EPISODES = 1000
 
 
 class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
-    """Plays the partners' turns itself and stops at each turn of the learner.
-
-    An episode in which the learner has no turn (a Corrector whose Verifier accepts immediately) is skipped:
-    `reset` plays until there is one.
-
-    Args:
-        env: The environment.
-        learner: The agent that `step` acts for, e.g. ``"solver_0"``.
-        partners: The others, by agent or role; the learner's role stands for the others of that role.
-    """
+    """Plays the partners' turns itself and stops at each turn of the learner; made by `as_gymnasium`."""
 
     def __init__(self, env: MarsEnv, learner: str, partners: Mapping[str, Player]) -> None:
         if not isinstance(env, MarsEnv):
-            raise ConfigError(
-                f"a Gymnasium view shows a MarsEnv, as mars_env.make gives it, not {shown(env)}"
-            )
+            raise ConfigError(f"a Gymnasium view shows a MarsEnv, as make() gives it, not {shown(env)}")
         if not isinstance(partners, Mapping):
             raise ConfigError(f"partners are given by agent or role, not as {shown(partners)}")
         if learner not in env.possible_agents:
@@ -45,41 +34,32 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         alone = [role_of(agent) for agent in env.possible_agents].count(role_of(learner)) == 1
         if learner in partners or (alone and role_of(learner) in partners):
             raise ConfigError(f"{learner!r} is the learner and cannot be a partner too")
-        stand_in = {learner: _no_action}
-        self.env = env
-        self.learner = learner
+        self.env, self.learner = env, learner
         self.metadata = dict(env.metadata)
         self.render_mode = env.render_mode
         self.observation_space = env.observation_space(learner)
         self.action_space = env.action_space(learner)
-        self._agents = assign_agents(env, {**partners, **stand_in})
+        self._agents = assign_agents(env, {**partners, learner: _no_action})
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start an episode and play to the learner's first turn.
-
-        Raises:
-            ConfigError: The learner has had no turn in 1,000 episodes.
-        """
+        """Play to the learner's first turn, in a later episode if it has none (a ConfigError after 1,000)."""
         super().reset(seed=seed)
-        for _ in range(MAX_EPISODES_WITHOUT_A_TURN):
+        for _ in range(_MAX_EPISODES):
             self.env.reset(seed=seed, options=options)
             seed = None
             self._play_partners()
             if not self.env.terminations[self.learner]:
                 return self.env.observe(self.learner), dict(self.env.infos[self.learner])
         raise ConfigError(
-            f"{self.learner} had no turn in {MAX_EPISODES_WITHOUT_A_TURN} episodes: "
-            "its partners end them first"
+            f"{self.learner} had no turn in {_MAX_EPISODES} episodes: its partners end them first"
         )
 
     def step(self, action: str | Action) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict[str, Any]]:
         """Act for the learner, then play the partners up to its next turn or the end.
 
-        Returns:
-            Observation, the sum of the learner's rewards since its last turn, terminated,
-            truncated, info.
+        The reward is the sum of the learner's rewards since its last turn.
         """
         self.env.step(action)
         reward = self.env.rewards[self.learner] + self._play_partners()
@@ -108,6 +88,11 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
 
 def as_gymnasium(env: MarsEnv, *, learner: str, partners: Mapping[str, Player]) -> GymnasiumView:
     r"""A Gymnasium environment in which one agent learns and the others are fixed.
+
+    Args:
+        env: The environment.
+        learner: The agent that `step` acts for, e.g. ``"solver_0"``.
+        partners: The others, by agent or role; the learner's role stands for the others of that role.
 
     Example:
         >>> import mars_env

@@ -1,11 +1,6 @@
-"""Environment ids: ``<problem set>-<rules>``, any problem set with any rules.
+"""Environment ids ``[module:]<problem set>-<rules>``: any problem set with any rules.
 
-    aime-solve-verify-correct        built in
-    my_module:my-set-my-rules        my_module is imported first; it registers its parts
-
-Parts are registered by name: problem sets in `mars_env.problems`, rules here. A package can also
-declare them as entry points (groups ``mars_env.problems`` and ``mars_env.rules``), and they are found
-without an import by the user.
+Rules are registered here by name, or declared by a package as an entry point of ``mars_env.rules``.
 """
 
 from __future__ import annotations
@@ -13,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
@@ -26,7 +22,6 @@ from mars_env.types import Reward, TeamReward
 if TYPE_CHECKING:
     from mars_env.envs.growers import MakeGrower
     from mars_env.envs.rules import Rules
-    from mars_env.envs.visibility import Visibility
 
 _BUILT_IN = {
     "solve-verify-correct": "mars_env.envs.solve_verify_correct:SolveVerifyCorrect",
@@ -50,16 +45,13 @@ _IDS: dict[str, tuple[str, str]] = {}
 """Registered whole ids: their problem set and their rules."""
 
 
-def register_rules(  # public edge: friendly keywords, each with a default
+def register_rules(
     name: str,
-    make: Callable[..., Rules[Any]],
+    make: Callable[..., Rules[Any]] | RulesSpec,
     *,
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
     grower: MakeGrower | str | None = None,
-    training: Mapping[str, Any] | None = None,
-    visibility: Callable[[Rules[Any], str], Visibility | None] | None = None,
-    recipe: str | None = None,
 ) -> None:
     """Register rules by name, so that ``<any set>-<name>`` can be made.
 
@@ -68,34 +60,21 @@ def register_rules(  # public edge: friendly keywords, each with a default
 
     Args:
         name: Of the rules.
-        make: The rules class, or a function that makes rules of settings.
+        make: The rules class, a function that makes rules of settings, or a `RulesSpec`.
         rewards: Step rewards by role, unless the user gives others.
         team_reward: Rewards that need the whole tree, unless the user gives others.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
-        training: Settings that `mars-env train` takes unless others are given.
-        visibility: What agents and searches may see of judgements, given the rules and the kind of the
-            problems; the rules must then have `mars_env.envs.rules.TakesFeedback.with_feedback`.
-        recipe: The recipe that `mars-env train` starts from: ``"MARSRL"``, ``"MARS2"`` for rules that are
-            searched, or your own `mars_env.trainers.RunSettings` as ``"module:attribute"``.
 
     Raises:
         ConfigError: The name is empty or holds a colon or a slash, or an argument is of another kind.
     """
     if not name or any(mark in name for mark in ":/ "):
         raise ConfigError(f"the name of rules must be a word without ':', '/' or spaces, got {name!r}")
-    if not callable(make):
+    if not callable(make) and not isinstance(make, RulesSpec):
         raise ConfigError(
             f"rules are registered by their class, or a function that makes them, not {shown(make)}"
         )
-    _RULES[name] = RulesSpec.of(
-        make,
-        rewards=rewards,
-        team_reward=team_reward,
-        grower=grower,
-        training=training,
-        visibility=visibility,
-        recipe=recipe,
-    )
+    _RULES[name] = RulesSpec.of(make, rewards=rewards, team_reward=team_reward, grower=grower)
 
 
 def register(
@@ -117,9 +96,8 @@ def register(
         problems: Name of a set, a set, or a loader of one.
         rules: Name of rules, or a function of settings that makes them.
         rewards: Step rewards by role; they replace those of named rules.
-        team_reward: Rewards that need the whole tree; by default those of the rules.
-        grower: What grows a tree in play and evaluation; None for that of named rules, or for one that plays
-            an episode.
+        team_reward: As for `register_rules`; by default that of named rules, and so is `grower`.
+        grower: As for `register_rules`.
 
     Raises:
         ConfigError: A name is malformed or taken, or a reward cannot be called as it will be.
@@ -149,15 +127,11 @@ def register(
     if not isinstance(rules, str):
         register_rules(env_id, rules, rewards=rewards, team_reward=team_reward, grower=grower)
         rules = env_id
-    elif rewards is not None or team_reward is not None or grower is not None:
+    elif any(part is not None for part in (rewards, team_reward, grower)):
         named = rules_spec(rules)
         refuse_misfits(rewards or {})
-        _RULES[env_id] = replace(
-            named,
-            rewards={**named.rewards, **(rewards or {})},
-            team_reward=team_reward or named.team_reward,
-            grower=grower or named.grower,
-        )
+        merged = {**named.rewards, **(rewards or {})}
+        register_rules(env_id, named, rewards=merged, team_reward=team_reward, grower=grower)
         rules = env_id
     _IDS[env_id] = (problems, rules)
     if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
@@ -193,11 +167,7 @@ def rules_names() -> list[str]:
 
 
 def rules_spec(name: str) -> RulesSpec:
-    """The rules of a name; a user's replace the library's.
-
-    Raises:
-        ConfigError: They do not exist; the message lists those that do.
-    """
+    """The rules of a name; a user's replace the library's. Unknown rules are a ConfigError."""
     if name in _RULES:
         return _RULES[name]
     if name in _BUILT_IN:
@@ -207,21 +177,12 @@ def rules_spec(name: str) -> RulesSpec:
         raise ConfigError(
             f"there are no rules {shown(name)}; known are {', '.join(known)}{suggestion(name, known)}"
         )
-    found = declared(ENTRY_POINTS)[name].load()
-    _RULES[name] = found if isinstance(found, RulesSpec) else RulesSpec.of(found)
+    _RULES[name] = RulesSpec.of(declared(ENTRY_POINTS)[name].load())
     return _RULES[name]
 
 
 def refuse_unknown(rules: str, settings: Iterable[str], arguments: Collection[str] = ()) -> None:
-    """Reject settings that rules do not have.
-
-    Args:
-        rules: Their name.
-        settings: Names of the settings.
-        arguments: Those of the function that takes the settings as keywords: one of them may be meant.
-
-    Raises:
-        ConfigError: There is no such setting; suggests the closest setting or argument.
+    """Reject settings that rules do not have; suggests the closest setting, or one of `arguments`.
 
     Example:
         >>> refuse_unknown("solve", ["sample"], ["samples", "seed"])
@@ -257,9 +218,7 @@ def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any)
         'solve-verify-correct'
     """
     if not isinstance(env_id, str):
-        raise ConfigError(
-            f"an environment's id is a text such as 'aime-solve-verify-correct', not {shown(env_id)}"
-        )
+        raise ConfigError(f"an environment's id is a string such as 'aime-solve', not {shown(env_id)}")
     settings = {**(settings or {}), **more}
     module, _, name = env_id.rpartition(":")
     if module:
@@ -288,17 +247,14 @@ def list_envs() -> list[str]:
     """All ids that `make` knows before the user imports anything: each set with all rules that fit it.
 
     Example:
-        >>> "aime-solve-verify-correct" in list_envs(), "reports-spell" in list_envs()
-        (True, True)
-        >>> "aime-spell" in list_envs()  # no documents to ask about
-        False
+        >>> ids = list_envs()
+        >>> "aime-solve-verify-correct" in ids, "reports-spell" in ids, "aime-spell" in ids
+        (True, True, False)
     """
-    sets = [name for name in list_problem_sets() if name not in _IDS]
-    rules = [name for name in rules_names() if name not in _IDS]
-    pairs = [
-        f"{problems}-{name}"
-        for problems in sets
-        for name in rules
-        if (problems in WITH_DOCUMENTS) == (name in _ON_DOCUMENTS)
-    ]
-    return sorted([*_IDS, *pairs])
+    pairs = product(list_problem_sets(), rules_names())
+    fitting = (
+        f"{problems}-{rules}"
+        for problems, rules in pairs
+        if not {problems, rules} & _IDS.keys() and (problems in WITH_DOCUMENTS) == (rules in _ON_DOCUMENTS)
+    )
+    return sorted([*_IDS, *fitting])

@@ -1,10 +1,8 @@
-"""Rewards: pure functions of the stored tree, one for each role, none shared (MarsRL, training).
-
-Grading a stored run again therefore recomputes them, without playing again.
-"""
+"""Rewards: pure functions of the stored tree, one for each role, none shared (MarsRL, training)."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -21,14 +19,7 @@ REWARD_FAULTS = "reward_faults"
 
 
 def outcome(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """The score of the turn's own grade: ``1[answer equals reference]`` (Solver, Corrector).
-
-    Example:
-        >>> from mars_env.types import Action, Grade
-        >>> turn = Turn("t", "0", None, "g", "solver_0", "p", "1", Action("4"), Grade.correct())
-        >>> outcome(turn, (), Problem("1", "2 + 2?", "4"))
-        1.0
-    """
+    """The score of the turn's own grade: ``1[answer equals reference]`` (Solver, Corrector)."""
     return None if turn.grade is None else turn.grade.score
 
 
@@ -38,10 +29,9 @@ def judged_turn(path: Sequence[Turn]) -> Turn | None:
 
 
 def agreement(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier).
+    """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier); None if UNKNOWN.
 
-    A malformed verdict counts as Wrong, as it does in play. None where the solution's grade is
-    UNKNOWN.
+    A malformed verdict counts as Wrong, as it does in play.
     """
     judged = judged_turn(path)
     if judged is None or judged.grade is None or judged.grade.verdict is Verdict.UNKNOWN:
@@ -57,46 +47,31 @@ PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
 
 
 def team_outcome(tree: Tree) -> Mapping[str, float | None]:
-    """One reward for the whole team, which MarsRL argues against: the outcome that each turn led to.
+    """One reward for the whole team, which MarsRL argues against: by turn id, the outcome that it led to.
 
-    Every turn gets the outcome of the chain it led to. Where the tree branches below it, that
-    is the mean over the branches; where the chain ends with it, the grade of the current
-    solution: its own, or, for a Verifier, that of the solution it judged.
-
-    Returns:
-        The reward of every turn, by turn id.
+    Where the tree branches below a turn, that is the mean over the branches; where the chain ends with it,
+    the grade of the current solution: its own, or, for a Verifier, that of the solution it judged.
     """
-    by_id = {turn.id: turn for turn in tree.turns}
-    children: dict[str, list[str]] = {}
-    for turn in tree.turns:
-        if turn.parent_id is not None:
-            children.setdefault(turn.parent_id, []).append(turn.id)
-
+    by_id: dict[str | None, Turn] = {turn.id: turn for turn in tree.turns}
+    below: defaultdict[str | None, list[float | None]] = defaultdict(list)
     rewards: dict[str, float | None] = {}
     for turn in sorted(tree.turns, key=lambda turn: -turn.id.count(".")):  # leaves first
-        below = [rewards[child] for child in children.get(turn.id, ())]
-        known = [reward for reward in below if reward is not None]
-        if below:
+        if turn.id in below:
+            known = [reward for reward in below[turn.id] if reward is not None]
             rewards[turn.id] = sum(known) / len(known) if known else None
-            continue
-        current: Turn | None = turn
-        while current is not None and current.grade is None:
-            current = by_id[current.parent_id] if current.parent_id is not None else None
-        rewards[turn.id] = current.grade.score if current is not None and current.grade else None
+        else:
+            current: Turn | None = turn
+            while current is not None and current.grade is None:
+                current = by_id.get(current.parent_id)
+            rewards[turn.id] = current.grade.score if current is not None and current.grade else None
+        below[turn.parent_id].append(rewards[turn.id])
     return rewards
 
 
 def checked_team_rewards(given: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:
     """A team reward's answer as rewards by turn id, and why there is none, likewise.
 
-    Raises:
-        ValueError: It is not a mapping, or names a turn that the tree does not have.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
-        >>> checked_team_rewards({"0": "1.0"}, Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
-        ({'0': None}, {'0': "the team reward is no reward: '1.0' is not a number"})
+    A ValueError if it is not a mapping, or names a turn that the tree does not have.
     """
     if not isinstance(given, Mapping):
         raise ValueError(f"it gave {shown(given)} where rewards by turn id were asked for")
@@ -119,12 +94,13 @@ def with_rewards(tree: Tree, rewards: Mapping[str, float | None]) -> Tree:
         return tree
     faults = tree.info.get(REWARD_FAULTS, {})
     turns = tuple(
-        _rewarded(t, rewards[t.id], faults.get(t.id, "")) if t.id in rewards else t for t in tree.turns
+        with_reward(t, rewards[t.id], faults.get(t.id, "")) if t.id in rewards else t for t in tree.turns
     )
     return replace(tree, turns=turns)
 
 
-def _rewarded(turn: Turn, reward: float | None, fault: str) -> Turn:
+def with_reward(turn: Turn, reward: float | None, fault: str = "") -> Turn:
+    """The turn with another reward, and why it has none, if its function failed."""
     if not fault and REWARD_FAULT not in turn.info:
         return replace(turn, reward=reward)
     info = {key: value for key, value in turn.info.items() if key != REWARD_FAULT}

@@ -18,25 +18,13 @@ class RubricReward:
     Attributes:
         aggregate: From fractions to the reward; it may be another one than the grader's.
         rubric: As the grader's: for all problems, or None if each problem has its own.
-
-    Example:
-        >>> from mars_env.types import Action, Grade
-        >>> rubric = Rubric.from_rows([{"text": "a", "points": 1}, {"text": "It is rude.", "points": -2}])
-        >>> grade = Grade.wrong("rude", details={"fractions": {"c1": 1.0, "c2": 1.0}})
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4, fool."), grade)
-        >>> RubricReward(rubric=rubric)(turn, (), Problem("p", "2 + 2?", None, "open"))
-        -1.0
     """
 
     aggregate: Aggregator = field(default_factory=WeightedSum)
     rubric: Rubric | None = None
 
     def __call__(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-        """The reward of a turn; None if its grade is UNKNOWN.
-
-        Raises:
-            ValueError: The turn was not graded by a rubric; in a run it then has no reward, and says so.
-        """
+        """The reward of a turn; None if its grade is UNKNOWN, a ValueError if no rubric graded it."""
         if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
             return None
         fractions = turn.grade.details.get(FRACTIONS)

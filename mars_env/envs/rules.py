@@ -1,8 +1,4 @@
-"""The rules of a game: pure functions over frozen states, in the style of OpenSpiel.
-
-States are values, so branching a rollout costs nothing: apply G actions to one state and G
-states come out. Rules know neither models nor prompts, and compute no reward.
-"""
+"""The rules of a game: pure functions over frozen states, in the style of OpenSpiel."""
 
 from __future__ import annotations
 
@@ -64,13 +60,7 @@ class Rules(Protocol[S]):
 
 
 def unfit_rules(rules: object) -> str:
-    """What an object lacks to be `Rules`; empty if nothing.
-
-    Example:
-        >>> unfit_rules("debate")
-        "'debate' is no rules: it lacks possible_agents, max_turns, fields, start, current_agent, observe, \
-submission, note, apply, final"
-    """
+    """What an object lacks to be `Rules`; empty if nothing."""
     if isinstance(rules, type):
         return f"{rules.__name__} is a class: give rules, {rules.__name__}()"
     lacking = [name for name in ("possible_agents", "max_turns") if not hasattr(rules, name)]

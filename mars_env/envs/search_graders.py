@@ -23,13 +23,7 @@ def public_grader(score: Literal["all", "fraction"]) -> Grader:
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrader:
-    """Scores 0.5 for a solution with an answer and 0 for one without: nothing more is known.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> run_sync(AnswerGrader().grade(Problem("p", "2 + 2?", None), "It is 5. The answer is 5.")).score
-        0.5
-    """
+    """Scores 0.5 for a solution with an answer and 0 for one without: nothing more is known."""
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Always WRONG: nothing here can tell that an answer is right."""
@@ -40,20 +34,13 @@ class AnswerGrader:
 
 @dataclass(frozen=True, slots=True)
 class VerifierGrader:
-    r"""Scores a solution by the share of an agent's verdicts that pass; its feedback is a failing report.
+    """Scores a solution by the share of an agent's verdicts that pass; its feedback is a failing report.
 
     Attributes:
         verifier: Sees ``{"problem", "solution", "truncated", "round"}``, as a Verifier of MarsRL does.
         verdicts: How many verdicts it gives on each solution.
-        seed: With the solution, the only source of its randomness: equal texts are judged alike.
+        seed: With the solution, the only source of its randomness: equal solutions are judged alike.
 
-    Example:
-        >>> from mars_env.players import FunctionAgent
-        >>> from mars_env.sync import run_sync
-        >>> verifier = FunctionAgent(lambda seen: "2 + 2 is 4.\nCorrectness: Wrong")
-        >>> grade = run_sync(VerifierGrader(verifier, 3).grade(Problem("p", "2 + 2?", None), "5"))
-        >>> grade.score, grade.feedback.splitlines()[0]
-        (0.0, '2 + 2 is 4.')
     """
 
     verifier: Agent
@@ -61,15 +48,10 @@ class VerifierGrader:
     seed: int = 0
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """The share of passes; CORRECT if all pass, UNKNOWN if the set-up cut off every report.
-
-        Raises:
-            ModelError: There are more or fewer reports than were asked for.
-        """
-        seen: dict[str, str | int] = {"problem": problem.statement, "solution": text}
-        seed = derive_seed(self.seed, problem.id, text)
+        """The share of passes; CORRECT if all pass, UNKNOWN if the set-up cut off every report."""
+        seen: dict[str, str | int] = {"problem": problem.statement, "solution": text, "round": 0}
         seen["truncated"] = int(bool(problem.metadata.get("truncated")))  # see `visibility.shown_problem`
-        reports = await self.verifier.act({**seen, "round": 0}, self.verdicts, seed)
+        reports = await self.verifier.act(seen, self.verdicts, derive_seed(self.seed, problem.id, text))
         if len(reports) != self.verdicts:
             raise ModelError(f"the verifier gave {len(reports)} reports where {self.verdicts} were asked for")
         tokens = sum(c.sampled_tokens for r in reports for c in r.completions)
@@ -94,17 +76,7 @@ class VerifierGrader:
 
 @dataclass(frozen=True, slots=True)
 class RewardModelGrader:
-    """Scores a solution by a reward model's rating, without feedback.
-
-    Example:
-        >>> from mars_env.types import Ratings
-        >>> from mars_env.sync import run_sync
-        >>> class Brief:
-        ...     async def rate(self, statement, texts, seed):
-        ...         return Ratings(tuple(1 / (1 + len(text)) for text in texts))
-        >>> run_sync(RewardModelGrader(Brief()).grade(Problem("p", "2 + 2?", None), "4")).score
-        0.5
-    """
+    """Scores a solution by a reward model's rating, without feedback."""
 
     model: RewardModel
     seed: int = 0

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mars_env.envs.growers import Expansion, Node, child_ids
+from mars_env.envs.growers import Expansion, TreeNode, child_ids
 from mars_env.envs.rules import Rules
 from mars_env.envs.tree_search import TreeSearch
 from mars_env.envs.visibility import search_result
@@ -19,28 +19,20 @@ from mars_env.types import Problem
 class SearchGrower:
     """Grows one tree as its search decides; sees search scores, feedback and costs, never a grade.
 
-    All turns of a tree are one group (MARS2 compares them with each other), the agents' together. The
-    search is a function of its seed and of the results that it is told, so a tree is resumed by telling it
-    the stored turns again; with `as_completed`, only those that it asks for again. An expansion whose
-    search score is unknown counts as lost. One that could not be made at all ends the search, and a resumed
-    run plays the tree again.
-
-    Example:
-        >>> rules = TreeSearch.from_settings("training", agents=2, wave=2)
-        >>> grower = SearchGrower(rules, Problem("p", "2 + 2?", "4"), "p#0", seed=0)
-        >>> [(order.agent, order.turn_ids) for order in grower.ask(8)]
-        [('solver_1', ('0',)), ('solver_1', ('1',))]
+    All turns of a tree are one group (MARS2 compares them with each other). The search is a function of its
+    seed and of the results that it gets, so a tree is resumed by giving it the stored turns again. An
+    expansion whose search score is unknown counts as lost. One that could not be made at all ends the search,
+    and a resumed run plays the tree again.
     """
 
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
         if not isinstance(rules, TreeSearch):
             raise ConfigError(f"a search grows trees by the rules of tree-search, not {type(rules).__name__}")
-        self._rules = rules
-        self._tree = tree
+        self._rules, self._tree = rules, tree
         self._search = Search(
             rules.settings.search(), rules.possible_agents, derive_seed(seed, tree, "search")
         )
-        self._nodes: dict[int | None, Node] = {None: Node(None, rules.start(problem))}
+        self._nodes: dict[int | None, TreeNode] = {None: TreeNode(None, rules.start(problem))}
         self._children: Counter[int | None] = Counter()
         self._under_way: dict[str, int] = {}
         self._broken = False
@@ -60,7 +52,7 @@ class SearchGrower:
             orders.append(Expansion(parent, ask.agent, ids, self._tree, {"call": ask.id}))
         return orders
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Tell the search the new node's score and cost; without a node, the search ends."""
         ask = self._under_way.pop(expansion.id)
         if nodes is None:

@@ -1,8 +1,4 @@
-"""The final choice of a search: which of its best nodes is the team's answer.
-
-A choice sees the statement and the candidates' texts, but no grades, references or private tests. The
-candidates are the nodes with the highest search score: those that pass the public tests, if any do.
-"""
+"""The final choice of a search: which of the nodes with the highest search score is the team's answer."""
 
 from __future__ import annotations
 
@@ -37,30 +33,18 @@ class Selection(Protocol):
     """Makes the final choice of a search."""
 
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
-        """Choose one of the candidates, of which there is at least one.
+        """Choose one of the candidates, of which there is at least one, in the order of asking.
 
-        Args:
-            problem: Without its reference.
-            candidates: In the order in which the search asked for them.
-            seed: The only source of randomness.
+        The problem comes without its reference; the seed is the only source of randomness.
         """
         ...
 
 
 def candidates(turns: Sequence[Turn]) -> list[Turn]:
-    """The turns with the highest search score, in the order of asking; those without a score are none.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> def turn(i, score):
-        ...     note = {"call": i}
-        ...     return Turn("p#0", str(i), None, "", "a_0", "", "p", Action(""), None, score, None, note)
-        >>> [each.id for each in candidates([turn(2, 0.5), turn(1, 0.5), turn(0, None), turn(3, 0.0)])]
-        ['1', '2']
-    """
-    known = [turn for turn in turns if turn.search_score is not None]
-    top = max((turn.search_score or 0.0 for turn in known), default=0.0)
-    best = [turn for turn in known if turn.search_score == top]
+    """The turns with the highest search score, in the order of asking; those without a score are none."""
+    scores = [turn.search_score for turn in turns if turn.search_score is not None]
+    top = max(scores, default=1.0)
+    best = [turn for turn in turns if turn.search_score == top]
     return sorted(best, key=lambda turn: int(turn.info.get("call", 0)))
 
 
@@ -81,8 +65,7 @@ class Vote:
     among programs with the same outputs, and where the problem shows no inputs, by their text with white
     space normalized. Candidates without an answer, or whose program fails, have no vote.
 
-    Attributes:
-        by_text: Compare programs by their text only, and run none.
+    With `by_text`, programs are compared by their text only, and none is run.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -96,36 +79,27 @@ class Vote:
     by_text: bool = False
 
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
-        """The first candidate that gives the most frequent answer; without any answer, the first.
-
-        Raises:
-            ModelError: The programs could not be run. The tree has a fault; a resumed run plays it again.
-        """
+        """The first candidate that gives the most frequent answer; without any answer, the first."""
         texts = [turn.text for turn in candidates]
         by_text = self.by_text and problem.kind == "code"
-        votes = [answer_key("code", t) for t in texts] if by_text else await answers(problem, texts)
-        ranked = _most_frequent(range(len(votes)), votes)
+        cast = [answer_key("code", text) for text in texts] if by_text else await cast_votes(problem, texts)
+        ranked = _most_frequent(range(len(cast)), cast)
         if ranked and problem.kind == "code":
             ranked = _most_frequent(ranked, [answer_key("code", text) for text in texts]) or ranked
         return Choice(candidates[ranked[0] if ranked else 0].id)
 
 
-def _most_frequent(places: Sequence[int], votes: Sequence[Hashable | None]) -> list[int]:
-    """Those of some places whose vote is the most frequent among them, the first seen of equals."""
-    counts = Counter(votes[place] for place in places if votes[place] is not None)
+def _most_frequent(indices: Sequence[int], votes: Sequence[Hashable | None]) -> list[int]:
+    """Those of some indices whose vote is the most frequent among them, the first seen of equals."""
+    counts = Counter(votes[i] for i in indices if votes[i] is not None)
     if not counts:
         return []
     winner = max(counts, key=lambda vote: counts[vote])  # counters keep the order of first sight
-    return [place for place in places if votes[place] == winner]
+    return [i for i in indices if votes[i] == winner]
 
 
-async def answers(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
-    """What solutions of a problem vote for: see `Vote`.
-
-    Raises:
-        ModelError: The programs could not be run.
-        ConfigError: Problems of this kind have no answer that could be equal to another.
-    """
+async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
+    """What solutions of a problem vote for: see `Vote`. A ModelError if programs could not be run."""
     if problem.kind not in VOTED:
         raise ConfigError(f"problems of the kind {shown(problem.kind)} have no answers to count in a vote")
     from mars_env.grading import grader_for  # brings the sandbox
@@ -145,35 +119,23 @@ async def answers(problem: Problem, texts: Sequence[str]) -> list[Hashable | Non
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """The candidate that a reward model rates highest, the earliest of equals (MARS2-T+).
-
-    Attributes:
-        model: The reward model; equal texts are rated once.
-    """
+    """The candidate that a reward model rates highest, the earliest of equals (MARS2-T+)."""
 
     model: RewardModel
 
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
-        """The candidate with the highest rating; one that could not be rated comes last.
-
-        Raises:
-            ModelError: The reward model failed, or gave another number of ratings than there are texts.
-        """
+        """The candidate with the highest rating; one that could not be rated comes last."""
         if len(candidates) == 1:
             return Choice(candidates[0].id)
         texts = list(dict.fromkeys(turn.text for turn in candidates))
         ratings = await rated(self.model, problem.statement, texts, seed)
         scores = dict(zip(texts, ratings.scores, strict=True))
-        best = max(candidates, key=lambda turn: _or_lowest(scores[turn.text]))
+        best = max(candidates, key=lambda turn: -1.0 if (s := scores[turn.text]) is None else s)
         return Choice(best.id, ratings.tokens)
 
 
 async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-    """Ask a reward model, and check its answer.
-
-    Raises:
-        ModelError: It failed, or its answer does not fit the protocol.
-    """
+    """Ask a reward model, and check its answer; a ModelError if that does not fit the protocol."""
     asked = model.rate(statement, texts, seed)  # a user's may return anything
     ratings: Any = await awaitable(asked, f"{type(model).__name__}.rate()")
     if not isinstance(ratings, Ratings):
@@ -199,8 +161,6 @@ def answer_key(kind: str, text: str, statement: str = "") -> Hashable | None:
     Example:
         >>> answer_key("math", r"\boxed{025}"), answer_key("math", "I do not know, sorry.")
         (25, None)
-        >>> answer_key("code", "```python\nprint( 1 )\n```") == answer_key("code", "print( 1 )  \n\n")
-        True
     """
     if kind == "code":
         program, _ = extract_program(text)
@@ -211,7 +171,3 @@ def answer_key(kind: str, text: str, statement: str = "") -> Hashable | None:
         return None
     number = read_integer(answer)
     return "".join(answer.split()) or None if number is None else number
-
-
-def _or_lowest(score: float | None) -> float:
-    return -1.0 if score is None else score

@@ -1,13 +1,11 @@
-"""Solve, verify, correct: the rules of MarsRL (arXiv 2511.11373).
-
-A Solver writes a solution; a Verifier judges it; a Corrector rewrites what was judged wrong.
-"""
+"""Solve, verify, correct: the rules of MarsRL (arXiv 2511.11373)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -17,22 +15,18 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from mars_env.envs.search_graders import public_grader
 from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.specs import preset_settings
 from mars_env.envs.verdicts import bug_report, read_judgement
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError
-from mars_env.text import shown, validation_message
+from mars_env.text import shown
 from mars_env.types import Action, Grade, Observation, Problem
 
 SOLVER, VERIFIER, CORRECTOR = "solver_0", "verifier_0", "corrector_0"
 
 
 class Schedule(BaseModel):
-    """Who acts how often. The two presets carry the paper's numbers.
-
-    Example:
-        >>> INFERENCE.verifications, TRAINING.verifications
-        (11, 2)
-    """
+    """Who acts how often. The two presets carry the paper's numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -60,21 +54,14 @@ TRAINING = Schedule(rounds=2, accept_after=1, ends_with="corrector")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A position in the episode.
-
-    Attributes:
-        solutions: All solutions so far, the current one last, each with whether it was cut off.
-        judgements: All verifications so far: (index of the solution judged, passed).
-        report: The last Verifier's text, as the Corrector reads it.
-        feedback: Results of the current solution's public tests, where they are run.
-    """
+class ChainState:
+    """A position in the episode."""
 
     problem: Problem
-    solutions: tuple[tuple[str, bool], ...] = ()
-    judgements: tuple[tuple[int, bool], ...] = ()
-    report: str = ""
-    feedback: str = ""
+    solutions: tuple[tuple[str, bool], ...] = ()  # each with whether it was cut off
+    judgements: tuple[tuple[int, bool], ...] = ()  # (index of the solution judged, passed)
+    report: str = ""  # the last Verifier's, as the Corrector reads it
+    feedback: str = ""  # results of the current solution's public tests, where they are run
 
     @property
     def judged(self) -> bool:
@@ -84,38 +71,25 @@ class State:
     @property
     def passes(self) -> int:
         """Passes of the current solution, in a row up to now."""
-        current, count = len(self.solutions) - 1, 0
-        for index, passed in reversed(self.judgements):
-            if not passed or index != current:
-                break
-            count += 1
-        return count
+        passing = (len(self.solutions) - 1, True)
+        return len([*takewhile(passing.__eq__, reversed(self.judgements))])
 
     @property
     def failures(self) -> int:
         """Failures in a row up to now, over all solutions."""
-        count = 0
-        for _, passed in reversed(self.judgements):
-            if passed:
-                break
-            count += 1
-        return count
+        return len([*takewhile(lambda judgement: not judgement[1], reversed(self.judgements))])
 
 
 @dataclass(frozen=True, slots=True)
 class SolveVerifyCorrect:
-    r"""The rules, under one `Schedule`.
+    r"""A Solver writes a solution; a Verifier judges it; a Corrector rewrites what was judged wrong.
 
-    Attributes:
-        schedule: Who acts how often.
-        public_feedback: Whether the Verifier reads the results of a program's public tests (`with_feedback`).
+    With `public_feedback`, the Verifier reads the results of a program's public tests.
 
     Example:
         >>> rules = SolveVerifyCorrect(TRAINING)
         >>> state = rules.start(Problem("p", "What is 2 + 2?", "4"))
         >>> state = rules.apply(state, Action("5"), None)
-        >>> rules.current_agent(state)
-        'verifier_0'
         >>> state = rules.apply(state, Action("2 + 2 is not 5.\nCorrectness: Wrong"), None)
         >>> rules.current_agent(state), rules.observe(state, "corrector_0")["report"]
         ('corrector_0', '2 + 2 is not 5.\nCorrectness: Wrong')
@@ -142,40 +116,15 @@ class SolveVerifyCorrect:
             public_feedback: Whether the Verifier reads the results of a program's public tests.
             **numbers: Single numbers of `Schedule` that replace the schedule's.
 
-        Raises:
-            ConfigError: A setting is wrong.
-
-        Example:
-            >>> SolveVerifyCorrect.from_settings("training", rounds=1).schedule.rounds
-            1
         """
         if not isinstance(public_feedback, bool):
             raise ConfigError(f"public_feedback is true or false, got {shown(public_feedback)}")
         presets = {"inference": INFERENCE, "training": TRAINING}
-        base = presets.get(schedule) if isinstance(schedule, str) else schedule
-        if not isinstance(base, Schedule | Mapping):
-            raise ConfigError(
-                f"schedule must be 'inference', 'training' or a Schedule, got {shown(schedule)}"
-            )
-        base = base.model_dump() if isinstance(base, Schedule) else base
-        try:
-            return cls(Schedule(**{**base, **numbers}), public_feedback)
-        except ValueError as error:
-            known = ("schedule", "public_feedback", *Schedule.model_fields)
-            raise ConfigError(
-                f"these settings do not fit solve-verify-correct: {validation_message(error, known)}"
-            ) from error
+        named = preset_settings(presets, schedule, numbers, "solve-verify-correct", ("public_feedback",))
+        return cls(named, public_feedback)
 
     def visibility(self, kind: str) -> Visibility | None:
-        """Feedback by public tests, if it is asked for: from a grader that is given no others.
-
-        Raises:
-            ConfigError: The problems are not code.
-
-        Example:
-            >>> SolveVerifyCorrect(public_feedback=True).visibility("code").sees
-            'public'
-        """
+        """Feedback by public tests, if it is asked for: from a grader that is given no others."""
         if not self.public_feedback:
             return None
         if kind != "code":
@@ -202,11 +151,11 @@ class SolveVerifyCorrect:
             fields["report"] = UnicodeText()
         return fields
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem) -> ChainState:
         """Nothing has been written yet."""
-        return State(problem)
+        return ChainState(problem)
 
-    def current_agent(self, state: State) -> str | None:
+    def current_agent(self, state: ChainState) -> str | None:
         """Solver first; then the Verifier, or the Corrector after a failure; None at the end."""
         schedule = self.schedule
         if not state.solutions:
@@ -218,8 +167,8 @@ class SolveVerifyCorrect:
             return CORRECTOR if verifications_left or schedule.ends_with == "corrector" else None
         return VERIFIER if verifications_left else None
 
-    def observe(self, state: State, agent: str) -> Observation:
-        """The agent's fields; before there is a solution, feedback or a report they are empty texts."""
+    def observe(self, state: ChainState, agent: str) -> Observation:
+        """The agent's fields; before there is a solution, feedback or a report they are empty."""
         observation: dict[str, str | int] = {"problem": state.problem.statement}
         if agent != SOLVER:
             solution, truncated = state.solutions[-1] if state.solutions else ("", False)
@@ -231,11 +180,11 @@ class SolveVerifyCorrect:
             observation["report"] = state.report
         return observation
 
-    def submission(self, state: State, action: Action) -> str | None:
+    def submission(self, state: ChainState, action: Action) -> str | None:
         """Solutions are graded, the first one and every correction; reports are not."""
         return None if self.current_agent(state) == VERIFIER else action.text
 
-    def note(self, state: State, action: Action) -> Mapping[str, Any]:
+    def note(self, state: ChainState, action: Action) -> Mapping[str, Any]:
         """The round; whether the text was cut off; for a Verifier the verdict as it was read."""
         notes: dict[str, Any] = {"round": len(state.judgements), "truncated": action.truncated}
         if self.current_agent(state) == VERIFIER:
@@ -244,20 +193,20 @@ class SolveVerifyCorrect:
             notes["malformed"] = judgement.malformed
         return notes
 
-    def apply(self, state: State, action: Action, grade: Grade | None) -> State:
+    def apply(self, state: ChainState, action: Action, grade: Grade | None) -> ChainState:
         """Add the solution or the judgement; the grade plays no part."""
         if self.current_agent(state) == VERIFIER:
             judged = (len(state.solutions) - 1, read_judgement(action.text).passed)
             judgements = (*state.judgements, judged)
             return replace(state, judgements=judgements, report=bug_report(action.text))
         solutions = (*state.solutions, (action.text, action.truncated))
-        return State(state.problem, solutions, state.judgements, state.report)
+        return ChainState(state.problem, solutions, state.judgements, state.report)
 
-    def with_feedback(self, state: State, feedback: str) -> State:
+    def with_feedback(self, state: ChainState, feedback: str) -> ChainState:
         """The state with the feedback of the current solution's public tests."""
         return replace(state, feedback=feedback) if feedback else state
 
-    def final(self, state: State) -> int | None:
+    def final(self, state: ChainState) -> int | None:
         """The accepted solution, else the one most often judged correct, the earliest of equals.
 
         A correction that ends the chain was never judged: then it is the answer.

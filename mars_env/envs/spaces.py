@@ -6,8 +6,8 @@ from typing import Any
 
 import gymnasium
 
-MAX_CHARS = 4_000_000
-"""Longest text of a `UnicodeText` by default: far above the paper's 64k-token outputs."""
+_MAX_CHARS = 4_000_000
+"""Far above the paper's 64k-token outputs."""
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz 0123456789=+-\n\\{}"
 
@@ -15,36 +15,31 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz 0123456789=+-\n\\{}"
 class UnicodeText(gymnasium.Space[str]):
     """Any string of at most `max_chars` characters.
 
-    Gymnasium's `Text` admits only an explicit character set and checks it character by
-    character, which takes milliseconds on a long text; a language model's text may hold any
-    character, so membership is a matter of type and length here.
+    Gymnasium's `Text` admits only an explicit character set, and checks it character by character.
 
     Example:
-        >>> space = UnicodeText()
-        >>> "é" in space, 3 in space
+        >>> "é" in UnicodeText(), 3 in UnicodeText()
         (True, False)
-        >>> space.seed(0) == space.seed(0)
-        True
     """
 
-    def __init__(self, max_chars: int = MAX_CHARS, seed: int | None = None) -> None:
+    def __init__(self, max_chars: int = _MAX_CHARS, seed: int | None = None) -> None:
         self.max_chars = max_chars
         super().__init__(shape=None, dtype=str, seed=seed)
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Texts have no fixed-size array form."""
+        """Strings have no fixed-size array form."""
         return False
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """A short random text: enough to drive the environment tests, never a sensible action."""
+        """A short random string: enough to drive the environment tests, never a sensible action."""
         if mask is not None or probability is not None:
             raise ValueError("a UnicodeText cannot be sampled under a mask or probabilities")
         length = int(self.np_random.integers(0, min(self.max_chars, 32) + 1))
         return "".join(_ALPHABET[i] for i in self.np_random.integers(0, len(_ALPHABET), length))
 
     def contains(self, x: Any) -> bool:
-        """Whether x is a string that is not too long; takes the same time for any length."""
+        """Whether x is a string that is not too long."""
         return isinstance(x, str) and len(x) <= self.max_chars
 
     def __eq__(self, other: object) -> bool:

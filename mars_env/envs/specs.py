@@ -1,18 +1,18 @@
-"""A game as values: `EnvSpec` says which game is meant, `RulesSpec` what its rules provide."""
+"""`EnvSpec`: which game is asked for. `RulesSpec`: rules with their defaults."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
 from mars_env.checks import refuse_misfit
 from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.errors import ConfigError
-from mars_env.text import shown
+from mars_env.text import shown, validation_message
 from mars_env.types import Grader, Reward, TeamReward
 
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """An environment: all that makes its game, and the problems it is played on.
+    """What is asked for: a problem set, rules by name, and parts that replace those of the rules.
 
-    One value for `mars_env.make`, `evaluate`, training, the command line and worker processes. It travels
-    wherever its parts do; parts named by a string (``"module:attribute"``) travel anywhere.
-    `mars_env.envs.make_game` makes its game, once in each process.
+    One value for `mars_env.make`, `evaluate`, training, the command line and worker processes. Parts named by
+    a string (``"module:attribute"``) travel anywhere. `mars_env.envs.make_game` makes its game.
 
     Attributes:
         problems: Name of the problem set (or path of a problem file).
@@ -53,19 +52,14 @@ class EnvSpec:
 
     @property
     def id(self) -> str:
-        """The id that names the problems and the rules.
-
-        Example:
-            >>> EnvSpec("aime", "solve").id
-            'aime-solve'
-        """
+        """The id that names the problems and the rules, such as ``"aime-solve"``."""
         prefix = f"{self.module}:" if self.module else ""
         return f"{prefix}{self.problems}-{self.rules}"
 
 
 @dataclass(frozen=True, slots=True)
 class RulesSpec:
-    """Rules by name, with their defaults: all but `make` may be class attributes of a rules class.
+    """Rules with their defaults: all but `make` may be class attributes of a rules class.
 
     Parts may be strings ``"module:attribute"``, so that rules need not import them.
 
@@ -79,6 +73,7 @@ class RulesSpec:
         grader: Judges what the rules submit: an object, or a class of it; None for that of the kind.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
         visibility: What agents and searches may see of judgements, given the rules and the problems' kind.
+            The rules must then have `mars_env.envs.rules.TakesFeedback.with_feedback`.
         training: Settings for training, unless the user gives others.
         recipe: What `mars-env train` starts from: a name of `mars_env.trainers.recipes.RECIPES`, or
             your own as ``"module:attribute"``.
@@ -107,18 +102,21 @@ class RulesSpec:
         refuse_misfits(self.rewards, self.team_reward)
 
     @classmethod
-    def of(cls, make: Callable[..., Rules[Any]], **given: Any) -> RulesSpec:
-        """The defaults that a rules class declares as class attributes; those given replace them.
+    def of(cls, make: Callable[..., Rules[Any]] | RulesSpec, **given: Any) -> RulesSpec:
+        """Rules with the defaults that their class declares as class attributes; those given replace them.
 
         Example:
             >>> from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
             >>> dict(RulesSpec.of(SolveVerifyCorrect).training)
             {'schedule': 'training'}
         """
-        settings: list[str] = [each.name for each in fields(make)] if is_dataclass(make) else []
-        names = [each.name for each in fields(cls) if each.name != "make" and each.name not in settings]
+        given = {name: each for name, each in given.items() if each is not None}
+        if isinstance(make, RulesSpec):
+            return replace(make, **given)
+        settings = _field_names(make) if is_dataclass(make) else ()
+        names = {each.name for each in fields(cls)}.difference(("make",), settings)
         declared = {name: getattr(make, name) for name in names if hasattr(make, name)}
-        return cls(make, **{**declared, **{name: each for name, each in given.items() if each is not None}})
+        return cls(make, **{**declared, **given})
 
     def rules(self, settings: Mapping[str, Any], kind: str) -> Rules[Any]:
         """Rules with these settings, for problems of a kind."""
@@ -131,7 +129,7 @@ class RulesSpec:
     @property
     def parameters(self) -> frozenset[str]:
         """Names of the settings that are known before the rules are made."""
-        names = frozenset(setting_names(self.Settings))
+        names = frozenset(_field_names(self.Settings)) if self.Settings is not None else frozenset()
         if self._takes_settings:
             return names
         return names | {each.name for each in self._signature if each.kind is not each.VAR_KEYWORD}
@@ -155,21 +153,15 @@ class RulesSpec:
         return inspect.signature(self._maker).parameters.values()
 
 
-def setting_names(settings: type[Any] | None) -> list[str]:
-    """The fields of a pydantic model or a dataclass; none of None."""
-    if settings is None:
-        return []
+def _field_names(settings: type[Any]) -> list[str]:
+    """The fields of a pydantic model or a dataclass."""
     if issubclass(settings, BaseModel):
         return [*settings.model_fields]
     return [each.name for each in fields(settings)]
 
 
 def refuse_misfits(rewards: Mapping[str, Reward | str], team_reward: TeamReward | str | None = None) -> None:
-    """Reject rewards that cannot be called as they will be; those named by strings are not loaded.
-
-    Raises:
-        ConfigError: Says which.
-    """
+    """Reject rewards that cannot be called as they will be; those named by strings are not loaded."""
     if not isinstance(rewards, Mapping):
         raise ConfigError(
             f"rewards are given by role, rewards={{'solver': my_reward}}, not as {shown(rewards)}; a reward "
@@ -180,3 +172,27 @@ def refuse_misfits(rewards: Mapping[str, Reward | str], team_reward: TeamReward 
             refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
     if team_reward is not None and not isinstance(team_reward, str):
         refuse_misfit(team_reward, ("tree",), "the team reward")
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def preset_settings(
+    presets: Mapping[str, M], schedule: object, given: Mapping[str, Any], rules: str, others: Collection[str]
+) -> M:
+    """The settings of rules: a preset by its name, or settings, with single ones replaced.
+
+    Errors name `rules`, and suggest one of `others` where a further setting may be meant.
+    """
+    preset = presets.get(schedule) if isinstance(schedule, str) else schedule
+    model = type(next(iter(presets.values())))
+    if isinstance(preset, model):
+        preset = {name: getattr(preset, name) for name in preset.model_fields_set}
+    if not isinstance(preset, Mapping):
+        names = ", ".join(map(repr, presets))
+        raise ConfigError(f"schedule must be {names} or settings, got {shown(schedule)}")
+    try:
+        return model(**{**preset, **given})
+    except ValueError as error:
+        known = ("schedule", *others, *model.model_fields)
+        raise ConfigError(f"these settings do not fit {rules}: {validation_message(error, known)}") from error

@@ -1,39 +1,27 @@
-"""Tree search: several agents grow one tree of solutions (MARTI-MARS2, arXiv 2602.07848).
-
-A state is one node: the problem, its solution, and the feedback on it. A turn is one
-expansion of a node by one agent: a fresh solution at the root, elsewhere a refinement of the node's.
-Which node and which agent is the search's choice (`mars_env.envs.search_grower`); played without
-one, the agents take turns at refining one solution.
-"""
+"""Tree search: several agents grow one tree of solutions (MARTI-MARS2, arXiv 2602.07848)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import Field, JsonValue, PositiveInt
 
 from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.specs import preset_settings
 from mars_env.envs.visibility import Visibility, VisibilitySettings
 from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
-from mars_env.text import shown, validation_message
+from mars_env.text import shown
 from mars_env.types import Action, Grade, Observation, Problem, Reward, Turn
-
-T = TypeVar("T")
 
 
 class TreeSearchSettings(VisibilitySettings):
-    """How a tree is searched, what the search may see, and how it chooses its answer.
-
-    Example:
-        >>> EVALUATION.nodes, TRAINING.nodes
-        (60, 8)
-    """
+    """How a tree is searched, what the search may see, and how it chooses its answer."""
 
     nodes: PositiveInt = 60
     """Expansions in all (the paper: 60 in evaluation, 8 in training)."""
@@ -77,16 +65,15 @@ TRAINING = TreeSearchSettings(nodes=8, wave=1, early_stop=False, sees="grade")
 """The paper's search in training: 8 nodes, scored by all tests."""
 
 T_PLUS = TreeSearchSettings(depth_decay=0.98, early_stop=False, final="reward-model")
-"""MARS2-T+: feedback, depth-guided exploration, and a reward model (which must be given) at the end. It
-spends its whole budget: stopped at the first node that passes, a search would leave the reward model one
-candidate."""
+"""MARS2-T+: feedback, depth-guided exploration, and at the end a reward model (which must be given), which
+chooses among all candidates of the whole budget."""
 
 _PRESETS = {"evaluation": EVALUATION, "training": TRAINING, "t-plus": T_PLUS}
 _ROLES = {"code": "coder", "math": "solver"}
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class _State:
     """One node: the problem, its solution (none at the root), and the feedback on it."""
 
     problem: Problem
@@ -103,12 +90,13 @@ def searched(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None
 
 @dataclass(frozen=True, slots=True)
 class TreeSearch:
-    """The rules of one expansion: generate at the root, refine elsewhere.
+    """The rules of one expansion of a node by one agent: generate at the root, refine elsewhere.
+
+    Which node and which agent is the search's choice (`mars_env.envs.search_grower`); played without one,
+    the agents take turns at refining one solution.
 
     Example:
         >>> rules = TreeSearch.from_settings(agents=2)
-        >>> rules.possible_agents
-        ('solver_0', 'solver_1')
         >>> node = rules.apply(rules.start(Problem("p", "2 + 2?", "4")), Action("5"), None)
         >>> seen = rules.observe(rules.with_feedback(node, "No final answer could be read."), "solver_1")
         >>> seen["mode"], seen["solution"], seen["feedback"]
@@ -147,30 +135,8 @@ class TreeSearch:
             kind: Of the problems; agents are coders for ``"code"`` and solvers for ``"math"``.
             agents: How many there are.
             **settings: Single settings of `TreeSearchSettings` that replace the schedule's.
-
-        Raises:
-            ConfigError: A setting is wrong.
-
-        Example:
-            >>> TreeSearch.from_settings("training", kind="code", agents=2, wave=2).possible_agents
-            ('coder_0', 'coder_1')
         """
-        if isinstance(schedule, str):
-            if schedule not in _PRESETS:
-                raise ConfigError(
-                    f"schedule must be {', '.join(map(repr, _PRESETS))} or settings, got {shown(schedule)}"
-                )
-            schedule = _PRESETS[schedule]
-        if not isinstance(schedule, TreeSearchSettings | Mapping):
-            raise ConfigError(f"schedule must be a name or settings, got {shown(schedule)}")
-        base = schedule if isinstance(schedule, Mapping) else _explicit(schedule)
-        try:
-            made = TreeSearchSettings(**{**base, **settings})
-        except ValueError as error:
-            known = ("schedule", "agents", *TreeSearchSettings.model_fields)
-            raise ConfigError(
-                f"these settings do not fit tree-search: {validation_message(error, known)}"
-            ) from error
+        made = preset_settings(_PRESETS, schedule, settings, "tree-search", ("agents",))
         if type(agents) is not int or agents < 1:
             raise ConfigError(f"a tree search needs at least one agent, got agents={shown(agents)}")
         names = tuple(f"{_ROLES.get(kind, 'solver')}_{i}" for i in range(agents))
@@ -178,12 +144,7 @@ class TreeSearch:
         return cls(names, made)
 
     def visibility(self, kind: str) -> Visibility:
-        """What the search may see on problems of a kind.
-
-        Example:
-            >>> TreeSearch().visibility("math").sees, TreeSearch(settings=TRAINING).visibility("math").sees
-            ('answers', 'grade')
-        """
+        """What the search may see on problems of a kind."""
         return self.settings.visibility(kind)
 
     @property
@@ -196,17 +157,17 @@ class TreeSearch:
         texts = dict.fromkeys(("problem", "kind", "mode", "solution", "feedback"), UnicodeText())
         return {**texts, "truncated": Discrete(2), "depth": Discrete(self.settings.nodes + 1)}
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem) -> _State:
         """The root: nothing is written yet."""
-        return State(problem)
+        return _State(problem)
 
-    def current_agent(self, state: State) -> str | None:
+    def current_agent(self, state: _State) -> str | None:
         """The agents in turn, where no search chooses; None once there are as many turns as nodes."""
         if state.depth >= self.settings.nodes:
             return None
         return self.possible_agents[state.depth % len(self.possible_agents)]
 
-    def observe(self, state: State, agent: str) -> Observation:
+    def observe(self, state: _State, agent: str) -> Observation:
         """The node, the same for every agent."""
         return {
             "problem": state.problem.statement,
@@ -218,27 +179,23 @@ class TreeSearch:
             "depth": state.depth,
         }
 
-    def submission(self, state: State, action: Action) -> str | None:
+    def submission(self, state: _State, action: Action) -> str | None:
         """Every solution is graded."""
         return action.text
 
-    def note(self, state: State, action: Action) -> Mapping[str, Any]:
+    def note(self, state: _State, action: Action) -> Mapping[str, Any]:
         """The mode, the new node's depth, and whether the text was cut off."""
         mode = "refine" if state.depth else "generate"
         return {"mode": mode, "depth": state.depth + 1, "truncated": action.truncated}
 
-    def apply(self, state: State, action: Action, grade: Grade | None) -> State:
+    def apply(self, state: _State, action: Action, grade: Grade | None) -> _State:
         """The new node, as yet without feedback; the grade plays no part."""
-        return State(state.problem, action.text, action.truncated, "", state.depth + 1)
+        return _State(state.problem, action.text, action.truncated, "", state.depth + 1)
 
-    def with_feedback(self, state: State, feedback: str) -> State:
+    def with_feedback(self, state: _State, feedback: str) -> _State:
         """The node with its feedback, for the agent that refines it; unchanged where feedback is off."""
         return replace(state, feedback=feedback) if feedback and self.settings.feedback else state
 
-    def final(self, state: State) -> int | None:
+    def final(self, state: _State) -> int | None:
         """The last solution, where no search chooses."""
         return state.depth - 1 if state.depth else None
-
-
-def _explicit(settings: TreeSearchSettings) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in settings.model_fields_set}

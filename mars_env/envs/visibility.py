@@ -13,7 +13,7 @@ grade itself. Five values go from a judgement to something that decides, each th
 | goes to | what | function |
 |---|---|---|
 | the second grader | the problem, of its reference the public tests alone | `shown_problem` |
-| the record | score, feedback and cost of the search grade | `record` |
+| the record | score, feedback and cost of the search grade | `search_record` |
 | the search | search score and cost of a turn | `search_result` |
 | the final choice | turns without grades and rewards | `shown_turns` |
 | the next agent | the feedback | `next_state` |
@@ -76,9 +76,6 @@ class Visibility:
             searched, and only feedback is visible.
         oracle: Whether an evaluation may see the grade.
 
-    Example:
-        >>> Visibility("answers", AnswerGrader()).searched, Visibility("public", selection=None).searched
-        (True, False)
     """
 
     sees: Sees
@@ -107,11 +104,7 @@ class Visibility:
         return (f"The search saw {self.named}; final choice: {final}; grades only score it",)
 
     def refuse_unfit(self, problems: Iterable[Problem]) -> None:
-        """Refuse an evaluation in which agents would see the truth, or have nothing to see.
-
-        Raises:
-            ConfigError: Says what to do instead.
-        """
+        """Refuse an evaluation in which agents would see the truth, or have nothing to see."""
         if self.sees == "grade" and not self.oracle:
             raise ConfigError(
                 "this search sees the grade of its nodes, which is right for training but not for an "
@@ -127,9 +120,7 @@ class Visibility:
                 "this search sees the grade of its nodes, and a problem without a reference has none: leave "
                 "out oracle=True, or choose problems with references"
             )
-        if self.sees != "public":
-            return
-        bare = [problem.id for problem in problems if not public_tests(problem)]
+        bare = [each.id for each in problems if not public_tests(each)] if self.sees == "public" else []
         if not bare:
             return
         none = f"problems without any are given ({len(bare)}, such as {shown(bare[0])})"
@@ -145,18 +136,12 @@ class Visibility:
 
 
 def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
-    """The problem as a search may know it: of its reference the public tests alone, and no metadata.
+    """The problem as a search may know it: of its reference the public tests alone.
 
-    So a search cannot depend on answers or private tests: it never gets them.
-
-    Args:
-        problem: The whole problem.
-        truncated: Whether the submission was cut off at its length limit; noted in the metadata.
+    Its metadata only say whether the submission was `truncated`, cut off at its length limit.
 
     Example:
-        >>> shown_problem(Problem("p", "2 + 2?", "4", metadata={"solution": "4"}))
-        Problem(id='p', statement='2 + 2?', kind='math', metadata={})
-        >>> shown_problem(Problem("p", "2 + 2?", "4")).reference is None
+        >>> shown_problem(Problem("p", "2 + 2?", "4", metadata={"solution": "4"})).reference is None
         True
     """
     tests = public_tests(problem)
@@ -175,13 +160,7 @@ def has_reference(problem: Problem) -> bool:
 
 
 def public_tests(problem: Problem) -> list[Mapping[str, object]]:
-    """The public tests of a code problem.
-
-    Example:
-        >>> tests = [{"input": "1", "public": True}, {"input": "2", "public": False}]
-        >>> len(public_tests(Problem("p", "...", {"tests": tests}, "code")))
-        1
-    """
+    """The public tests of a code problem."""
     tests = _tested(problem).get("tests")
     if not isinstance(tests, list | tuple):
         return []
@@ -194,14 +173,10 @@ def _tested(problem: Problem) -> Mapping[str, Any]:
     return found if problem.kind == "code" and isinstance(found, Mapping) else {}
 
 
-def record(visibility: Visibility | None, search_grade: Grade | None) -> tuple[float | None, dict[str, Any]]:
-    """What a turn records of its search grade: the score, and in its info feedback, cost, and why UNKNOWN.
-
-    Example:
-        >>> grade = Grade.wrong("1 of 2 tests", score=0.5, feedback="The first failure: ...", tokens=5)
-        >>> record(Visibility("public"), grade)
-        (0.5, {'feedback': 'The first failure: ...', 'search_tokens': 5})
-    """
+def search_record(
+    visibility: Visibility | None, search_grade: Grade | None
+) -> tuple[float | None, dict[str, Any]]:
+    """What a turn records of its search grade: the score, and in its info feedback, cost, and why UNKNOWN."""
     if visibility is None or search_grade is None:
         return None, {}
     unknown = search_grade.reason if search_grade.verdict is Verdict.UNKNOWN else ""
@@ -212,28 +187,13 @@ def record(visibility: Visibility | None, search_grade: Grade | None) -> tuple[f
 
 
 def search_result(turn: Turn) -> tuple[float | None, int]:
-    """What a search learns of a turn: its search score (None if unknown), and its tokens, judging included.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> graded = {"grade": Grade.correct(), "search_score": 0.5, "info": {"search_tokens": 5}}
-        >>> search_result(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), **graded))
-        (0.5, 5)
-    """
+    """What a search learns of a turn: its search score (None if unknown), and all tokens that it took."""
     sampled = sum(c.sampled_tokens for c in turn.action.completions)
     return turn.search_score, sampled + int(turn.info.get("search_tokens", 0))
 
 
 def shown_turns(turns: Sequence[Turn]) -> list[Turn]:
-    """The turns as a final choice may know them: no grade, no reward, nor why a reward failed.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> graded = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct(), 0.5, 1.0)
-        >>> [turn] = shown_turns([graded])
-        >>> turn.grade, turn.search_score, turn.reward
-        (None, 0.5, None)
-    """
+    """The turns as a final choice may know them: no grade, no reward, nor why a reward failed."""
     return [replace(turn, grade=None, reward=None, info=shown_info(turn)) for turn in turns]
 
 
@@ -245,17 +205,8 @@ def shown_info(turn: Turn) -> dict[str, Any]:
 def next_state(rules: Rules[Any], visibility: Visibility | None, state: Any, turn: Turn) -> Any:
     """The state after a turn, with its feedback where that is visible.
 
-    Feedback comes from the search grade by `record`. `Rules.apply` gets the grade too, and its contract
-    (`mars_env.testing.check_rules`) forbids that any observation depends on it.
-
-    Example:
-        >>> from mars_env.envs.tree_search import TreeSearch
-        >>> from mars_env.types import Action
-        >>> rules = TreeSearch.from_settings()
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("5"), info={"feedback": "No."})
-        >>> state = next_state(rules, Visibility("answers"), rules.start(Problem("p", "2 + 2?", "4")), turn)
-        >>> rules.observe(state, "solver_0")["feedback"]
-        'No.'
+    Feedback comes from the search grade by `search_record`. `Rules.apply` gets the grade too, and its
+    contract (`mars_env.testing.check_rules`) forbids that any observation depends on it.
     """
     after = rules.apply(state, turn.action, turn.grade)
     if visibility is None:
@@ -288,15 +239,7 @@ class VisibilitySettings(BaseModel):
     """Let an evaluation see the grade: an upper bound, and the report says so."""
 
     def visibility(self, kind: str) -> Visibility:
-        """What the search may see on problems of this kind, and how it makes its final choice.
-
-        Raises:
-            ConfigError: What it is to see is not given, or does not exist for the kind.
-
-        Example:
-            >>> VisibilitySettings().visibility("math").sees, VisibilitySettings().visibility("code").sees
-            ('answers', 'public')
-        """
+        """What the search may see on problems of this kind, and how it makes its final choice."""
         sees = self._sees(kind)
         return Visibility(sees, self._grader(sees, kind), self._selection(kind), self.oracle)
 

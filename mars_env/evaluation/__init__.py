@@ -2,7 +2,7 @@
 
 from mars_env.evaluation.baselines import (
     Baseline,
-    majority,
+    majority_vote,
     oracle,
     refinement,
     retries,
@@ -11,13 +11,12 @@ from mars_env.evaluation.baselines import (
     token_budget,
     weighted_vote,
 )
-from mars_env.evaluation.compare import Comparison, compare
+from mars_env.evaluation.compare import Comparison, compare_trees
 from mars_env.evaluation.costs import cost, policies
-from mars_env.evaluation.counts import Counts, count
-from mars_env.evaluation.custom_metrics import register_metric, remove_metric
-from mars_env.evaluation.metrics import Metric, estimates, measure
+from mars_env.evaluation.counts import Counts, count_trees
+from mars_env.evaluation.metrics import Metric, estimates, measure, register_metric, remove_metric
 from mars_env.evaluation.provenance import Provenance, provenance
-from mars_env.evaluation.report import MetricEstimate, Report, build_report
+from mars_env.evaluation.report import MetricEstimate, Report, RunDescription, build_report
 from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k, ratio
 from mars_env.evaluation.trees import answers_of_grading
 
@@ -30,15 +29,16 @@ __all__ = [
     "MetricEstimate",
     "Provenance",
     "Report",
+    "RunDescription",
     "answers_of_grading",
     "build_report",
-    "compare",
+    "compare_trees",
     "cost",
-    "count",
+    "count_trees",
     "difference",
     "estimates",
     "maj_at_k",
-    "majority",
+    "majority_vote",
     "mean",
     "measure",
     "oracle",

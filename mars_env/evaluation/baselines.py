@@ -1,13 +1,8 @@
 """Equal-token baselines: what a single agent reaches with the tokens of the whole team.
 
-The budget is the System's mean number of sampled tokens per episode. Every baseline finds its size from it:
-how many samples are drawn from a pool, or how many steps a sequence has. The size is rounded *up*, the same
-for every problem, so that a System never wins by having more tokens. Where the budget cannot be spent (an
-attempt ends by itself), the baseline is marked `short`. Each shows the tokens that it really spent.
-
-`weighted_vote` and `retries` use the team's Verifier but no Corrector: they answer whether a gain comes from
-correcting, or from a Verifier that chooses among fresh attempts. Its tokens count as the Solver's do.
-`oracle` is what no baseline can reach without the reference.
+The budget is the System's mean number of sampled tokens per episode. A baseline's size (samples, or steps of
+a sequence) follows from it, rounded *up*, so that a System never wins by having more tokens. All raise
+ConfigError if their trees are of other problems than the System's, or hold no known grade.
 """
 
 from __future__ import annotations
@@ -36,13 +31,8 @@ SUBSETS = 2000
 class Baseline:
     """One way to spend the System's tokens without a team.
 
-    Attributes:
-        name: What it is.
-        detail: How its size was chosen.
-        accuracy: With its interval.
-        tokens: Mean sampled tokens a problem.
-        system_minus: System minus this, paired by problem.
-        short: Whether its episodes ended before they had spent the budget.
+    `detail` is how its size was chosen, `tokens` the mean a problem, `system_minus` the System minus this,
+    paired by problem; `short` if its episodes ended before they had spent the budget.
     """
 
     name: str
@@ -55,14 +45,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One answer that a baseline may draw.
-
-    Attributes:
-        right: Whether it is right; None where that is not known.
-        tokens: Sampled for it, by the Solver and by a Verifier.
-        answer: What it votes for; None if it holds no answer.
-        accepted: Whether the Verifier called it Correct.
-    """
+    """One answer that a baseline may draw: whether it is right, if known, and accepted; what it votes for."""
 
     right: bool | None
     tokens: int
@@ -117,36 +100,24 @@ def votes_for(system: Sequence[Tree], pool: Sequence[Tree]) -> int:
 def single(
     system: Sequence[Tree], samples: Sequence[Tree], name: str = "Single agent, one sample"
 ) -> Baseline:
-    """One attempt by one agent; with a longer limit on its completions, it "simply continues to write".
+    """One attempt by one agent: the root turns of `samples`, which may be the team's own.
 
-    An attempt that ends by itself leaves tokens unspent: if it is `short`, the tokens are not equal.
-
-    Args:
-        system: The team's trees.
-        samples: Trees whose root turns are the attempts; may be the team's own.
-        name: What the agent did, for the table.
-
-    Raises:
-        ConfigError: If the two are of different problems, or nothing was graded.
+    An attempt that ends by itself leaves tokens unspent: then it is `short`, and the tokens are not equal.
     """
     against = _System.of(system)
     attempts = _attempts(against.shared(samples, "the baseline's run"))
-    accuracy = {problem: share for problem, each in attempts.items() if (share := _share(each)) is not None}
-    if not accuracy:
-        raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
-    return against.baseline(name, "1 sample", accuracy, _mean_tokens(attempts))
+    outcomes = {problem: (_share(each), 0.0) for problem, each in attempts.items()}
+    return against.baseline(name, "1 sample", _known_rates(name, outcomes), _mean_tokens(attempts))
 
 
-def majority(
+def majority_vote(
     system: Sequence[Tree],
     pool: Sequence[Tree],
     answer_of: AnswerOf,
     voted_by: str = "",
     name: str = "Single agent, majority vote",
 ) -> Baseline:
-    """A majority vote of as many samples as the System's tokens buy, drawn from a pool of attempts.
-
-    Its accuracy is exact over all subsets of the pool (`statistics.maj_at_k`).
+    """A vote of as many samples as the System's tokens buy, exact over all subsets of a pool (`maj_at_k`).
 
     Args:
         system: The team's trees.
@@ -156,8 +127,7 @@ def majority(
         name: What the agent did, for the table.
 
     Raises:
-        ConfigError: If the problems differ, or the pool is too small for most of them; the message says
-            how many it needs. A problem with too few known grades is left out.
+        ConfigError: The problems differ, or the pool is too small for most of them.
     """
     against = _System.of(system)
     attempts = _attempts(against.shared(pool, "the pool of samples"), answer_of)
@@ -165,8 +135,7 @@ def majority(
     def accuracy(_: str, samples: Sequence[Attempt], k: int) -> float:
         return maj_at_k([each.answer for each in samples], [bool(each.right) for each in samples], k)
 
-    kind = _Draws("vote", accuracy, voted_by)
-    return against.drawn(name, kind, _known(attempts), _mean_tokens(attempts))
+    return against.drawn(name, "vote", voted_by, accuracy, _graded(attempts), _mean_tokens(attempts))
 
 
 def weighted_vote(
@@ -176,60 +145,36 @@ def weighted_vote(
     voted_by: str = "",
     name: str = "Solver and Verifier, weighted vote",
 ) -> Baseline:
-    """A vote of as many verified attempts as the System's tokens buy; those that the Verifier accepts decide.
+    """A vote among attempts that begin with a verdict: those that the Verifier accepts decide, else all vote.
 
-    Where none of them is accepted, all of them vote. A tie is split evenly. The accuracy is the mean over all
-    subsets of the pool, or over 2,000 of them drawn with a fixed seed.
-
-    Args:
-        system: The team's trees.
-        pool: Trees that begin with an attempt and a verdict on it.
-        answer_of: What a turn votes for.
-        voted_by: What that is, for the table.
-        name: What was done, for the table.
-
-    Raises:
-        ConfigError: If the problems differ, or the pool is too small for most of them.
+    A tie is split evenly. The accuracy is the mean over all subsets of the pool, or over 2,000 of them drawn
+    with a fixed seed. Arguments and errors are those of `majority_vote`.
     """
     against = _System.of(system)
     attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), answer_of)
-    return against.drawn(name, _Draws("vote", _voted, voted_by), attempts, _mean_tokens(attempts))
+    return against.drawn(name, "vote", voted_by, _voted, attempts, _mean_tokens(attempts))
 
 
 def oracle(
     system: Sequence[Tree], pool: Sequence[Tree], name: str = "Oracle, any sample right (pass@k)"
 ) -> Baseline:
-    """Pass@k at the System's tokens: what a perfect choice among fresh attempts would reach.
-
-    Args:
-        system: The team's trees.
-        pool: Trees whose root turns are independent attempts.
-        name: What it is, for the table.
-
-    Raises:
-        ConfigError: If the problems differ, or the pool is too small for most of them.
-    """
+    """Pass@k at the System's tokens: what a perfect choice among fresh attempts would reach."""
     against = _System.of(system)
-    attempts = _known(_attempts(against.shared(pool, "the pool of samples")))
+    attempts = _graded(_attempts(against.shared(pool, "the pool of samples")))
 
     def accuracy(_: str, samples: Sequence[Attempt], k: int) -> float:
         return pass_at_k(len(samples), sum(bool(each.right) for each in samples), k)
 
-    return against.drawn(name, _Draws("sample", accuracy), attempts, _mean_tokens(attempts))
+    return against.drawn(name, "sample", "", accuracy, attempts, _mean_tokens(attempts))
 
 
 def refinement(
     system: Sequence[Tree], refined: Sequence[Tree], name: str = "Single agent, self-refinement"
 ) -> Baseline:
-    """An agent that revises its own answer as often as the System's tokens allow.
+    """An agent that revises its own answer, each turn graded, as often as the System's tokens allow.
 
-    The number of turns is the least whose mean cost over all trees reaches the budget; the answer
-    is the last graded turn among them.
-
-    Args:
-        system: The team's trees.
-        refined: Episodes in which one agent revises its answer turn by turn, each turn graded.
-        name: What the agent did, for the table.
+    The number of turns is the least whose mean cost over all trees reaches the budget; the answer is the last
+    graded turn among them.
 
     Raises:
         ConfigError: If the problems differ, a tree branches, or nothing was graded.
@@ -253,17 +198,9 @@ def retries(
 ) -> Baseline:
     """Fresh attempts until the Verifier accepts one, at most as many as the System's tokens buy.
 
-    The most is the least number whose expected cost reaches the budget; if the Verifier accepts too early for
-    that, all of the pool, and the baseline is `short`. Where no attempt is accepted, the last is the answer.
-    Accuracy and cost are exact over all orders of the pool.
-
-    Args:
-        system: The team's trees.
-        pool: Trees that begin with an attempt and a verdict on it.
-        name: What was done, for the table.
-
-    Raises:
-        ConfigError: If the problems differ, or no attempt has a known grade and verdict.
+    The limit is the least number whose expected cost reaches the budget; if the Verifier accepts too early
+    for that, all of the pool, and the baseline is `short`. Where no attempt is accepted, the last is the
+    answer. Accuracy and cost are exact over all orders of the pool.
     """
     against = _System.of(system)
     attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), lambda turn: None)
@@ -271,11 +208,11 @@ def retries(
     if not known:
         raise ConfigError("no attempt of the pool has a known grade and a verdict")
 
-    def outcomes(most: int) -> Outcomes:
-        return {problem: _retried(samples, most) for problem, samples in known.items()}
+    def outcomes(tries: int) -> Outcomes:
+        return {problem: _retried(samples, tries) for problem, samples in known.items()}
 
     longest = max(map(len, known.values()))
-    return against.grown(name, lambda most: f"up to {most} tries", longest, outcomes)
+    return against.grown(name, lambda tries: f"up to {tries} tries", longest, outcomes)
 
 
 def checked_attempts(trees: Sequence[Tree], answer_of: AnswerOf) -> dict[str, list[Attempt]]:
@@ -297,20 +234,12 @@ def checked_attempts(trees: Sequence[Tree], answer_of: AnswerOf) -> dict[str, li
 Outcomes = Mapping[str, tuple[float | None, float]]
 """By problem: accuracy, None where no grade is known, and tokens."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Draws:
-    """What is made of samples that are drawn from a pool: the accuracy of k of a problem's samples."""
-
-    unit: str
-    accuracy: Callable[[str, Sequence[Attempt], int], float]
-    voted_by: str = ""
+Accuracy = Callable[[str, Sequence[Attempt], int], float]
+"""Of k of a problem's samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class _System:
-    """The team that baselines are set against."""
-
     trees: Sequence[Tree]
     budget: float
     accuracy: Mapping[str, tuple[float, float]]
@@ -328,20 +257,22 @@ class _System:
         require_same_problems(self.trees, shared, ("the System's run", name))
         return shared
 
-    def drawn(self, name: str, draws: _Draws, attempts: Attempts, tokens: float) -> Baseline:
+    def drawn(
+        self, name: str, unit: str, voted_by: str, accuracy: Accuracy, attempts: Attempts, tokens: float
+    ) -> Baseline:
         """A baseline of as many samples as the budget buys at so many tokens each."""
         k = samples_for(self.budget, tokens)
-        accuracy = {p: draws.accuracy(p, each, k) for p, each in attempts.items() if len(each) >= k}
-        short = len(attempts) - len(accuracy)
+        rates = {problem: accuracy(problem, each, k) for problem, each in attempts.items() if len(each) >= k}
+        short = len(attempts) - len(rates)
         if 2 * short > len(attempts):
             raise ConfigError(
                 f"{name!r} takes {counted(k, 'sample')} with a known grade at the System's "
                 f"{self.budget:.0f} tokens a problem, but for {short} of {len(attempts)} problems the pool "
                 "has fewer; draw more samples"
             )
-        detail = counted(k, draws.unit) + (f" by {draws.voted_by}" if draws.voted_by else "")
+        detail = counted(k, unit) + (f" by {voted_by}" if voted_by else "")
         detail += f", problems left out for lack of samples: {short}" if short else ""
-        return self.baseline(name, detail, accuracy, k * tokens)
+        return self.baseline(name, detail, rates, k * tokens)
 
     def grown(
         self, name: str, detail: Callable[[int], str], longest: int, outcomes: Callable[[int], Outcomes]
@@ -352,10 +283,7 @@ class _System:
             tokens = float(np.mean([cost for _, cost in found.values()]))
             if tokens >= self.budget:
                 break
-        accuracy = {problem: right for problem, (right, _) in found.items() if right is not None}
-        if not accuracy:
-            raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
-        return self.baseline(name, detail(steps), accuracy, tokens)
+        return self.baseline(name, detail(steps), _known_rates(name, found), tokens)
 
     def baseline(self, name: str, detail: str, accuracy: Mapping[str, float], tokens: float) -> Baseline:
         """A baseline from its accuracy by problem and its tokens a problem."""
@@ -377,7 +305,14 @@ def _attempts(trees: Sequence[Tree], answer_of: AnswerOf = lambda turn: None) ->
     }
 
 
-def _known(attempts: Attempts) -> Attempts:
+def _known_rates(name: str, outcomes: Outcomes) -> dict[str, float]:
+    rates = {problem: right for problem, (right, _) in outcomes.items() if right is not None}
+    if not rates:
+        raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
+    return rates
+
+
+def _graded(attempts: Attempts) -> Attempts:
     return {p: [attempt for attempt in each if attempt.right is not None] for p, each in attempts.items()}
 
 
@@ -443,19 +378,19 @@ def _elected(samples: Sequence[Attempt]) -> float:
     return sum(leaders) / len(leaders)
 
 
-def _retried(samples: Sequence[Attempt], most: int) -> tuple[float, float]:
+def _retried(samples: Sequence[Attempt], tries: int) -> tuple[float, float]:
     """Expected accuracy and tokens of at most so many tries, over all orders of the samples."""
     accepted = [each for each in samples if each.accepted]
     rejected = [each for each in samples if not each.accepted]
     n, bad = len(samples), len(rejected)
-    most = min(most, n)
+    tries = min(tries, n)
     # The chance that the first i of n samples are all rejected.
-    none = [math.comb(bad, i) / math.comb(n, i) for i in range(most + 1)]
+    none = [math.comb(bad, i) / math.comb(n, i) for i in range(tries + 1)]
     right = tokens = 0.0
     if accepted:
-        right += (1 - none[most]) * sum(bool(each.right) for each in accepted) / len(accepted)
-        tokens += (1 - none[most]) * sum(each.tokens for each in accepted) / len(accepted)
+        right += (1 - none[tries]) * sum(bool(each.right) for each in accepted) / len(accepted)
+        tokens += (1 - none[tries]) * sum(each.tokens for each in accepted) / len(accepted)
     if rejected:
-        right += none[most] * sum(bool(each.right) for each in rejected) / bad
+        right += none[tries] * sum(bool(each.right) for each in rejected) / bad
         tokens += sum(none[1:]) * sum(each.tokens for each in rejected) / bad
     return right, tokens

@@ -12,22 +12,16 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.metrics import Metric, estimates, informative, measure
 from mars_env.evaluation.problems import require_same_problems
 from mars_env.evaluation.statistics import Estimate, difference
-from mars_env.evaluation.tables import Table, Tabled, interval, number
+from mars_env.evaluation.tables import Table, Tabled, interval, number_text
 from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import counted
 from mars_env.types import Tree
 
 
-class Row(BaseModel):
+class MetricDifference(BaseModel):
     """One metric of two runs and their paired difference, b minus a.
 
-    Attributes:
-        title: The metric's.
-        a: Of the first run, over the problems that it knows.
-        b: Of the second, likewise.
-        difference: Over the problems that both know.
-        scale: Of the metric.
-        left_out: How many problems the difference leaves out, because only one run knows them.
+    `left_out` is how many problems the difference leaves out, because only one run knows them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,9 +43,9 @@ class Row(BaseModel):
     def difference_text(self) -> str:
         """The difference with its interval, in the unit of the metric."""
         if self.scale not in ("amount", "value"):  # in percentage points
-            return f"{number(self.difference.value, 'difference')} {interval(self.difference)}".strip()
+            return f"{number_text(self.difference.value, 'difference')} {interval(self.difference)}".strip()
         value, low, high = (
-            "–" if x is None else f"{'+' if x >= 0 else '-'}{number(abs(x), self.scale)}"
+            "–" if x is None else f"{'+' if x >= 0 else '-'}{number_text(abs(x), self.scale)}"
             for x in (self.difference.value, self.difference.low, self.difference.high)
         )
         return (
@@ -62,17 +56,11 @@ class Row(BaseModel):
 
 
 class Comparison(Tabled):
-    """Run B against run A.
-
-    Attributes:
-        names: Of the two runs.
-        problems: How many problems both were played on.
-        rows: By metric name; metrics that one of the runs lacks are absent.
-    """
+    """Run B against run A; metrics that one of the runs lacks are absent."""
 
     names: tuple[str, str]
     problems: int
-    rows: dict[str, Row]
+    rows: dict[str, MetricDifference]
 
     @property
     def headline(self) -> str:
@@ -108,24 +96,17 @@ class Comparison(Tabled):
 _READING = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."
 
 
-def compare(
+def compare_trees(
     a: Sequence[Tree],
     b: Sequence[Tree],
     names: tuple[str, str] = ("A", "B"),
     answer_of: AnswerOf | None = None,
 ) -> Comparison:
-    """Compare two runs that were played on the same problems.
+    """Compare two runs on the same problems, with `names`, metric by metric, paired by problem.
 
-    The numbers of samples may differ; problems are the unit, and both runs are resampled together. A mean
-    over problems is compared over those that both runs know: what one of them has lost, its server gone,
-    says nothing about the other. A share of what occurred, such as a precision, leaves out the problems of
-    which one run knows nothing.
-
-    Args:
-        a: Trees of the first run.
-        b: Trees of the second run.
-        names: What to call them.
-        answer_of: What a turn votes for; without it there is no maj@k.
+    The numbers of samples may differ; both runs are resampled together. A mean over problems is compared over
+    those that both runs know. A share of what occurred, such as a precision, leaves out the problems of which
+    one run knows nothing. Without `answer_of` (what a turn votes for) there is no maj@k.
 
     Raises:
         ConfigError: If a run is empty, or their problems, statements or references differ.
@@ -135,7 +116,8 @@ def compare(
         >>> def run(grade):
         ...     turn = Turn("p#0", "0", None, "", "solver_0", "solver", "p", Action("4"), grade)
         ...     return [Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")]
-        >>> compare(run(Grade.wrong("no")), run(Grade.correct())).rows["solver_accuracy"].difference.value
+        >>> wrong, right = run(Grade.wrong("no")), run(Grade.correct())
+        >>> compare_trees(wrong, right).rows["solver_accuracy"].difference.value
         1.0
     """
     if not a or not b:
@@ -147,7 +129,7 @@ def compare(
     shown = {*informative(left), *informative(right)}
     unknown = _known(left) ^ _known(right)
     rows = {
-        name: Row(
+        name: MetricDifference(
             title=metric.title,
             a=values[0][name],
             b=values[1][name],

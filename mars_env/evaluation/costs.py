@@ -18,14 +18,7 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 def policies(trees: Sequence[Tree]) -> dict[str, str]:
-    """The policy or model of each agent, as its turns name it; several, if it changed.
-
-    Example:
-        >>> from mars_env.types import Action, Problem, Turn
-        >>> turn = Turn("p#0", "0", None, "", "solver_0", "qwen", "p", Action("4"))
-        >>> policies([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))])
-        {'solver_0': 'qwen'}
-    """
+    """The policy or model of each agent, as its turns name it; several, if it changed."""
     found: dict[str, dict[str, None]] = {}
     for tree in trees:
         for turn in tree.turns:
@@ -35,10 +28,9 @@ def policies(trees: Sequence[Tree]) -> dict[str, str]:
 
 
 def cost(trees: Sequence[Tree], prices: Prices) -> float:
-    """What the tokens of a run cost.
+    """What the tokens of a run cost; models that grade and what judges of a search read are not counted.
 
-    Tokens that a model sampled to judge for a search are priced as those of the unnamed policy. What it read
-    is not known, and models that grade are left out: see `uncounted`.
+    Tokens that a model sampled to judge for a search are priced as those of the unnamed policy.
 
     Raises:
         ConfigError: A policy has no price.
@@ -61,14 +53,7 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
 
 
 def uncounted(trees: Sequence[Tree]) -> list[str]:
-    """Notes on what models that judge read and sampled, which no metric and no cost counts.
-
-    Example:
-        >>> from mars_env.types import Action, Grade, Problem, Turn
-        >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct(tokens=1500))
-        >>> uncounted([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))])
-        ['Models that graded sampled 1,500 tokens, which no metric and no cost counts']
-    """
+    """Notes on what models that judge read and sampled, which no metric and no cost counts."""
     notes = []
     if any(map(judging_tokens, trees)):
         notes.append("What models read to judge for the search is not known: no metric and no cost counts it")
@@ -85,20 +70,12 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
 
 
 def money(amount: float) -> str:
-    """An amount of money: two digits after the point, and two that are not 0 of what is smaller.
-
-    Example:
-        >>> money(1234.5), money(0.00345), money(0.0)
-        ('1,234.50', '0.0034', '0.00')
-    """
+    """An amount of money with two digits after the point, and two that are not 0 of what is smaller."""
     return f"{amount:,.2f}" if amount >= 0.1 or not amount else f"{Decimal(f'{amount:.2g}'):f}"
 
 
 def checked_prices(prices: object) -> Prices:
     """Prices as they are used, from what a user has given.
-
-    Raises:
-        ConfigError: They are not two amounts of money for each policy.
 
     Example:
         >>> checked_prices({"qwen": [0.5, 2]})
@@ -118,11 +95,7 @@ _PRICES = TypeAdapter(dict[str, tuple[_Amount, _Amount]])
 
 
 def require_prices(policies: Iterable[str], prices: Prices) -> None:
-    """Check that there is a price for every policy that will act.
-
-    Raises:
-        ConfigError: A policy has no price.
-    """
+    """Raise ConfigError for the first policy that will act without a price."""
     for policy in policies:
         _price(policy, prices)
 

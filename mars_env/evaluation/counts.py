@@ -17,21 +17,13 @@ class Counts:
     """What a run's metrics rest on, and what was left out of them.
 
     Attributes:
-        problems: Problems played.
-        episodes: Trees.
         faults: Trees that could not be finished, by reason.
-        turns: Turns by role.
         truncated: Turns cut off by their own length limit, by role.
-        interrupted: Turns that the set-up cut off (context, content filter), by role; their grade is UNKNOWN.
+        interrupted: Turns cut off by context or content filter, by role; their grade is UNKNOWN.
         unknown: Turns with an UNKNOWN grade, by reason.
         reward_faults: Turns whose reward function failed, by role and reason.
-        verdicts: Verifications that were not cut off from outside.
-        malformed: Verifications whose verdict could not be read.
         false_accepts: Wrong solutions that a Verifier called Correct.
         false_rejects: Right solutions that a Verifier called Wrong.
-        calls: Completions sampled.
-        prompt_tokens: Tokens read by models.
-        completion_tokens: Tokens sampled.
     """
 
     problems: int = 0
@@ -51,11 +43,11 @@ class Counts:
     completion_tokens: int = 0
 
 
-def count(trees: Sequence[Tree]) -> Counts:
+def count_trees(trees: Sequence[Tree]) -> Counts:
     """The counts of a run.
 
     Example:
-        >>> count([]).episodes
+        >>> count_trees([]).episodes
         0
     """
     turns: Counter[str] = Counter()

@@ -1,44 +1,22 @@
 """What a run says in metrics: accuracies, precision and recall, fixes and breaks, cost.
 
-Every metric is a pair of numbers per problem, a numerator and a denominator, and its value is the
-ratio of their sums (`statistics.ratio`); so the same code gives every interval, and every comparison
-of two runs. Definitions, over trees (one playing of a problem each) and their turns:
-
-* **Solver**: first attempts, that is, the graded root turns. avg@n is the mean over problems of the
-  share that is right; pass@k and maj@k likewise, from all first attempts at the problem.
-* **System**: the turn that the rules chose as the team's answer. An episode that ended without an
-  answer is wrong; one that could not be finished (a fault) is left out and counted.
-* **Gain**: System minus Solver, over the trees where both are known, paired by tree.
-* **Verifier**: each verification judges the nearest graded turn above it. *Error detection* takes
-  "says Wrong" as the positive: precision is the share of rejected solutions that are wrong, recall
-  the share of wrong solutions that are rejected. *Acceptance* takes "says Correct" as the positive.
-  A malformed verdict counts as Wrong, as the rules read it, and is counted.
-* **Corrector**: its input is the nearest graded turn above it. The fix rate is the share of wrong
-  inputs that it makes right, the break rate the share of right inputs that it makes wrong.
-* **Search**: Pass@1 is the System: the node that the search chose without seeing grades.
-  Pass@N is whether any node is right. The nodes' accuracy and each agent's share of nodes and of final
-  answers are shown too. A search has no first attempts: it chooses which problems get several.
-* **Every role**: its mean reward, whatever function gave it, and the accuracy of its graded turns where that
-  is not said above. A run of single turns has no gain: the System is the first attempt.
-* **Your own**: what `register_metric` has registered.
-* **Cost**: verifications, model calls and tokens of one playing of a problem. Tokens are those that
-  were sampled, by agents or by models that judged for a search; prompt tokens are shown separately.
-
-A grade UNKNOWN is left out of every rate and counted by its reason.
+Every metric is a numerator and a denominator for each problem; its value is the ratio of their sums
+(`statistics.ratio`). `docs/evaluation.md` defines each one. A grade UNKNOWN is left out of every rate and
+counted by its reason.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
-from mars_env.evaluation.custom_metrics import Measure, custom_values, registered_metrics
+from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, optional, pass_at_k
-from mars_env.evaluation.titles import NAMED_TITLES, TITLES
 from mars_env.evaluation.trees import (
     AnswerOf,
     agents_of,
@@ -56,22 +34,54 @@ from mars_env.evaluation.trees import (
     sampled_tokens,
     system_right,
 )
-from mars_env.text import one_line
+from mars_env.text import logger, one_line, raised, shown
 from mars_env.types import Tree
+
+log = logger(__name__)
 
 Pair = tuple[float, float]
 
 
+TITLES: Mapping[str, tuple[str, Scale]] = {
+    "solver_accuracy": ("Solver accuracy, avg@n", "rate"),
+    "system_accuracy": ("System accuracy, avg@n", "rate"),
+    "gain": ("System minus Solver, paired", "difference"),
+    "search_pass@n": ("Search Pass@N, any node", "rate"),
+    "node_accuracy": ("Nodes right", "rate"),
+    "verifier_precision": ("Verifier precision (errors)", "rate"),
+    "verifier_recall": ("Verifier recall (errors)", "rate"),
+    "acceptance_precision": ("Verifier precision (acceptance)", "rate"),
+    "acceptance_recall": ("Verifier recall (acceptance)", "rate"),
+    "verifier_accuracy": ("Verifier accuracy", "rate"),
+    "malformed": ("Verdicts malformed", "rate"),
+    "fix_rate": ("Corrector fix rate (wrong to right)", "rate"),
+    "break_rate": ("Corrector break rate (right to wrong)", "rate"),
+    "rounds": ("Verifications an episode", "amount"),
+    "nodes": ("Nodes a tree", "amount"),
+    "depth": ("Depth of a tree", "amount"),
+    "calls": ("Model calls an episode", "amount"),
+    "solver_tokens": ("Tokens a first attempt", "amount"),
+    "tokens": ("Tokens an episode", "amount"),
+    "judging_tokens": ("of these, for judging", "amount"),
+    "prompt_tokens": ("Prompt tokens an episode", "amount"),
+}
+"""Title and scale by name."""
+
+_NAMED_TITLES: Mapping[str, tuple[str, Scale]] = {
+    "share": ("Share of nodes, {}", "rate"),
+    "right": ("Nodes right, {}", "rate"),
+    "answers": ("Share of final answers, {}", "rate"),
+    "accuracy": ("Turns right, {}", "rate"),
+    "reward": ("Mean reward, {}", "value"),
+}
+"""Of an agent or a role, whose name stands after a colon in the metric's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric, problem by problem.
+    """One metric, problem by problem: numerator and denominator by problem id, absent without data.
 
-    Attributes:
-        name: Its key in reports, e.g. ``"solver_accuracy"``.
-        title: What a reader sees.
-        scale: Rate, difference or amount.
-        pairs: Numerator and denominator by problem id; problems without data are absent.
-        averaged: Whether it is a mean over problems, each of equal weight, and not a share of what occurred.
+    `averaged`: whether it is a mean over problems, each of equal weight, and not a share of what occurred.
     """
 
     name: str
@@ -91,9 +101,77 @@ def powers_of_two(limit: int) -> tuple[int, ...]:
     return tuple(sorted({*(2**i for i in range(limit.bit_length()) if 2**i <= limit), limit} - {0}))
 
 
-class _Sums:
-    """Numerators and denominators by metric and problem, in the order of first use."""
+Measure = Callable[[Tree], float | bool | None]
+"""What a tree counts for; None where the metric says nothing of it."""
 
+
+@dataclass(frozen=True, slots=True)
+class _CustomMetric:
+    name: str
+    of: Measure
+    title: str
+    scale: Scale
+
+
+_REGISTERED: dict[str, _CustomMetric] = {}
+
+
+def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "value") -> None:
+    """Register a metric. Its value is the mean over problems of the mean over their trees.
+
+    Args:
+        name: Its key in `Report.metrics`; a later registration of the same name replaces it.
+        of: Measures one tree: a number, True or False, or None where it says nothing of the tree.
+        title: What a reader sees; by default the name.
+        scale: ``"rate"`` for what lies in [0, 1], ``"amount"`` for what is never negative, else ``"value"``.
+
+    Example:
+        >>> register_metric("answer_length", lambda tree: len(tree.turns[-1].text), scale="amount")
+        >>> remove_metric("answer_length")
+    """
+    if not name.isidentifier():
+        raise ConfigError(f"a metric's name is one word, such as answer_length, not {shown(name)}")
+    if name in TITLES:
+        raise ConfigError(f"{name!r} is a metric of the library: choose another name")
+    if not callable(of):
+        raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")
+    if scale not in ("rate", "amount", "value"):
+        raise ConfigError(f"the metric {name!r}: a scale is 'rate', 'amount' or 'value', not {shown(scale)}")
+    _REGISTERED[name] = _CustomMetric(name, of, title or name, scale)
+
+
+def remove_metric(name: str) -> None:
+    """Forget a registered metric, if there is one of the name."""
+    _REGISTERED.pop(name, None)
+
+
+def _custom_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
+    """What the registered metrics say; a tree that one fails on is left out and logged."""
+    found: dict[str, list[float]] = {}
+    for metric in _REGISTERED.values():
+        for tree in trees:
+            try:
+                value = _fitting(metric, metric.of(tree))
+            except Exception as error:  # a user's function may raise anything; the run must not be lost
+                log.warning("metric %s left tree %s out: %s", metric.name, tree.id, raised(error))
+                continue
+            if value is not None:
+                found.setdefault(metric.name, []).append(value)
+    return found
+
+
+def _fitting(metric: _CustomMetric, value: float | bool | None) -> float | None:
+    if value is None:
+        return None
+    number = float(value)
+    least = -math.inf if metric.scale == "value" else 0.0
+    most = 1.0 if metric.scale == "rate" else math.inf
+    if not math.isfinite(number) or not least <= number <= most:
+        raise ValueError(f"{number} does not fit the scale {metric.scale!r}")
+    return number
+
+
+class _Sums:
     def __init__(self) -> None:
         self.heads: dict[str, tuple[str, Scale]] = {}
         self.pairs: dict[str, dict[str, Pair]] = defaultdict(dict)
@@ -113,11 +191,11 @@ class _Sums:
 def _title(name: str) -> tuple[str, Scale]:
     if name in TITLES:
         return TITLES[name]
-    if (own := registered_metrics().get(name)) is not None:
-        return own.title, own.scale
+    if (custom := _REGISTERED.get(name)) is not None:
+        return custom.title, custom.scale
     kind, mark, agent = name.partition(":")
     if mark:
-        title, scale = NAMED_TITLES[kind]
+        title, scale = _NAMED_TITLES[kind]
         return title.replace("{}", one_line(agent, 60)), scale
     who, _, kind = name.partition("_")
     return f"{who.capitalize()} {kind}", "rate"
@@ -126,10 +204,7 @@ def _title(name: str) -> tuple[str, Scale]:
 def _at_k(
     sums: _Sums, who: str, samples: Mapping[str, list[tuple[bool, Hashable | None]]], votes: bool
 ) -> None:
-    """pass@k and maj@k for k = 2, 4 ... up to the number of samples that most problems have.
-
-    A problem with fewer samples than k (some were UNKNOWN) is left out of that k.
-    """
+    """pass@k and maj@k for k = 2, 4 ... up to the number of samples that most problems have."""
     sizes = [len(of_problem) for of_problem in samples.values() if of_problem]
     for k in powers_of_two(int(median(sizes)) if sizes else 0):
         if k == 1:  # avg@n is the same
@@ -144,13 +219,10 @@ def _at_k(
 
 
 def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[str, Metric]:
-    """All metrics of a run, problem by problem, by name.
+    """All metrics of a run, problem by problem, by name; those without data are absent.
 
-    Metrics without data (a Corrector's where none acted) are absent.
-
-    Args:
-        trees: Episodes, grouped rollouts or searches; several a problem.
-        answer_of: What a turn votes for; without it there is no maj@k.
+    The trees are episodes, grouped rollouts or searches; several a problem. Without `answer_of` (what a turn
+    votes for) there is no maj@k.
 
     Raises:
         ConfigError: If a tree is there twice or two problems share an id.
@@ -184,7 +256,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
             if is_search(tree) and not tree.fault:
                 _nodes(sums, problem, tree)
         _rewards(sums, problem, group, graded)
-        for name, values in custom_values(group).items():
+        for name, values in _custom_values(group).items():
             sums.average(name, problem, values)
     _at_k(sums, "solver", solvers, answer_of is not None)
     _at_k(sums, "system", systems, answer_of is not None)
@@ -205,19 +277,11 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
 
 
 def informative(metrics: Mapping[str, Metric]) -> list[str]:
-    """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here.
-
-    A metric of your own always says something: 0 is what it has measured.
-
-    Example:
-        >>> informative({"tokens": Metric("tokens", "Tokens", "amount", {"p": (0.0, 1.0)})})
-        []
-    """
-    own = registered_metrics()
+    """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here."""
     return [
         name
         for name, m in metrics.items()
-        if m.scale != "amount" or name in own or any(x for x, _ in m.pairs.values())
+        if m.scale != "amount" or name in _REGISTERED or any(x for x, _ in m.pairs.values())
     ]
 
 
@@ -324,12 +388,7 @@ def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
 
 
 def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[str, Estimate]:
-    """Values with 95% intervals, all from the same resamples of the problems.
-
-    Args:
-        metrics: From `measure`.
-        problems: Ids of all problems of the run, including those without data for a metric.
-    """
+    """Values with 95% intervals, all from the same resamples of `problems`: the ids of all of the run."""
     found: dict[str, Estimate] = {}
     for scale in ("rate", "difference", "amount", "value"):
         chosen = [m for m in metrics.values() if m.scale == scale]

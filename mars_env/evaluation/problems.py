@@ -14,13 +14,8 @@ from mars_env.text import shown
 from mars_env.types import Problem, Tree
 
 
-def fingerprint(problem: Problem) -> str:
-    """A hash of what makes a problem the same problem: id, kind, statement, reference and rubric.
-
-    Example:
-        >>> fingerprint(Problem("p", "2 + 2?", "4")) == fingerprint(Problem("p", "2 + 2?", "5"))
-        False
-    """
+def _fingerprint(problem: Problem) -> str:
+    """A hash of what makes a problem the same problem: id, kind, statement, reference and rubric."""
     content = [problem.id, problem.kind, problem.statement, problem.reference]
     if RUBRIC in problem.metadata:
         content.append(problem.metadata[RUBRIC])
@@ -28,19 +23,15 @@ def fingerprint(problem: Problem) -> str:
     return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def fingerprints(trees: Sequence[Tree]) -> dict[str, str]:
+def _fingerprints(trees: Sequence[Tree]) -> dict[str, str]:
     """Fingerprints by problem id of the problems that the trees were played on."""
     problems = {tree.problem.id: tree.problem for tree in trees}
-    return {key: fingerprint(problem) for key, problem in problems.items()}
+    return {key: _fingerprint(problem) for key, problem in problems.items()}
 
 
 def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str, str] = ("A", "B")) -> None:
-    """Refuse two runs that were not played on exactly the same problems.
-
-    Raises:
-        ConfigError: Naming what differs.
-    """
-    left, right = fingerprints(a), fingerprints(b)
+    """Raise ConfigError, naming what differs, unless two runs were played on exactly the same problems."""
+    left, right = _fingerprints(a), _fingerprints(b)
     only = [
         f"{len(x - y)} only in {name}, {_some(x - y)}"
         for x, y, name in ((left.keys(), right.keys(), names[0]), (right.keys(), left.keys(), names[1]))
@@ -67,13 +58,8 @@ def _some(keys: set[str]) -> str:
 def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5) -> ProblemSet:
     """The problems that are solved in less than a share of the tries: the others teach little.
 
-    A try is a graded turn of known verdict. A problem without one is left out, too, because nothing is known
-    of it. PromptCoT 2.0 (arXiv 2509.19894) drops what is solved in at least half of 8 tries.
-
-    Args:
-        problems: To choose from.
-        trees: Where they were tried.
-        share: From this share on a problem is left out.
+    A try is a graded turn of known verdict. A problem without one is left out, too. PromptCoT 2.0 (arXiv
+    2509.19894) drops what is solved in at least half of 8 tries.
 
     Example:
         >>> from mars_env.types import Action, Grade, Turn

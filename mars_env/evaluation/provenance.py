@@ -20,12 +20,10 @@ OUTPUTS: Final = ("docs/**", "studies/*/*.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What a ledger row says of the code that made it.
+    """The commit and versions of the code that made a result.
 
-    Attributes:
-        commit: Full hash of the commit, with ``-dirty`` after it where files differed from it; None outside
-            of a git checkout of mars_env (an installed wheel), where the version alone says what ran.
-        versions: By name: python, and of mars_env, torch, numpy and transformers those that are installed.
+    `commit` has ``-dirty`` after it where files differed from it, and is None outside of a git checkout of
+    mars_env, where the version alone says what ran.
     """
 
     commit: str | None
@@ -33,12 +31,7 @@ class Provenance:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, mars_env and the libraries that decide metrics, as far as they are installed.
-
-    Example:
-        >>> {"python", "mars_env", "numpy"} <= versions().keys()
-        True
-    """
+    """Versions of Python, mars_env and the libraries that decide metrics, as far as they are installed."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
@@ -51,8 +44,7 @@ def versions() -> dict[str, str]:
 def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Provenance:
     """The commit and versions of the code that runs. Ask before a run starts, not after it.
 
-    A file of the checkout counts as changed if git would show it as modified, staged or untracked: the
-    package's, and code beside it, such as a study's. Ledgers of studies and pages in `docs` do not count.
+    Any modified, staged or untracked file of the checkout counts as changed, ledgers and pages apart.
 
     Args:
         allow_dirty: Record a working tree that differs from its commit, marked ``-dirty``.
@@ -81,9 +73,7 @@ def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Pro
 
 
 def commit_of(file: Path) -> str:
-    """The last commit that wrote a file, such as the plan of a study, which comes before its results.
-
-    A commit that only moved the file does not count.
+    """The last commit that wrote a file; one that only moved it does not count.
 
     Raises:
         ConfigError: The file is not committed as it is now, or git cannot tell.

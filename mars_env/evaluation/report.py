@@ -8,11 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mars_env.evaluation.baselines import Baseline
 from mars_env.evaluation.costs import Prices, cost, money, policies
-from mars_env.evaluation.counts import Counts, count
+from mars_env.evaluation.counts import Counts, count_trees
 from mars_env.evaluation.metrics import estimates, informative, measure
-from mars_env.evaluation.provenance import Provenance
 from mars_env.evaluation.statistics import Estimate
-from mars_env.evaluation.tables import Table, Tabled, interval, number, with_interval
+from mars_env.evaluation.tables import Table, Tabled, interval, number_text, with_interval
 from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import counted, one_line
 from mars_env.types import Tree
@@ -32,49 +31,62 @@ class MetricEstimate(BaseModel):
     estimate: Estimate
 
 
-class Report(Tabled):
-    """What `mars_env.evaluate` found, as a value that is stored, read back and rendered.
+class RunDescription(BaseModel):
+    """What a report says of a run that its trees do not.
 
     Attributes:
         title: The environment, e.g. ``"aime-solve-verify-correct"``.
         problem_set: Name of the problem set.
-        generated: Whether its problems were generated rather than collected; shown wherever
-            the name is shown, so that nobody mistakes them for the contest.
+        generated: Whether its problems were generated; shown wherever the name is.
         style: What generated problems imitate, e.g. ``"AIME-style"``.
-        samples: Fewest and most episodes of a problem.
         seed: The run's seed.
-        metrics: By name, in the order of display.
-        counts: What the metrics rest on.
-        baselines: What a single agent reaches with the System's tokens.
-        notes: Sentences that a reader must know, for example what was left out.
-        agents: Who played: the model or policy of each agent, as its turns name it.
         rewards: The reward functions that replaced those of the rules, by role.
         commit: Of the code that played; None outside of a git checkout.
         versions: Of the libraries that decide the metrics.
-        cost: Of the run's tokens, baselines apart, in the currency of the prices; None without prices.
+
+    Example:
+        >>> RunDescription(title="t", problem_set="aime", generated=True, style="AIME-style").set_name
+        'aime (generated, AIME-style)'
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
     problem_set: str
     generated: bool
     style: str = ""
-    samples: tuple[int, int]
     seed: int | None = None
-    metrics: dict[str, MetricEstimate]
-    counts: Counts
-    baselines: tuple[Baseline, ...] = ()
-    notes: tuple[str, ...] = ()
-    agents: dict[str, str] = Field(default_factory=dict)
     rewards: dict[str, str] = Field(default_factory=dict)
     commit: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
-    cost: float | None = None
 
     @property
     def set_name(self) -> str:
         """The problem set's name; for generated problems it says so."""
         kind = ", ".join(filter(None, ("generated", self.style))) if self.generated else ""
         return f"{self.problem_set} ({kind})" if kind else self.problem_set
+
+
+class Report(Tabled, RunDescription):
+    """What `mars_env.evaluate` found, as a value that is stored, read back and rendered.
+
+    Attributes:
+        samples: Fewest and most episodes of a problem.
+        metrics: By name, in the order of display.
+        counts: What the metrics rest on.
+        baselines: What a single agent reaches with the System's tokens.
+        notes: What a reader must know, for example what was left out.
+        agents: The model or policy of each agent, as its turns name it.
+        cost: Of the run's tokens, baselines apart; None without prices.
+    """
+
+    samples: tuple[int, int]
+    metrics: dict[str, MetricEstimate]
+    counts: Counts
+    baselines: tuple[Baseline, ...] = ()
+    notes: tuple[str, ...] = ()
+    agents: dict[str, str] = Field(default_factory=dict)
+    cost: float | None = None
 
     @property
     def headline(self) -> str:
@@ -93,7 +105,7 @@ class Report(Tabled):
         ]
         tokens = self.metrics.get("tokens")
         if tokens is not None:
-            found.append(f"{number(tokens.estimate.value, 'amount')} tokens an episode")
+            found.append(f"{number_text(tokens.estimate.value, 'amount')} tokens an episode")
         return found
 
     def heading(self) -> tuple[str, ...]:
@@ -104,8 +116,8 @@ class Report(Tabled):
         """Metrics, baselines, counts, and what the report was made with; those that have rows.
 
         Example:
-            >>> report = build_report([], title="nothing", problem_set="none", generated=False)
-            >>> [table.title for table in report.tables()]
+            >>> about = RunDescription(title="nothing", problem_set="none", generated=False)
+            >>> [table.title for table in build_report([], about).tables()]
             ['', 'Counts']
         """
         found = [
@@ -129,7 +141,7 @@ class Report(Tabled):
         return tuple(
             (
                 one_line(metric.title, 100),
-                number(metric.estimate.value, metric.estimate.scale),
+                number_text(metric.estimate.value, metric.estimate.scale),
                 interval(metric.estimate),
                 str(metric.estimate.problems),
             )
@@ -141,13 +153,19 @@ class Report(Tabled):
         system, tokens = self.metrics.get("system_accuracy"), self.metrics.get("tokens")
         if not self.baselines or system is None or tokens is None:
             return ()
-        team = ("System", "", with_interval(system.estimate), number(tokens.estimate.value, "amount"), "")
+        team = (
+            "System",
+            "",
+            with_interval(system.estimate),
+            number_text(tokens.estimate.value, "amount"),
+            "",
+        )
         alone = (
             (
                 one_line(b.name),
                 one_line(b.detail),
                 with_interval(b.accuracy),
-                number(b.tokens, "amount"),
+                number_text(b.tokens, "amount"),
                 with_interval(b.system_minus),
             )
             for b in self.baselines
@@ -177,54 +195,33 @@ _UNIT = "Intervals are 95%, the problem is the unit."
 _HEADLINE = {"system_accuracy": "System", "solver_accuracy": "first attempt", "gain": "difference"}
 
 
-def build_report(  # public edge: friendly keywords, each with a default
+def build_report(
     trees: Sequence[Tree],
+    about: RunDescription,
     *,
-    title: str,
-    problem_set: str,
-    generated: bool,
-    style: str = "",
-    seed: int | None = None,
     answer_of: AnswerOf | None = None,
     baselines: Sequence[Baseline] = (),
     notes: Sequence[str] = (),
-    rewards: Mapping[str, str] | None = None,
-    made_by: Provenance | None = None,
     prices: Prices | None = None,
 ) -> Report:
     """The report of a run's trees.
 
     Args:
         trees: Every tree of the run, several a problem.
-        title: What was played.
-        problem_set: The name of the problem set.
-        generated: Whether its problems were generated.
-        style: What they imitate, if they were.
-        seed: The run's seed.
+        about: What the trees do not say.
         answer_of: What a turn votes for; without it there is no maj@k.
         baselines: From `mars_env.evaluation.baselines`.
-        notes: Sentences that a reader must know, shown before those about what was left out.
-        rewards: Names of the reward functions that replaced those of the rules, by role.
-        made_by: The code that played, from `mars_env.evaluation.provenance`.
+        notes: What a reader must know, shown before the notes on what was left out.
         prices: Of a million tokens read and sampled, by policy, from `mars_env.evaluation.costs`.
-
-    Example:
-        >>> r = build_report([], title="t", problem_set="aime", generated=True, style="AIME-style")
-        >>> r.set_name
-        'aime (generated, AIME-style)'
     """
     groups = by_problem(trees)
     metrics = measure(trees, answer_of)
     found = estimates(metrics, list(groups))
     sizes = [len(group) for group in groups.values()] or [0]
-    counts = count(trees)
+    counts = count_trees(trees)
     return Report(
-        title=title,
-        problem_set=problem_set,
-        generated=generated,
-        style=style,
+        **dict(about),
         samples=(min(sizes), max(sizes)),
-        seed=seed,
         metrics={
             name: MetricEstimate(title=metrics[name].title, estimate=found[name])
             for name in informative(metrics)
@@ -233,15 +230,12 @@ def build_report(  # public edge: friendly keywords, each with a default
         baselines=tuple(baselines),
         notes=(*notes, *derived_notes(counts, baselines)),
         agents=policies(trees),
-        rewards=dict(rewards or {}),
-        commit=made_by.commit if made_by else None,
-        versions=made_by.versions if made_by else {},
         cost=None if prices is None else cost(trees, prices),
     )
 
 
 def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
-    """What counts and baselines say in sentences: what was left out, and why."""
+    """What counts and baselines say in notes: what was left out, and why."""
     notes = []
     if counts.faults:
         notes.append(
@@ -276,7 +270,7 @@ def _reasons(reasons: Mapping[str, int]) -> str:
 
 
 def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
-    """The counts of a run as (what, how many) for a table; what does not apply to the run is left out."""
+    """The counts of a run as (what, how many); what does not apply to the run is left out."""
     turns = ", ".join(f"{one_line(role)} {n:,}" for role, n in counts.turns.items())
     failed = {role: sum(reasons.values()) for role, reasons in counts.reward_faults.items()}
     rows = [

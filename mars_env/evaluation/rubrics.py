@@ -15,17 +15,10 @@ from mars_env.types import Tree, Turn
 
 
 def judge_agreement(trees: Iterable[Tree]) -> Estimate:
-    """How often two repeats of a judge give a criterion the same verdict, with a 95% interval.
+    """How often two repeats of a judge give a criterion the same verdict, with a 95% interval over problems.
 
     ``sum(equal pairs) / sum(pairs)`` over the repeats of each criterion of each graded turn. Repeats without
-    a verdict are in no pair. The interval is over problems.
-
-    Example:
-        >>> from mars_env.types import Action, Grade, Problem
-        >>> grade = Grade.correct(details={"votes": {"c1": [1.0, 1.0, 0.0]}})
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), grade)
-        >>> round(judge_agreement([Tree("p#0", Problem("p", "?", None, "open"), (turn,))]).value, 3)
-        0.333
+    a verdict are in no pair.
     """
     equal: dict[str, float] = {}
     pairs: dict[str, float] = {}
@@ -51,20 +44,7 @@ def mean_scores(trees: Iterable[Tree]) -> dict[str, float]:
 def quantile_band(scores: Mapping[str, float], low: float = 0.25, high: float = 0.75) -> list[str]:
     """The problems whose score lies between two quantiles of all scores: neither too hard nor too easy.
 
-    Rubric Anchors (arXiv 2508.12790) keeps a central band of a critic's scores before training and between
-    stages; its numbers are not public. Both ends belong to the band.
-
-    Args:
-        scores: By problem id, for example of `mean_scores`.
-        low: The lower quantile, in [0, 1].
-        high: The upper one.
-
-    Raises:
-        ConfigError: The quantiles are not in this order.
-
-    Example:
-        >>> quantile_band({"a": 0.0, "b": 0.4, "c": 0.5, "d": 0.6, "e": 1.0})
-        ['b', 'c', 'd']
+    Rubric Anchors (arXiv 2508.12790) keeps such a band; its numbers are not public. Both ends belong to it.
     """
     if not 0 <= low < high <= 1:
         raise ConfigError(f"quantiles must be 0 <= low < high <= 1, got {low} and {high}")
@@ -75,17 +55,7 @@ def quantile_band(scores: Mapping[str, float], low: float = 0.25, high: float = 
 
 
 def highest_rewards(trees: Iterable[Tree], number: int = 20) -> list[Turn]:
-    """The turns with the highest rewards, highest first: what to read before writing a defence rubric.
-
-    Turns with the same text are listed once. Equal rewards are in the order of the trees.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> turns = [Turn("p#0", str(i), None, "g", "solver_0", "", "p", Action(text), reward=reward)
-        ...          for i, (text, reward) in enumerate([("4", 0.5), ("Great question!", 2.0), ("4", 0.5)])]
-        >>> [turn.text for turn in highest_rewards([Tree("p#0", Problem("p", "2 + 2?", "4"), tuple(turns))])]
-        ['Great question!', '4']
-    """
+    """The turns with the highest rewards, highest first, each text once: to read before a defence rubric."""
     turns = [turn for tree in trees for turn in tree.turns]
     known = [(turn.reward, turn) for turn in turns if turn.reward is not None]
     found: dict[str, Turn] = {}

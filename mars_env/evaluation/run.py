@@ -1,4 +1,4 @@
-"""Playing an evaluation: many samples of every problem, the equal-token baselines, one report."""
+"""Plays an evaluation: many samples of every problem, the equal-token baselines, one report."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any, Protocol
 from mars_env.checks import require_integer
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Linear
-from mars_env.envs.selection import answers
+from mars_env.envs.selection import cast_votes
 from mars_env.envs.solve import Solve
 from mars_env.envs.solve_verify_correct import SOLVER, VERIFIER, Schedule, SolveVerifyCorrect
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.baselines import (
     Baseline,
-    majority,
+    majority_vote,
     oracle,
     refinement,
     retries,
@@ -32,7 +32,7 @@ from mars_env.evaluation.baselines import (
 )
 from mars_env.evaluation.costs import Prices, checked_prices, cost, require_prices, uncounted
 from mars_env.evaluation.provenance import Provenance, provenance, versions
-from mars_env.evaluation.report import REPORT, Report, build_report
+from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.files import write_atomically
 from mars_env.players import refuse_training_agents
@@ -73,14 +73,8 @@ class Play(Protocol):
 class LocalPlay:
     """Plays jobs in this process.
 
-    Attributes:
-        game: What is played.
-        agents: Who plays.
-        plain: The same agents, where `agents` are wrapped to watch them.
-        on_turns: Called with the turns of every expansion.
-
-    Raises:
-        ConfigError: An agent has help in training.
+    `plain` are the agents without what watches them; `on_turns` gets the turns of every expansion. Agents
+    with help in training raise ConfigError.
     """
 
     game: Game
@@ -92,24 +86,10 @@ class LocalPlay:
         refuse_training_agents(self.agents, "an evaluation")
 
     def __call__(
-        self,
-        jobs: Iterable[Job],
-        *,
-        seed: int,
-        concurrency: int,
-        journal: Journal | None,
-        change: Callable[[Game], Game],
+        self, jobs: Iterable[Job], *, change: Callable[[Game], Game], **how: Any
     ) -> AsyncGenerator[Tree]:
         """Yields each tree as soon as it is finished."""
-        return play_all(
-            change(self.game),
-            self.agents,
-            jobs,
-            seed=seed,
-            concurrency=concurrency,
-            journal=journal,
-            on_turns=self.on_turns,
-        )
+        return play_all(change(self.game), self.agents, jobs, on_turns=self.on_turns, **how)
 
     def limit_of(self, agent: str) -> int | None:
         """The limit on an agent's completions; None if it has none to change."""
@@ -129,12 +109,9 @@ class Plan:
 
     Attributes:
         title: The environment's id.
-        game: The game, as this process plays it.
-        make_game: Makes the same game in any process.
-        make_agents: Makes the agents.
-        problems: The problem set; endless ones are cut to `GENERATED_LIMIT` unless cut already.
+        game: The game, as this process plays it; `make_game` makes it in any process.
+        problems: Endless ones are cut to `GENERATED_LIMIT` unless cut already.
         samples: Playings of each problem (the n of avg@n).
-        seed: The run's seed.
         concurrency: Episodes at once; has no influence on what comes out.
         baselines: Whether one agent alone is given the System's tokens too.
         config: What else identifies the run (settings, agents), as plain data.
@@ -189,10 +166,7 @@ class CostBound:
 
 
 def cost_bound(plan: Plan) -> CostBound:
-    """Upper bounds for the agents' calls and sampled tokens.
-
-    The baselines, which about triple both, are left out, and models that judge: a search's or a grader's.
-    """
+    """Upper bounds for the agents' calls and sampled tokens, without baselines and models that judge."""
     agents, episodes, turns = plan.make_agents(), len(plan.jobs), plan.game.rules.max_turns
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
@@ -200,7 +174,7 @@ def cost_bound(plan: Plan) -> CostBound:
     return CostBound(episodes, episodes * turns, tokens)
 
 
-def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
+def first_problems(problems: ProblemSet, limit: int | None) -> ProblemSet:
     """The first `limit` problems; by default all, or `GENERATED_LIMIT` of an endless set."""
     if limit is None:
         limit = GENERATED_LIMIT if problems.endless else len(problems)
@@ -208,26 +182,17 @@ def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
     return problems[:limit] if limit < len(problems) else problems
 
 
-async def run(
+async def play_plan(
     plan: Plan,
     play: Play,
     *,
     out: Path | None = None,
     on_tree: OnTree | None = None,
 ) -> tuple[Report, list[Tree]]:
-    """Play a plan and report on it.
+    """Play a plan; returns the report and the trees, in the order of problems and samples.
 
-    With `out`, finished turns are stored as they come, and a run that was interrupted goes on where
-    it stopped.
-
-    Args:
-        plan: What is played, and how often.
-        play: Who plays, and where.
-        out: Where the run is stored.
-        on_tree: Called with every tree as it is finished.
-
-    Returns:
-        The report and the trees, in the order of problems and samples.
+    With `out`, finished turns are stored there as they come, and a run that was interrupted goes on where
+    it stopped. `on_tree` is called with every tree as it is finished.
 
     Raises:
         ConfigError: A search that has nothing to see, or would see the grade without `oracle=True`; a game
@@ -247,15 +212,16 @@ async def run(
         _require_solver(game)
     if plan.prices is not None and isinstance(play, LocalPlay):
         require_prices((agent.policy for agent in play.agents.values()), plan.prices)
-    described = partial(
-        build_report,
+    made_by = _made_by()
+    about = RunDescription(
         title=plan.title,
         problem_set=plan.problems.name,
         generated=plan.problems.generated,
         style="AIME-style" if plan.problems.name == "aime" else "",
         seed=plan.seed,
         rewards=_named_rewards(plan.config),
-        made_by=_made_by(),
+        commit=made_by.commit,
+        versions=made_by.versions,
     )
     remarks = (
         *(game.visibility.notes if game.visibility is not None else ()),
@@ -265,7 +231,7 @@ async def run(
     def finished(tree: Tree) -> None:
         """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
         if out is not None and not (out / REPORT).exists():
-            _write(out / REPORT, described([], notes=remarks).json_text())
+            _write(out / REPORT, build_report([], about, notes=remarks).json_text())
         if on_tree is not None:
             on_tree(tree)
 
@@ -274,8 +240,9 @@ async def run(
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
     baselines, notes = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ([], [])
     prices, unpriced = _priced(trees, plan.prices)
-    report = described(
+    report = build_report(
         trees,
+        about,
         prices=prices,
         answer_of=answers_of_grading(trees) if plan.problems[0].kind == "math" else None,
         baselines=baselines,
@@ -312,11 +279,7 @@ def _named_rewards(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _require_solver(game: Game) -> None:
-    """Check that the Solver can play the game alone.
-
-    Raises:
-        ConfigError: It is a search, or it has no Solver.
-    """
+    """Raise ConfigError unless the Solver can play the game alone."""
     if game.visibility is not None and game.visibility.searched:
         raise ConfigError(
             "the baselines of a search are searches: compare with runs of algorithm='best-of-n' and "
@@ -335,11 +298,7 @@ async def _baselines(
     out: Path | None,
     on_tree: OnTree | None,
 ) -> tuple[list[Baseline], list[str]]:
-    """What the System's mean tokens a problem buy without the team, and notes on what could not be computed.
-
-    The Solver alone: one sample, a vote, self-refinement, going on where it was cut off, and beside them what
-    a perfect choice would reach. With the team's Verifier: a vote weighted by it, fresh retries.
-    """
+    """What the System's tokens buy without the team, and notes on what could not be computed."""
     finished = [tree for tree in trees if not tree.fault]
     attempts = [turn for tree in finished for turn in first_attempts(tree)]
     found: list[Baseline] = []
@@ -385,7 +344,7 @@ async def _baselines(
     )
     voted_by = _voted_by(plan.problems)
     add(lambda: single(finished, votes))
-    await add_vote(lambda answer_of: majority(finished, votes, answer_of, voted_by), votes)
+    await add_vote(lambda answer_of: majority_vote(finished, votes, answer_of, voted_by), votes)
     add(lambda: refinement(finished, refined))
     cut = any(turn.action.truncated for turn in attempts)
     if cut and isinstance(play, LocalPlay) and (own := play.limit_of(SOLVER)) is not None:
@@ -418,7 +377,7 @@ async def _answers_of(problems: Iterable[Problem], trees: Sequence[Tree]) -> Ans
     found: dict[tuple[str, str], Hashable | None] = {}
     for tree in trees:
         turns = first_attempts(tree)
-        votes = await answers(by_id[tree.problem.id], [turn.text for turn in turns])
+        votes = await cast_votes(by_id[tree.problem.id], [turn.text for turn in turns])
         found.update(((turn.tree_id, turn.id), vote) for turn, vote in zip(turns, votes, strict=True))
     return lambda turn: found.get((turn.tree_id, turn.id))
 

@@ -1,28 +1,15 @@
 """Estimates over problems: avg@n, pass@k, maj@k, ratios and paired differences, with 95% intervals.
 
-The unit is the *problem*. Samples of one problem resemble each other, so a hundred samples of
-thirty problems tell about thirty problems. Every metric is a ratio of sums over problems,
-``sum(numerators) / sum(denominators)``: an average has a denominator of 1 a problem, a precision
-or a fix rate has a count.
-
-How the intervals are made: a clustered bootstrap draws whole problems and gives the standard
-error; the interval is then
+The unit is the *problem*, and every metric is a ratio of sums over problems. A clustered bootstrap draws
+whole problems and gives the standard error; the interval is then
 
 * for a rate, Wilson's score interval at the effective number of samples that this error implies
-  (Franco, Little, Louis & Slud 2019, Journal of Survey Statistics and Methodology 7(3)), with
-  Student's quantile in place of the normal one;
-* for a difference, value ± Student's quantile × standard error;
-* for a value that may be negative (a reward), the same;
+  (Franco, Little, Louis & Slud 2019, Journal of Survey Statistics and Methodology 7(3)), with Student's t;
+* for a difference or a value, value ± Student's quantile × standard error;
 * for an amount (tokens, rounds), the same on the scale of logarithms.
 
-Measured over 2,000 simulated runs (`tests/evaluation/test_statistics.py`, `docs/evaluation.md`),
-these cover the truth in 93 to 97% at 30 problems x 4 to 32 samples, where the plain percentile
-bootstrap is too narrow (mostly 89 to 95%) and the bootstrap-t too wide near 0 and 1.
-
-Where all problems agree the bootstrap sees no error at all. Then the interval is what Wilson's
-gives for so many problems without a counter-example: up to a share u = t²/(n + t²) of the problems
-may behave in any way, so all zeros give [0, u], all ones [1 - u, 1] and no difference ±u.
-An amount or a value has no bounds to fall back to: one that is the same everywhere gets itself as interval.
+Where all problems agree the bootstrap sees no error. Then up to a share u = t²/(n + t²) of the problems may
+behave in any way: all zeros give [0, u], all ones [1 - u, 1], no difference ±u. An amount gets itself.
 """
 
 from __future__ import annotations
@@ -30,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -55,16 +42,12 @@ class Estimate:
     """A metric with its 95% interval over problems.
 
     Attributes:
-        value: The metric; None where there is nothing to compute it from.
-        low: Lower end of the interval; None where one problem alone leaves it open.
-        high: Upper end, likewise.
+        value: None where there is nothing to compute it from.
+        low: Lower end of the interval; None where one problem alone leaves it open; likewise `high`.
+        high: Upper end.
         problems: Number of problems that the metric rests on.
         scale: ``"rate"`` (in [0, 1]), ``"difference"`` (of rates), ``"amount"`` (never negative) or
             ``"value"`` (any number).
-
-    Example:
-        >>> Estimate(0.25, 0.1, 0.4, 30, "rate").value
-        0.25
     """
 
     value: float | None
@@ -76,11 +59,7 @@ class Estimate:
 
 @lru_cache(maxsize=4)
 def _counts(problems: int) -> NDArray[np.uint16]:
-    """How often each problem is drawn in each bootstrap resample: shape (RESAMPLES, problems).
-
-    One matrix a number of problems: the same data always get the same interval, and metrics
-    of one report are resampled together.
-    """
+    """How often each problem is drawn in each resample, the same in every report: (RESAMPLES, problems)."""
     generator = np.random.default_rng(derive_seed("clustered bootstrap", problems))
     counts: NDArray[np.uint16] = np.empty((RESAMPLES, problems), dtype=np.uint16)
     for row in counts:
@@ -143,17 +122,8 @@ def intervals(
         >>> float(value[0]), bool(low[0] < 0.625 < high[0])
         (0.625, True)
     """
-    x, w = _two_dimensional(numerators, denominators)
-    if not len(x):
-        nan = np.full(x.shape[1], np.nan)
-        return nan, nan.copy(), nan.copy()
-    value = _ratio(x.sum(axis=0), w.sum(axis=0))
-    sums = _resampled(np.concatenate([x, w], axis=1))
-    draws = _ratio(sums[:, : x.shape[1]], sums[:, x.shape[1] :])
-    problems = (w > 0).sum(axis=0)
     bounds = {"rate": (0.0, 1.0), "difference": (-1.0, 1.0)}.get(scale, (-math.inf, math.inf))
-    low, high = _interval(value, _spread(draws), problems, scale, bounds)
-    return value, low, high
+    return _estimated(_two_dimensional(numerators, denominators), _ratio, scale, bounds)
 
 
 def difference_intervals(
@@ -163,36 +133,25 @@ def difference_intervals(
     denominators_b: ArrayLike,
     bounds: tuple[float, float] = (-1.0, 1.0),
 ) -> tuple[Array, Array, Array]:
-    """Values and 95% intervals of k differences b - a between ratios over the same problems.
+    """Values and 95% intervals of k differences b - a of ratios over the same problems, resampled together.
 
-    Both sides are resampled together, problem by problem, so what they share cancels.
-
-    Args:
-        numerators_a: Shape (problems, k); likewise the others, rows in the same order.
-        denominators_a: Not negative.
-        numerators_b: Like a.
-        denominators_b: Like a.
-        bounds: The least and the greatest difference there can be.
-
-    Returns:
-        Value, low and high, each of shape (k,); NaN where one of the sides is not defined.
-
-    Example:
-        >>> a, b, one = [[0.0], [0.5], [1.0]], [[0.5], [1.0], [1.0]], [[1.0]] * 3
-        >>> value, low, high = difference_intervals(a, one, b, one)
-        >>> round(float(value[0]), 3)
-        0.333
+    Arguments and results are as in `intervals`; `bounds` are the least and the greatest difference.
     """
-    xa, wa, xb, wb = _two_dimensional(numerators_a, denominators_a, numerators_b, denominators_b)
-    k = xa.shape[1]
-    if not len(xa):
-        nan = np.full(k, np.nan)
+    columns = _two_dimensional(numerators_a, denominators_a, numerators_b, denominators_b)
+    return _estimated(columns, lambda xa, wa, xb, wb: _ratio(xb, wb) - _ratio(xa, wa), "difference", bounds)
+
+
+def _estimated(
+    columns: Sequence[Array], statistic: Callable[..., Array], scale: Scale, bounds: tuple[float, float]
+) -> tuple[Array, Array, Array]:
+    """Value and interval of a statistic of sums; every other column is a denominator."""
+    if not len(columns[0]):
+        nan = np.full(columns[0].shape[1], np.nan)
         return nan, nan.copy(), nan.copy()
-    value = _ratio(xb.sum(axis=0), wb.sum(axis=0)) - _ratio(xa.sum(axis=0), wa.sum(axis=0))
-    sums = _resampled(np.concatenate([xa, wa, xb, wb], axis=1))
-    draws = _ratio(sums[:, 2 * k : 3 * k], sums[:, 3 * k :]) - _ratio(sums[:, :k], sums[:, k : 2 * k])
-    problems = np.minimum((wa > 0).sum(axis=0), (wb > 0).sum(axis=0))
-    low, high = _interval(value, _spread(draws), problems, "difference", bounds)
+    value = statistic(*(column.sum(axis=0) for column in columns))
+    draws = statistic(*np.split(_resampled(np.concatenate(columns, axis=1)), len(columns), axis=1))
+    problems = np.min([(w > 0).sum(axis=0) for w in columns[1::2]], axis=0)
+    low, high = _interval(value, _spread(draws), problems, scale, bounds)
     return value, low, high
 
 
@@ -242,12 +201,7 @@ def _column(values: ArrayLike) -> Array:
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, scale: Scale = "rate") -> Estimate:
-    """A ratio of sums over problems, with its 95% interval.
-
-    Args:
-        numerators: One a problem.
-        denominators: One a problem; 0 where the problem has nothing to say.
-        scale: What the ratio is.
+    """A ratio of sums over problems, one each, with its 95% interval; 0 where a problem has nothing to say.
 
     Example:
         >>> e = ratio([8, 1, 3], [10, 2, 8])
@@ -282,13 +236,6 @@ def difference(
 ) -> Estimate:
     """The paired difference b - a of two ratios over the same problems, with its 95% interval.
 
-    Args:
-        numerators_a: One a problem, in the same order on both sides; likewise the others.
-        denominators_a: Not negative.
-        numerators_b: Like a.
-        denominators_b: Like a.
-        bounds: The least and the greatest difference there can be; infinite for amounts.
-
     Example:
         >>> difference([1, 0], [2, 2], [2, 1], [2, 2]).value
         0.5
@@ -300,17 +247,9 @@ def difference(
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Unbiased pass@k of one problem: the chance that k of its samples hold a correct one.
+    """Unbiased pass@k of one problem with so many samples, of which so many are correct.
 
     1 - C(n - c, k) / C(n, k), computed exactly. Source: Chen et al. 2021, arXiv:2107.03374, eq. 1.
-
-    Args:
-        samples: n, how many were drawn.
-        correct: c, how many of them were correct.
-        k: Between 1 and n.
-
-    Raises:
-        ValueError: For counts that cannot be.
 
     Example:
         >>> pass_at_k(4, 1, 1), pass_at_k(4, 1, 2), pass_at_k(4, 3, 2)
@@ -325,17 +264,14 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int) -> float:
     """Expected accuracy of a majority vote among k of one problem's samples, drawn without replacement.
 
-    Exact: all subsets of size k count, none is drawn. A tie is broken evenly among the answers that lead.
-    A sample without an answer (None) does not vote; where nobody votes the vote is wrong. Where equal
-    answers were judged differently, the winner counts as correct in the proportion of its judgements.
+    Exact, over all subsets of size k. A tie is broken evenly among the answers that lead. A sample without an
+    answer (None) does not vote; where nobody votes the vote is wrong. Where equal answers were judged
+    differently, the winner counts as correct in the proportion of its judgements.
 
     Args:
         answers: One a sample: what it voted for.
         correct: One a sample: whether it was judged correct.
         k: Number of votes, between 1 and the number of samples.
-
-    Raises:
-        ValueError: If k is out of range or the lengths differ.
 
     Example:
         >>> maj_at_k(["7", "7", "3"], [True, True, False], 3)
@@ -366,10 +302,7 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
 
 
 def _drawn(sizes: Iterable[int], k: int, share: float) -> dict[int, Array]:
-    """By size of a group of samples: the chances that 0 to k of it are drawn, each with the given chance.
-
-    Draws of k samples are equally likely, so that they may be drawn independently, given that k are drawn.
-    """
+    """By size of a group of samples: the chances that 0 to k of it are drawn, each with the given chance."""
     different = sorted(set(sizes))
     rows = stats.binom.pmf(np.arange(k + 1), np.array(different)[:, None], share)
     return dict(zip(different, rows, strict=True))
@@ -378,14 +311,7 @@ def _drawn(sizes: Iterable[int], k: int, share: float) -> dict[int, Array]:
 def _won_with(
     top: int, leaders: Sequence[tuple[int, float]], drawn: Mapping[int, Array], others: Array
 ) -> float:
-    """The chance that k samples are drawn whose leading answers have `top` votes, times their correctness.
-
-    Args:
-        top: Votes of the leaders.
-        leaders: Size and correctness of each answer with so many samples.
-        drawn: Chances by size.
-        others: The chances for all other samples.
-    """
+    """The chance that k samples are drawn whose leading answers have `top` votes, times their correctness."""
     from scipy.signal import lfilter  # only here: it takes time, and most reports have no ties
 
     k = len(others) - 1

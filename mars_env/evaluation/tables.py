@@ -32,14 +32,9 @@ _NAME = 20
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    r"""A table for readers. Each row begins with its name.
+    r"""A table for readers. Each row begins with its name; a `caption` puts it into papers.
 
-    Attributes:
-        columns: Their heads.
-        rows: Their cells.
-        title: Of the table, where there are several.
-        align: Of all columns but the first. Cells on the right are numbers, which never wrap.
-        caption: In a paper; a table without one is left out there.
+    `align` is of all columns but the first: cells on the right are numbers, which never wrap.
 
     Example:
         >>> table = Table(("Run", "Accuracy"), (("a_b", Estimate(0.5, 0.4, 0.6, 30)),))
@@ -71,7 +66,7 @@ class Table:
         of = {i for row in self.rows for i, cell in enumerate(row) if isinstance(cell, Estimate)}
         heads = tuple(one_line(head, 12) if i in of else head for i, head in enumerate(self.columns))
         rows = (
-            tuple(number(c.value, c.scale) if isinstance(c, Estimate) else c for c in row)
+            tuple(number_text(c.value, c.scale) if isinstance(c, Estimate) else c for c in row)
             for row in self.rows
         )
         return replace(self, columns=heads, rows=tuple(rows))
@@ -103,31 +98,17 @@ def _stacked(lines: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     return stacked
 
 
-def as_text(renderable: object, width: int = 100) -> str:
-    """What a console of that width would show, without colours.
-
-    Example:
-        >>> as_text(Table(("a",), (("b",),))).split()[0]
-        'a'
-    """
+def console_text(renderable: object, width: int = 100) -> str:
+    """What a console of that width would show, without colours."""
     console = Console(width=width, file=io.StringIO(), color_system=None, record=True)
     console.print(renderable)
     return console.export_text()
 
 
 def as_markdown(table: Table, *, markup: bool = False) -> str:
-    r"""A Markdown table; bars, HTML, links and other markup in the cells are escaped.
+    """A Markdown table; bars, HTML, links and other markup in the cells are escaped.
 
-    Args:
-        table: The table, without its title.
-        markup: Whether the cells are Markdown of the library, with bold numbers and links: they are left as
-            they are, bars and HTML apart.
-
-    Example:
-        >>> print(as_markdown(Table(("a",), (("x|<b> [2](u)",),))))
-        | a |
-        |---|
-        | x\|&lt;b> \[2](u) |
+    With `markup` the cells are Markdown of the library (bold numbers, links): bars and HTML apart, they stay.
     """
     cell = _bar_free if markup else markdown_text
     lines = ["| " + " | ".join(map(cell, row)) + " |" for row in (table.columns, *table.strings())]
@@ -149,12 +130,7 @@ def markdown_text(text: str, width: int = 300) -> str:
 
 
 def as_html(table: Table) -> str:
-    """A table as HTML, for notebooks.
-
-    Example:
-        >>> as_html(Table(("a",), (("<b>",),)))
-        '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
-    """
+    """A table as HTML, for notebooks."""
     head = "".join(f"<th>{escape(one_line(cell, 200))}</th>" for cell in table.columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(one_line(cell, 400))}</td>" for cell in row) + "</tr>"
@@ -164,23 +140,7 @@ def as_html(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    r"""A table for a paper; it needs the package booktabs. The first column is on the left.
-
-    Example:
-        >>> print(as_latex(Table(("", "Value"), (("a_b", "-50%"),), caption="A run.")))
-        \begin{table}
-        \centering
-        \caption{A run.}
-        \begin{tabular}{lr}
-        \toprule
-         & Value \\
-        \midrule
-        a\_b & $-$50\% \\
-        \bottomrule
-        \end{tabular}
-        \end{table}
-        <BLANKLINE>
-    """
+    """A table for a paper; it needs the package booktabs. The first column is on the left."""
     head, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (table.columns, *table.strings()))
     columns = "l" + "r" * (len(table.columns) - 1)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.caption)}}}"]
@@ -202,11 +162,11 @@ def _latex(text: str) -> str:
     return _MINUS.sub("$-$", one_line(text, 400).translate(_LATEX))
 
 
-def number(value: float | None, scale: str) -> str:
+def number_text(value: float | None, scale: str) -> str:
     """A value as a reader expects it: rates in percent, differences signed, amounts plain.
 
     Example:
-        >>> number(0.4104, "rate"), number(-0.024, "difference"), number(1234.5, "amount")
+        >>> number_text(0.4104, "rate"), number_text(-0.024, "difference"), number_text(1234.5, "amount")
         ('41.0%', '-2.4', '1,234')
     """
     if value is None:
@@ -221,26 +181,16 @@ def number(value: float | None, scale: str) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """The 95% interval in the style of `number`; empty where it is open.
-
-    Example:
-        >>> interval(Estimate(0.5, 0.4, 0.6, 30))
-        '[40.0, 60.0]'
-    """
+    """The 95% interval in the style of `number_text`; empty where it is open."""
     if estimate.low is None or estimate.high is None:
         return ""
-    low, high = (number(x, estimate.scale).rstrip("%") for x in (estimate.low, estimate.high))
+    low, high = (number_text(x, estimate.scale).rstrip("%") for x in (estimate.low, estimate.high))
     return f"[{low}, {high}]"
 
 
 def with_interval(estimate: Estimate) -> str:
-    """Value and interval.
-
-    Example:
-        >>> with_interval(Estimate(0.5, 0.4, 0.6, 30))
-        '50.0% [40.0, 60.0]'
-    """
-    return f"{number(estimate.value, estimate.scale)} {interval(estimate)}".strip()
+    """Value and interval."""
+    return f"{number_text(estimate.value, estimate.scale)} {interval(estimate)}".strip()
 
 
 class Tabled(BaseModel, ABC):
@@ -269,7 +219,7 @@ class Tabled(BaseModel, ABC):
 
     def __str__(self) -> str:
         """The tables as plain text, 100 characters wide."""
-        return as_text(self).rstrip()
+        return console_text(self).rstrip()
 
     def _repr_html_(self) -> str:
         """The tables as HTML, for notebooks."""

@@ -14,27 +14,14 @@ AnswerOf = Callable[[Turn], Hashable | None]
 
 
 def is_right(turn: Turn) -> bool | None:
-    """Whether a turn was judged correct; None where it was not judged or the grade is UNKNOWN.
-
-    Example:
-        >>> from mars_env.types import Action, Grade
-        >>> is_right(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct()))
-        True
-    """
+    """Whether a turn was judged correct; None where it was not judged or the grade is UNKNOWN."""
     if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
         return None
     return turn.grade.verdict is Verdict.CORRECT
 
 
 def sampled_tokens(turn: Turn) -> int:
-    """Tokens sampled in a turn, over all its completions.
-
-    Example:
-        >>> from mars_env.types import Action, Completion
-        >>> action = Action("4", (Completion("4", completion_tokens=3),))
-        >>> sampled_tokens(Turn("p#0", "0", None, "", "solver_0", "", "p", action))
-        3
-    """
+    """Tokens sampled in a turn, over all its completions."""
     return sum(c.sampled_tokens for c in turn.action.completions)
 
 
@@ -44,12 +31,7 @@ def prompt_tokens(turn: Turn) -> int:
 
 
 def judged_turn(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
-    """The nearest turn above that carries a grade: what a Verifier judges and a Corrector corrects.
-
-    Args:
-        turn: A turn of a tree.
-        by_id: The tree's turns by id.
-    """
+    """The nearest turn above that carries a grade: what a Verifier judges and a Corrector corrects."""
     parent = turn.parent_id
     while parent is not None:
         above = by_id[parent]
@@ -67,8 +49,7 @@ def first_attempts(tree: Tree) -> list[Turn]:
 def system_right(tree: Tree) -> bool | None:
     """Whether the team's answer is right; None where that is not known (a fault, an UNKNOWN grade).
 
-    A finished episode without an answer is wrong, unless something in it is UNKNOWN: then it might have had
-    an answer. A rollout that branches and names no answer has no System.
+    A finished episode without an answer is wrong. A rollout that branches and names no answer has no System.
     """
     if tree.fault:
         return None
@@ -124,19 +105,10 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
 
 
 def answers_of_grading(trees: Iterable[Tree]) -> AnswerOf:
-    r"""What a turn votes for in mathematics: the final answer, as a search votes (`mars_env.envs.selection`).
+    """What a turn votes for in mathematics: its final answer, as a search votes (`mars_env.envs.selection`).
 
-    Integers vote as numbers (``025`` and ``25`` are one vote), other answers as texts without
-    white space.
-
-    Args:
-        trees: Their statements help to find an answer without a box, as they help the grader.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action(r"So it is \boxed{025}."))
-        >>> answers_of_grading([Tree("p#0", Problem("p", "5 times 5?", "25"), (turn,))])(turn)
-        25
+    Integers vote as numbers (``025`` and ``25`` are one vote), other answers as strings without white space.
+    The statements of `trees` help to find an answer without a box, as they help the grader.
     """
     from mars_env.envs.selection import answer_key  # brings a parser, which a report does not need
 
@@ -145,13 +117,7 @@ def answers_of_grading(trees: Iterable[Tree]) -> AnswerOf:
 
 
 def is_search(tree: Tree) -> bool:
-    """Whether a search grew the tree: its turns carry the number of the call that made them.
-
-    Example:
-        >>> from mars_env.types import Problem
-        >>> is_search(Tree("p#0", Problem("p", "2 + 2?", "4"), ()))
-        False
-    """
+    """Whether a search grew the tree: its turns carry the number of the call that made them."""
     return any("call" in turn.info for turn in tree.turns)
 
 
@@ -161,10 +127,7 @@ def known_verdicts(turns: Sequence[Turn]) -> list[bool]:
 
 
 def any_right(tree: Tree) -> bool | None:
-    """Pass@N: whether any of the N nodes of the search is right; None if nothing is known.
-
-    A tree without a right node, but with one that could not be graded, is unknown.
-    """
+    """Pass@N: whether any node is right; None if nothing is known, or only an ungraded node may be."""
     right = known_verdicts(tree.turns)
     if any(right):
         return True

@@ -10,33 +10,19 @@ Example:
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mars_env.errors import ConfigError
 from mars_env.sync import run_sync
 from mars_env.types import Grade, Grader, Problem
 
 if TYPE_CHECKING:
-    from mars_env.grading.code.grader import CodeGrader
     from mars_env.grading.math.grader import MathGrader
 
 __all__ = ["agrade", "check_reference", "grade", "grader_for"]
 
 
 @cache
-def _math() -> MathGrader:
-    from mars_env.grading.math.grader import MathGrader
-
-    return MathGrader()
-
-
-@cache
-def _code() -> CodeGrader:
-    from mars_env.grading.code.grader import CodeGrader
-
-    return CodeGrader()
-
-
 def grader_for(kind: str) -> Grader:
     """The shared grader for a kind of problem: one per process, started on first use.
 
@@ -45,15 +31,15 @@ def grader_for(kind: str) -> Grader:
 
     Raises:
         ConfigError: No grader judges this kind.
-
-    Example:
-        >>> grader_for("math") is grader_for("math")
-        True
     """
     if kind == "math":
-        return _math()
+        from mars_env.grading.math.grader import MathGrader
+
+        return MathGrader()
     if kind == "code":
-        return _code()
+        from mars_env.grading.code.grader import CodeGrader
+
+        return CodeGrader()
     if kind == "open":
         raise ConfigError(
             "open problems have no single answer: pass grader=RubricGrader(judge) (mars_env.grading.rubrics)"
@@ -83,19 +69,15 @@ def grade(problem: Problem, text: str) -> Grade:
         >>> problem = Problem("p", "What is 5 times 5?", "25")
         >>> str(grade(problem, r"It is $\boxed{25}$.").verdict)
         'CORRECT'
-        >>> grade(problem, "I do not know. Sorry about that, this one is beyond me.").reason
-        'no answer was found'
     """
-    if problem.kind == "math":
-        return _math().grade_sync(problem, text)
-    return run_sync(agrade(problem, text))
+    grader = grader_for(problem.kind)
+    grade_sync = getattr(grader, "grade_sync", None)
+    return grade_sync(problem, text) if grade_sync else run_sync(grader.grade(problem, text))
 
 
 def check_reference(problem: Problem) -> str | None:
-    """Why a problem's reference cannot be used to judge answers, or None; loaders refuse such problems.
-
-    Example:
-        >>> check_reference(Problem("p", "What is 5 times 5?", "25")) is None
-        True
-    """
-    return _math().check_reference(problem) if problem.kind == "math" else None
+    """Why a problem's reference cannot be used to judge answers, or None; loaders refuse such problems."""
+    if problem.kind != "math":
+        return None
+    math = cast("MathGrader", grader_for("math"))
+    return math.check_reference(problem)

@@ -18,9 +18,7 @@ from mars_env.text import describe_error, shown
 from mars_env.types import Grade, Grader, Problem
 
 
-class Row(NamedTuple):
-    """One row of a file of completions."""
-
+class _Row(NamedTuple):
     problem_id: str
     completion: str
 
@@ -64,7 +62,7 @@ def grade_file(
     if concurrency is not None and concurrency < 1:
         raise ConfigError(f"concurrency must be at least 1, got {concurrency}")
     completions, out = Path(completions), Path(out)
-    total = sum(1 for _ in read_rows(completions, problems))
+    total = sum(1 for _ in _read_rows(completions, problems))
     if on_progress is not None:
         on_progress(0, total)
     at_once = concurrency or 4 * (os.cpu_count() or 1)
@@ -74,22 +72,17 @@ def grade_file(
 
             def write(problem: Problem, grade: Grade) -> None:
                 counts[grade.verdict.value] += 1
-                file.write(json.dumps(verdict_row(problem, grade), allow_nan=False) + "\n")
+                file.write(json.dumps(_verdict_row(problem, grade), allow_nan=False) + "\n")
                 if on_progress is not None:
                     on_progress(counts.total(), total)
 
-            run_sync(_grade_rows(read_rows(completions, problems), problems, grader, at_once, write))
+            run_sync(_grade_rows(_read_rows(completions, problems), problems, grader, at_once, write))
     except OSError as error:
         raise StoreError(f"{out} cannot be written: {error}") from error
     return dict(counts)
 
 
-def read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[Row]:
-    """The rows of a file of completions; blank lines are skipped.
-
-    Raises:
-        ConfigError: The file or a row cannot be used; the message gives file, line and field.
-    """
+def _read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[_Row]:
     try:
         file = path.open("rb")
     except OSError as error:
@@ -99,31 +92,23 @@ def read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[Row]:
             yield _row(row, place, problems)
 
 
-def _row(row: Mapping[str, Any], where: str, problems: Mapping[str, Problem]) -> Row:
-    for field in ("problem_id", "completion"):
+def _row(row: Mapping[str, Any], where: str, problems: Mapping[str, Problem]) -> _Row:
+    problem_id = row.get("problem_id")
+    if isinstance(problem_id, int) and not isinstance(problem_id, bool):
+        row = {**row, "problem_id": str(problem_id)}
+    for field in _Row._fields:
         if field not in row:
             raise ConfigError(f"{where}: the field {field!r} is missing")
-    problem_id = row["problem_id"]
-    if isinstance(problem_id, int) and not isinstance(problem_id, bool):
-        problem_id = str(problem_id)
-    if not isinstance(problem_id, str):
-        raise ConfigError(f"{where}: the field 'problem_id' must be a text, not {type(problem_id).__name__}")
-    if problem_id not in problems:
-        raise ConfigError(f"{where}: the field 'problem_id' names an unknown problem, {problem_id!r}")
-    if not isinstance(row["completion"], str):
-        raise ConfigError(
-            f"{where}: the field 'completion' must be a text, not {type(row['completion']).__name__}"
-        )
-    return Row(problem_id, row["completion"])
+        if not isinstance(row[field], str):
+            raise ConfigError(
+                f"{where}: the field {field!r} must be a string, not {type(row[field]).__name__}"
+            )
+    if row["problem_id"] not in problems:
+        raise ConfigError(f"{where}: the field 'problem_id' names an unknown problem, {row['problem_id']!r}")
+    return _Row(row["problem_id"], row["completion"])
 
 
-def verdict_row(problem: Problem, grade: Grade) -> dict[str, Any]:
-    """A grade as a row of the output.
-
-    Example:
-        >>> verdict_row(Problem("p", "?", "4"), Grade.correct())["verdict"]
-        'CORRECT'
-    """
+def _verdict_row(problem: Problem, grade: Grade) -> dict[str, Any]:
     row: dict[str, Any] = {
         "problem_id": problem.id,
         "verdict": grade.verdict.value,
@@ -150,7 +135,7 @@ def _written(grade: object) -> Grade:
 
 
 async def _grade_rows(
-    rows: Iterator[Row],
+    rows: Iterator[_Row],
     problems: Mapping[str, Problem],
     grader: Grader | None,
     at_once: int,

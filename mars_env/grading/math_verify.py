@@ -1,4 +1,4 @@
-r"""Grades by Math-Verify, for figures that can be compared with other harnesses."""
+r"""Grades by Math-Verify, for metrics that can be compared with those of other harnesses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 from mars_env.errors import MissingExtra, ProblemError
 from mars_env.grading.math.grader import graded, reference_of
-from mars_env.grading.math.pool import Limits, WorkerPool
+from mars_env.grading.math.pool import VerdictLimits, WorkerPool
+from mars_env.grading.math.worker import Judge
 from mars_env.sync import run_sync
 from mars_env.types import Grade, Problem
 
@@ -17,7 +18,7 @@ from mars_env.types import Grade, Problem
 class MathVerifyGrader:
     r"""Grades by the extraction and the comparison of Math-Verify (github.com/huggingface/Math-Verify).
 
-    Use it to report figures beside those of other harnesses, and `MathGrader` to train: Math-Verify takes
+    Use it to report metrics beside those of other harnesses, and `MathGrader` to train: Math-Verify takes
     ``0.333333`` for ``1/3``, and drops words that it does not know. It runs in worker processes, and a
     completion beyond their limits is WRONG.
 
@@ -35,7 +36,7 @@ class MathVerifyGrader:
         >>> grader.close()
     """
 
-    def __init__(self, *, limits: Limits | None = None, workers: int | None = None) -> None:
+    def __init__(self, *, limits: VerdictLimits | None = None, workers: int | None = None) -> None:
         if importlib.util.find_spec("math_verify") is None:
             raise MissingExtra("MathVerifyGrader needs Math-Verify: pip install 'mars-env[math-verify]'")
         self.pool = WorkerPool(workers, limits, judge=__name__)
@@ -69,13 +70,11 @@ def _parsed(reference: str) -> list[Any]:
     return list(math_verify.parse(delimited, parsing_timeout=None))
 
 
-def unfit(reference: str) -> str | None:
-    """Why Math-Verify cannot use a reference; None if it can."""
+def _unfit(reference: str) -> str | None:
     return None if _parsed(reference) else "Math-Verify cannot read it"
 
 
-def judge(reference: str, text: str, tolerance: float | None = None) -> tuple[bool, str]:
-    """Whether Math-Verify takes the answer of a text for the reference, and if not, why."""
+def _judge(reference: str, text: str, tolerance: float | None = None) -> tuple[bool, str]:
     import math_verify
 
     found = math_verify.parse(text, parsing_timeout=None)
@@ -83,6 +82,4 @@ def judge(reference: str, text: str, tolerance: float | None = None) -> tuple[bo
     return equal, "" if equal else "Math-Verify does not take it for the reference"
 
 
-def warm() -> None:
-    """Import and run everything once, so that no verdict pays for the start-up."""
-    judge(r"\frac12", "$0.5$")
+JUDGE = Judge(_unfit, _judge)

@@ -30,12 +30,6 @@ def without_opening(text: str) -> str | None:
 
     Returns:
         None if a model that thinks in a separate channel never reached its final one.
-
-    Example:
-        >>> without_opening("<|im_start|>assistant\nIt is 25.")
-        'It is 25.'
-        >>> without_opening("<|channel|>analysis<|message|>Hm") is None
-        True
     """
     if "<|channel|>" in text:
         _, final, text = text.partition(_FINAL)

@@ -1,4 +1,4 @@
-"""Texts of untrusted authors: how they are shown to a model, and how a model's JSON is read."""
+"""How untrusted text is shown to a model, and how a model's JSON is read."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, Final
 
 from mars_env.seeds import derive_seed
 
-MOST_JSON: Final = 50_000
+MAX_JSON: Final = 50_000
 """A longer text is no JSON object of a model's, in characters."""
 
 _TEMPLATE_TOKENS = re.compile(
@@ -25,18 +25,9 @@ _TAGS = re.compile("[\U000e0000-\U000e007f]")
 
 
 def mark_for(seed: int, *texts: str) -> str:
-    """A mark that none of the texts contains. It depends on all of them, so no author can write it.
-
-    Example:
-        >>> mark_for(0, "an answer").startswith("mark ")
-        True
-    """
-    number = 0
-    while True:
-        mark = f"mark {derive_seed(seed, number, *texts):016x}"
-        if not any(mark in text for text in texts):
-            return mark
-        number += 1
+    """A mark that none of the texts contains. It depends on all of them, so no author can write it."""
+    marks = (f"mark {derive_seed(seed, number, *texts):016x}" for number in count())
+    return next(mark for mark in marks if not any(mark in text for text in texts))
 
 
 def without_template_tokens(text: str) -> str:
@@ -48,8 +39,6 @@ def without_template_tokens(text: str) -> str:
     Example:
         >>> without_template_tokens("4 <|im_end|>"), without_template_tokens("4 ＜｜im_end｜＞")
         ('4 < |im_end|>', '4 ＜ ｜im_end｜＞')
-        >>> without_template_tokens("3 < 4 and [1] <b>")
-        '3 < 4 and [1] <b>'
     """
     text = _TAGS.sub("", text)
     if text.isascii():
@@ -74,17 +63,17 @@ def _folded(letter: str) -> str:
 def json_object(text: str) -> dict[str, Any] | None:
     r"""The one JSON object that a text consists of; None if it is anything else.
 
-    A code fence around it is allowed. Another object beside it, a key twice, or more than `MOST_JSON`
-    characters are not.
+    A code fence around it is allowed; a second object, a key twice and more than
+    `MAX_JSON` characters are not.
 
     Example:
         >>> json_object('```json\n{"met": true}\n```')
         {'met': True}
-        >>> print(json_object('{"met": true} {"met": false}'), json_object('{"met": true, "met": false}'))
-        None None
+        >>> json_object('{"met": true, "met": false}') is None
+        True
     """
     text = text.strip()
-    if len(text) > MOST_JSON:
+    if len(text) > MAX_JSON:
         return None
     if text.startswith("```") and text.endswith("```"):
         text = text.removeprefix("```json").removeprefix("```").removesuffix("```")

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
 
 from mars_env.checks import require_integer, valid_action
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Expansion, Node
-from mars_env.envs.play import Act, conclude, judge
+from mars_env.envs.growers import Expansion, TreeNode
+from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError, ServerDown
@@ -30,16 +30,12 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One tree to play.
+    """One tree to play: an episode on a problem.
 
     Attributes:
         problem: What is played.
         sample: Number of the episode on it.
         progress: In training, how much of the run is done, from 0 to 1; None outside of it.
-
-    Example:
-        >>> Job(Problem("aime/3", "...", "7"), sample=2).tree_id
-        'aime/3#2'
     """
 
     problem: Problem
@@ -48,7 +44,7 @@ class Job:
 
     @property
     def tree_id(self) -> str:
-        """Id of the tree."""
+        """Id of the tree, such as ``"aime/3#2"``."""
         return f"{self.problem.id}#{self.sample}"
 
 
@@ -69,10 +65,10 @@ class Journal(Protocol):
 
 
 LEFT_OUT = "left_out"
-"""In a tree's info: ids of turns that the journal has of it, and that are not in it.
+"""In a tree's info: ids of turns that the journal has of it, and that a resumed tree did not take again."""
 
-A tree that was resumed after a fault may have taken other branches.
-"""
+_WIDTH = 64
+"""Most expansions of one tree under way at the same time."""
 
 OnTurns = Callable[[Sequence[Turn]], None]
 
@@ -85,13 +81,18 @@ def open_gate(job: Job, expansion: Expansion) -> AbstractAsyncContextManager[obj
     return nullcontext()
 
 
-async def play(  # public, and more than seven: the five after `seed` are independent, most calls need none
+def at_most(width: int) -> Gate:
+    """A gate that lets this many expansions act at the same time."""
+    room = asyncio.Semaphore(require_integer(width, "width"))
+    return lambda job, expansion: room
+
+
+async def play(
     game: Game,
     agents: Mapping[str, Agent],
     job: Job,
     *,
     seed: int,
-    width: int = 64,
     journal: Journal | None = None,
     on_turns: OnTurns | None = None,
     gate: Gate = open_gate,
@@ -103,22 +104,21 @@ async def play(  # public, and more than seven: the five after `seed` are indepe
         agents: Who plays, by agent name.
         job: The problem, and which sample of it this is.
         seed: The run's seed.
-        width: Most expansions of the tree under way at the same time.
         journal: Keeps finished turns; those that it has already are not played again.
-        on_turns: Called with the turns of every expansion as soon as it is finished. In a grouped rollout
-            these are one group: agentic pipeline parallelism starts here.
-        gate: Makes each expansion wait until it may be played (`mars_env.rollout.pipeline` has one).
+        on_turns: Called with the turns of every expansion as soon as it is finished (in a grouped rollout
+            these are one group).
+        gate: Makes each expansion wait until it may be played, such as `at_most(4)`.
 
     Returns:
         The tree. If an agent could not act, it has a fault, which names the reason, and no answer.
     """
-    require_integer(width, "width")
-    player = _Player(game, agents, job, seed, journal, on_turns, gate)
+    stored = journal.turns_of(job.tree_id) if journal is not None else {}
+    player = _Player(game, agents, job, seed, journal, on_turns, gate, stored)
     grower = game.grower(game.rules, job.problem, job.tree_id, seed)
-    under_way: dict[asyncio.Task[list[Node] | None], Expansion] = {}
+    under_way: dict[asyncio.Task[list[TreeNode] | None], Expansion] = {}
     try:
         while True:
-            expansions = grower.ask(width - len(under_way))
+            expansions = grower.ask(_WIDTH - len(under_way))
             if len(expansions) == 1 and not under_way:  # an episode: no task needed
                 grower.tell(expansions[0], await player.expand(expansions[0]))
                 continue
@@ -131,18 +131,18 @@ async def play(  # public, and more than seven: the five after `seed` are indepe
                 grower.tell(under_way.pop(task), task.result())
     finally:
         await end_tasks(under_way)
-    turns = sorted(player.turns.values(), key=turn_order)
+    turns = tuple(sorted(player.turns.values(), key=turn_order))
+    left_out = sorted(stored.keys() - player.turns.keys())
+    info = {LEFT_OUT: left_out} if left_out else {}
+    tree = Tree(job.tree_id, job.problem, turns, None, player.fault, info)
     proposed = None if player.fault else grower.final()
-    tree = await conclude(game, job.problem, job.tree_id, turns, proposed, seed=seed, fault=player.fault)
-    if left_out := sorted(player.stored.keys() - player.turns.keys()):
-        tree = replace(tree, info={**tree.info, LEFT_OUT: left_out})
-    tree, team_rewards = await game.team_rewarded(tree)
+    tree, team_rewards = await conclude(game, tree, proposed, seed)
     if journal is not None:
         journal.write_tree(tree, team_rewards)
     return with_rewards(tree, team_rewards)
 
 
-async def play_all(  # public edge: one keyword for each thing that can be chosen, with a default
+async def play_all(
     game: Game,
     agents: Mapping[str, Agent],
     jobs: Iterable[Job],
@@ -154,11 +154,8 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
 ) -> AsyncGenerator[Tree]:
     """Play many trees, at most `concurrency` at the same time; yields each as soon as it is finished.
 
-    `on_turns` is that of `play`. Closing the iterator early cancels whatever is under way.
-
-    Raises:
-        MarsError: The machinery around the agents failed (the store cannot be written, a game's rules
-            raised). Finished trees are kept, the others are cancelled.
+    `on_turns` is that of `play`. Closing the iterator early cancels whatever is under way, and so does an
+    error of the machinery around the agents (the store cannot be written, a game's rules raised).
     """
     require_integer(concurrency, "concurrency")
     queue = iter(jobs)
@@ -177,9 +174,7 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
         await all_done  # raises what a worker raised
     finally:
         await end_tasks(workers)
-        await asyncio.gather(
-            all_done, return_exceptions=True
-        )  # otherwise asyncio warns that its exception was not retrieved
+        await asyncio.gather(all_done, return_exceptions=True)  # retrieves its exception
 
 
 async def collect(
@@ -199,17 +194,7 @@ def turn_order(turn: Turn) -> tuple[int, ...]:
 
 
 def add_turns(known: dict[str, Turn], turns: Iterable[Turn]) -> None:
-    """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> def turn(id, text):
-        ...     return Turn("p#0", id, None, "g", "solver_0", "", "p", Action(text))
-        >>> known = {}
-        >>> add_turns(known, [turn("0", "4"), turn("0.1", "5"), turn("1", "6"), turn("0", "7")])
-        >>> {id: turn.text for id, turn in known.items()}
-        {'0': '7', '1': '6'}
-    """
+    """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it."""
     for turn in turns:
         if turn.id in known:
             for later in [id for id in known if id.startswith(f"{turn.id}.")]:
@@ -217,36 +202,31 @@ def add_turns(known: dict[str, Turn], turns: Iterable[Turn]) -> None:
         known[turn.id] = turn
 
 
+@dataclass(slots=True)
 class _Player:
     """Plays the expansions of one tree."""
 
-    def __init__(
-        self,
-        game: Game,
-        agents: Mapping[str, Agent],
-        job: Job,
-        seed: int,
-        journal: Journal | None,
-        on_turns: OnTurns | None,
-        gate: Gate,
-    ) -> None:
-        self._game, self._agents, self._job, self._seed = game, agents, job, seed
-        self._journal, self._on_turns, self._gate = journal, on_turns, gate
-        self.stored = journal.turns_of(job.tree_id) if journal is not None else {}
-        self._replayed = {""}
-        self._paths: dict[str, tuple[Turn, ...]] = {"": ()}
-        self.turns: dict[str, Turn] = {}
-        self.fault = ""
+    game: Game
+    agents: Mapping[str, Agent]
+    job: Job
+    seed: int
+    journal: Journal | None
+    on_turns: OnTurns | None
+    gate: Gate
+    stored: Mapping[str, Turn]
+    turns: dict[str, Turn] = field(default_factory=dict)
+    replayed: set[str] = field(default_factory=lambda: {""})  # ids, the root's included
+    fault: str = ""
 
-    async def expand(self, expansion: Expansion) -> list[Node] | None:
+    async def expand(self, expansion: Expansion) -> list[TreeNode] | None:
         """The nodes of an expansion: as they were played before, or played now; None if the agent failed."""
         if self._is_stored(expansion):
-            self._replayed |= {*expansion.turn_ids}
-            stored = [self._replay(expansion, self.stored[turn_id]) for turn_id in expansion.turn_ids]
-            return self._finish(expansion, stored)
-        async with self._gate(self._job, expansion):
-            played = await self._play(expansion, self._paths[expansion.parent.id])
-            return None if played is None else self._finish(expansion, played)
+            self.replayed |= {*expansion.turn_ids}
+            stored = [self.stored[turn_id] for turn_id in expansion.turn_ids]
+            return self._finish([self._replay(expansion.parent, turn) for turn in stored])
+        async with self.gate(self.job, expansion):
+            acts = await self._act(expansion)
+            return None if acts is None else self._finish(await self._judge(expansion, acts))
 
     def _is_stored(self, expansion: Expansion) -> bool:
         """Whether its turns were played before: on the same parent, by this agent, with this note.
@@ -254,79 +234,78 @@ class _Player:
         A search that decides as results come may ask for others when it is resumed.
         """
         turns = [self.stored.get(turn_id) for turn_id in expansion.turn_ids]
-        return expansion.parent.id in self._replayed and all(
+        return expansion.parent.id in self.replayed and all(
             turn is not None
             and turn.agent == expansion.agent
             and all(turn.info.get(name, value) == value for name, value in expansion.note.items())
             for turn in turns
         )
 
-    def _finish(self, expansion: Expansion, nodes: list[Node]) -> list[Node]:
+    def _replay(self, parent: TreeNode, turn: Turn) -> TreeNode:
+        return parent.child(turn, next_state(self.game.rules, self.game.visibility, parent.state, turn))
+
+    def _finish(self, nodes: list[TreeNode]) -> list[TreeNode]:
         """Add the new turns to the tree, and pass them to `on_turns`."""
-        path = self._paths[expansion.parent.id]
-        turns = [node.turn for node in nodes if node.turn is not None]
-        for turn in turns:
-            self.turns[turn.id] = turn
-            self._paths[turn.id] = (*path, turn)
-        if self._on_turns is not None:
-            self._on_turns(turns)
+        turns = _turns(nodes)
+        self.turns |= {turn.id: turn for turn in turns}
+        if self.on_turns is not None:
+            self.on_turns(turns)
         return nodes
 
-    def _replay(self, expansion: Expansion, turn: Turn) -> Node:
-        return Node(turn, next_state(self._game.rules, self._game.visibility, expansion.parent.state, turn))
-
-    async def _play(self, expansion: Expansion, path: tuple[Turn, ...]) -> list[Node] | None:
-        game, problem, tree_id, n = self._game, self._job.problem, self._job.tree_id, len(expansion.turn_ids)
-        agent = self._agents.get(expansion.agent)
-        if len(path) >= game.rules.max_turns:
+    async def _act(self, expansion: Expansion) -> list[Act] | None:
+        """What the agent does; None if it failed, and the tree then has a fault."""
+        name, parent, rules = expansion.agent, expansion.parent, self.game.rules
+        if len(parent.path) >= rules.max_turns:
             raise ConfigError(
-                f"the rules let {expansion.agent} act after {len(path)} turns, but max_turns is "
-                f"{game.rules.max_turns}: current_agent() gives None when the episode is over"
+                f"the rules let {name} act after {len(parent.path)} turns, but max_turns is "
+                f"{rules.max_turns}: current_agent() gives None when the episode is over"
             )
+        agent = self.agents.get(name)
         if agent is None:
-            raise ConfigError(
-                f"the rules let {shown(expansion.agent)} act, but the agents are {', '.join(self._agents)}"
-            )
-        observation = game.rules.observe(expansion.parent.state, expansion.agent)
+            raise ConfigError(f"the rules let {shown(name)} act, but the agents are {', '.join(self.agents)}")
+        observation, n = rules.observe(parent.state, name), len(expansion.turn_ids)
+        seed = derive_seed(self.seed, self.job.tree_id, expansion.id)
         began = perf_counter()
-        limit = asyncio.timeout(game.turn_timeout)
+        limit = asyncio.timeout(self.game.turn_timeout)
         try:
             with only_own_cancellation():
                 async with limit:
-                    actions = await self._act(
-                        agent, observation, n, derive_seed(self._seed, tree_id, expansion.id)
-                    )
+                    actions = await self._asked(agent, observation, n, seed)
             if len(actions) != n:
-                raise ModelError(
-                    f"{expansion.agent} returned {len(actions)} actions where {n} were asked for"
-                )
+                raise ModelError(f"{name} returned {len(actions)} actions where {n} were asked for")
             for action in actions:
                 valid_action(action)
         except (ContextError, ServerDown):
             raise  # too little room, if that is to end the run; or a server without which all trees are lost
         except Exception as error:  # a user's agent may raise anything; that must not end the run
             late = limit.expired()
-            why = f"TimeoutError: no action within {game.turn_timeout:g} s" if late else describe_error(error)
-            self.fault = f"{expansion.agent} at turn {expansion.id}: {why}"
-            log.warning(
-                "tree %s is discarded: %s",
-                tree_id,
-                self.fault,
-                exc_info=not isinstance(error, MarsError),
+            why = (
+                f"TimeoutError: no action within {self.game.turn_timeout:g} s"
+                if late
+                else describe_error(error)
             )
+            self.fault = f"{name} at turn {expansion.id}: {why}"
+            trace = not isinstance(error, MarsError)
+            log.warning("tree %s is discarded: %s", self.job.tree_id, self.fault, exc_info=trace)
             return None
         seconds = perf_counter() - began
-        judging = [
-            judge(game, problem, tree_id, expansion, i, Act(action, agent.policy, seconds), path)
-            for i, action in enumerate(actions)
-        ]
-        nodes = [await judging[0]] if n == 1 else await gather_all(judging)
-        if self._journal is not None:
-            self._journal.write_turns([node.turn for node in nodes if node.turn is not None])
-        return nodes
+        return [Act(action, agent.policy, seconds) for action in actions]
 
-    async def _act(self, agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
-        progress = self._job.progress
+    async def _asked(self, agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
+        progress = self.job.progress
         if progress is None or not isinstance(agent, TrainingAgent):
             return await awaitable(agent.act(observation, n, seed), f"{type(agent).__name__}.act()")
-        return await agent.act_in_training(observation, n, seed, TrainingAsk(self._job.problem, progress))
+        return await agent.act_in_training(observation, n, seed, TrainingAsk(self.job.problem, progress))
+
+    async def _judge(self, expansion: Expansion, acts: Sequence[Act]) -> list[TreeNode]:
+        """The new nodes, in the journal."""
+        tree, problem = self.job.tree_id, self.job.problem
+        judging = [play_turn(self.game, problem, tree, expansion, i, act) for i, act in enumerate(acts)]
+        nodes = [await judging[0]] if len(acts) == 1 else await gather_all(judging)
+        if self.journal is not None:
+            self.journal.write_turns(_turns(nodes))
+        return nodes
+
+
+def _turns(nodes: Iterable[TreeNode]) -> list[Turn]:
+    return [node.turn for node in nodes if node.turn is not None]

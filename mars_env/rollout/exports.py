@@ -1,8 +1,4 @@
-"""Stored turns as data sets for other trainers: supervised examples, preference pairs, a flat table.
-
-Observations are not stored: they follow from the rules and the earlier turns, which are replayed here. How an
-observation becomes a prompt depends on the agent, so the caller must say.
-"""
+"""Stored turns as data sets for other trainers: supervised examples, preference pairs, a flat table."""
 
 from __future__ import annotations
 
@@ -14,33 +10,18 @@ from typing import Any
 
 from mars_env.envs.game import Game
 from mars_env.envs.visibility import next_state
-from mars_env.errors import ConfigError, MissingExtra, StoreError
+from mars_env.errors import ConfigError, MissingExtra
 from mars_env.files import atomic_draft
 from mars_env.rollout.records import tagged
+from mars_env.rollout.store import file_errors
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
-"""The prompt of a turn, as text or as messages; None leaves the turn out."""
+"""The prompt of a turn, as a string or as messages; None leaves the turn out."""
 
 
 def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
-    """The turns of a tree, each with its agent's observation.
-
-    Args:
-        tree: Its turns in the order of their ids, parents before children.
-        game: The game that was played.
-
-    Example:
-        >>> from mars_env.envs import SolveVerifyCorrect
-        >>> from mars_env.grading import grader_for
-        >>> from mars_env.types import Action, Problem
-        >>> turns = [Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("It is 5.")),
-        ...          Turn("p#0", "0.0", "0", "h", "verifier_0", "", "p", Action("Correctness: Wrong"))]
-        >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), tuple(turns))
-        >>> game = Game(SolveVerifyCorrect(), grader_for("math"))
-        >>> [seen.get("solution") for _, seen in observed(tree, game)]
-        [None, 'It is 5.']
-    """
+    """The turns of a tree, each with its agent's observation: the rules replay the earlier turns."""
     states: dict[str | None, Any] = {None: game.rules.start(tree.problem)}
     for turn in tree.turns:
         state = states[turn.parent_id]
@@ -48,17 +29,10 @@ def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
         states[turn.id] = next_state(game.rules, game.visibility, state, turn)
 
 
-def is_right(turn: Turn, least: float = 1.0) -> bool | None:
+def _is_good(turn: Turn, least: float) -> bool | None:
     """Whether a turn is a good example: its verdict if it was graded, otherwise whether its reward is high.
 
-    Returns:
-        None if nothing is known.
-
-    Example:
-        >>> from mars_env.types import Action, Grade
-        >>> def turn(grade, r): return Turn("t", "0", None, "g", "a_0", "", "p", Action(""), grade, reward=r)
-        >>> is_right(turn(Grade.correct(), 0.5)), is_right(turn(None, 0.5)), is_right(turn(None, None))
-        (True, False, None)
+    None if nothing is known.
     """
     if turn.action.interrupted:
         return None
@@ -76,9 +50,7 @@ def sft_rows(
     roles: Collection[str] | None = None,
     least: float = 1.0,
 ) -> Iterator[dict[str, Any]]:
-    """One row for every right turn: ``prompt`` and ``completion``, as texts or as messages.
-
-    Turns that were cut off are left out.
+    """One row for every right turn that was not cut off: ``prompt`` and ``completion``.
 
     Args:
         trees: Of a stored run.
@@ -88,7 +60,7 @@ def sft_rows(
         least: The lowest reward of a right turn, for turns that were not graded.
     """
     for turn, prompt in _prompted(trees, game, prompt_of, roles):
-        if is_right(turn, least) and not turn.action.truncated:
+        if _is_good(turn, least) and not turn.action.truncated:
             yield {"prompt": prompt, "completion": _answer(turn, prompt), **_origin(turn)}
 
 
@@ -107,7 +79,7 @@ def dpo_rows(
     """
     by_prompt: dict[tuple[str, str], tuple[Any, list[Turn], list[Turn]]] = {}
     for turn, prompt in _prompted(trees, game, prompt_of, roles):
-        right = is_right(turn, least)
+        right = _is_good(turn, least)
         if right is None or (right and turn.action.truncated):
             continue
         _, good, bad = by_prompt.setdefault((turn.role, json.dumps(prompt)), (prompt, [], []))
@@ -120,15 +92,7 @@ def dpo_rows(
 
 
 def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
-    """One row for every completion of every turn, and one for each turn without any: nothing is left out.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), reward=1.0)
-        >>> [row] = turn_rows([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")])
-        >>> row["turn"], row["role"], row["reward"], row["final"], row["token_ids"]
-        ('0', 'solver', 1.0, True, [])
-    """
+    """One row for every completion of every turn, and one for each turn without any: nothing is left out."""
     for tree in trees:
         for turn in tree.turns:
             for number, completion in enumerate(turn.action.completions or (Completion(""),)):
@@ -136,25 +100,16 @@ def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
 
 
 def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
-    """Write rows, one per line; returns their number. The file is either complete or not there.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Write rows, one per line; returns their number. The file is either complete or not there."""
     number = 0
-    with _whole(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
+    with _draft(path) as draft, draft.open("w", encoding="utf-8") as file:
         for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is used below)
             file.write(json.dumps(row, allow_nan=False) + "\n")
     return number
 
 
 def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
-    """Write the rows of `turn_rows` as a Parquet file; returns their number.
-
-    Raises:
-        MissingExtra: pyarrow is not installed.
-        StoreError: The file cannot be written.
-    """
+    """Write the rows of `turn_rows` as a Parquet file; returns their number. Needs pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -171,19 +126,9 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
     }
     schema = pyarrow.schema([(name, kinds.get(name, text)) for name in _COLUMNS])
     table = pyarrow.Table.from_pylist([_clean(row) for row in rows], schema=schema)
-    with _whole(Path(path)) as draft:
+    with _draft(path) as draft:
         pyarrow.parquet.write_table(table, draft)
     return int(table.num_rows)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A draft that becomes the file when everything is written."""
-    try:
-        with atomic_draft(path) as draft:
-            yield draft
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
 
 
 _COLUMNS = (
@@ -208,6 +153,13 @@ def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[s
         [version for version, _ in completion.versions], [tokens for _, tokens in completion.versions],
     )  # fmt: skip
     return dict(zip(_COLUMNS, values, strict=True))
+
+
+@contextmanager
+def _draft(path: str | Path) -> Iterator[Path]:
+    """A draft that becomes the file when everything is written."""
+    with file_errors(Path(path), "written"), atomic_draft(Path(path)) as draft:
+        yield draft
 
 
 def _clean(row: dict[str, Any]) -> dict[str, Any]:

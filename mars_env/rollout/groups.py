@@ -13,15 +13,7 @@ from mars_env.types import Group, Tree, Turn
 
 
 def groups_of(trees: Iterable[Tree]) -> list[Group]:
-    """The groups of some trees, in the order in which they first appear.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> def turn(i): return Turn("p#0", str(i), None, "p#0/0", "solver_0", "", "p", Action("4"))
-        >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), (turn(0), turn(1)))
-        >>> [(group.id, len(group.turns)) for group in groups_of([tree])]
-        [('p#0/0', 2)]
-    """
+    """The groups of some trees, in the order in which they first appear."""
     groups: dict[str, list[Turn]] = {}
     for tree in trees:
         for turn in tree.turns:
@@ -30,15 +22,7 @@ def groups_of(trees: Iterable[Tree]) -> list[Group]:
 
 
 def is_uniform(group: Group) -> bool:
-    """Whether all known rewards of a group are equal, or none is known: no turn of it is better than another.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> def turn(i, reward):
-        ...     return Turn("p#0", str(i), None, "g", "solver_0", "", "p", Action("4"), reward=reward)
-        >>> [is_uniform(Group("g", (turn(0, 1.0), turn(1, r), turn(2, None)))) for r in (1.0, 0.0)]
-        [True, False]
-    """
+    """Whether all known rewards of a group are equal, or none is known: no turn is better than another."""
     return len({turn.reward for turn in group.turns if turn.reward is not None}) < 2
 
 
@@ -46,13 +30,6 @@ def step_jobs(
     problems: ProblemSet, *, step: int, problems_per_step: int, seed: int, progress: float | None = None
 ) -> list[Job]:
     """The trees of one training step. Its problems depend only on (seed, step); no problem is drawn twice.
-
-    Args:
-        problems: Training problems.
-        step: Number of the step, from 0.
-        problems_per_step: How many are drawn.
-        seed: The run's seed.
-        progress: See `Job.progress`.
 
     Example:
         >>> from mars_env.types import Problem

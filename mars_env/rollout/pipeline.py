@@ -9,8 +9,6 @@ agents of other problems.
 
 There is one rule for staleness: **an update waits for groups that it would make too old.** So no group is
 dropped because it took long, which would teach a policy to be brief. Dropping is only the last resort.
-
-The file is long because all decisions of the schedule share one state, and are read together.
 """
 
 from __future__ import annotations
@@ -24,14 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
@@ -46,14 +37,11 @@ from mars_env.types import Agent, Group, Tree, Turn
 
 log = logger(__name__)
 
+_PlayTree = Callable[[Job], Coroutine[None, None, Tree]]
+
 
 class PipelineSettings(BaseModel):
-    """How rollouts and training overlap.
-
-    Example:
-        >>> PipelineSettings(groups_per_update=1152, staleness=2).bound
-        3456
-    """
+    """How rollouts and training overlap."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -92,15 +80,14 @@ class PipelineSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBatch:
-    """What one update trains.
+    """What one update trains: whole groups.
 
     Attributes:
         version: Version of the policy that is trained: the number of updates before this one.
         groups: Whole groups.
         ages: Of each group: versions between its oldest token and the policy.
-        trained_tree_ids: Trees of which nothing remains to be trained after this update, and which no earlier
-            batch named. A tree whose last groups were taken before it noted its end is named by the next
-            batch; if none follows, by none.
+        trained_tree_ids: Trees of which nothing remains to be trained after this update. A tree whose last
+            groups were taken before it noted its end is named by the next batch; if none follows, by none.
         dropped: Turns dropped since the last update because they had become too old.
     """
 
@@ -116,19 +103,35 @@ class UpdateBatch:
         return {group.id: age for group, age in zip(self.groups, self.ages, strict=True)}
 
 
-async def pipeline(  # public, and more than seven: the six after `seed` are independent, most runs need none
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a pipeline knows of the training around it.
+
+    Attributes:
+        version: The version of the policies at the start (above 0 in a resumed run).
+        policy_version: The present version of a policy by its name, None for one that is not trained. The
+            versions of completions are compared with it. By default the number of updates, for all policies.
+        trained: Ids of groups that were trained before: they are not yielded again.
+        uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
+        slots: The engine's slots, as its `SegmentedModel` holds them: a group starts when one is free.
+    """
+
+    version: int = 0
+    policy_version: Callable[[str], int | None] | None = None
+    trained: Collection[str] = frozenset()
+    uniform: Callable[[Group], bool] = is_uniform
+    slots: Slots | None = None
+
+
+async def pipeline(
     game: Game,
     agents: Mapping[str, Agent],
     steps: Iterable[Sequence[Job]],
     settings: PipelineSettings,
     *,
     seed: int,
-    version: int = 0,
-    policy_version: Callable[[str], int | None] | None = None,
-    slots: Slots | None = None,
+    training: Training = Training(),
     journal: Journal | None = None,
-    trained: Collection[str] = frozenset(),
-    uniform: Callable[[Group], bool] = is_uniform,
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees and yield their groups, batch by batch, while later trees are being played.
 
@@ -142,13 +145,8 @@ async def pipeline(  # public, and more than seven: the six after `seed` are ind
         steps: Jobs in the order in which they are started; may be endless. Older trees come first.
         settings: How rollouts and training overlap.
         seed: The run's seed.
-        version: The version at the start (above 0 in a resumed run).
-        policy_version: The present version of a policy by its name, None for one that is not trained. The
-            versions of completions are compared with it. By default the number of updates, for all policies.
-        slots: The engine's slots, as its `SegmentedModel` holds them: a group starts when one is free.
+        training: What surrounds it.
         journal: Keeps finished turns; those that it has already are not played again.
-        trained: Ids of groups that were trained before: they are not yielded again.
-        uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
 
     Yields:
         Batches; the last one may be smaller. Every group of every tree is in exactly one batch, unless it
@@ -180,7 +178,7 @@ async def pipeline(  # public, and more than seven: the six after `seed` are ind
             "a team reward is only known when its tree is finished, so groups cannot be trained before: "
             "leave groups_per_update out"
         )
-    schedule = _Schedule(settings, version, policy_version, slots, frozenset(trained), uniform)
+    schedule = _Schedule(settings, training)
 
     async def play_tree(job: Job) -> Tree:
         return await play(
@@ -198,21 +196,14 @@ async def pipeline(  # public, and more than seven: the six after `seed` are ind
 
 @dataclass(slots=True, eq=False)
 class _OpenTree:
-    """A tree of which something remains to be played or trained.
+    """A tree of which something remains to be played or trained."""
 
-    Attributes:
-        number: Its place among all trees.
-        requested: Whether one of its groups has asked to start.
-        untrained: Finished groups that wait for an update.
-        started: Of each group: the policy's version when its first turns were begun.
-    """
-
-    number: int
+    number: int  # its place among all trees
     step: int
-    requested: bool = False
-    untrained: int = 0
+    requested: bool = False  # whether one of its groups has asked to start
+    untrained: int = 0  # finished groups that wait for an update
     finished: Tree | None = None
-    started: dict[str, int] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)  # of each group: the version when it began
 
 
 @dataclass(slots=True, eq=False)
@@ -228,21 +219,14 @@ class _ReadyGroup:
 class _Schedule:
     """All decisions: which tree starts, which group may start, what the next update trains."""
 
-    def __init__(
-        self,
-        settings: PipelineSettings,
-        version: int,
-        policy_version: Callable[[str], int | None] | None,
-        slots: Slots | None,
-        trained: frozenset[str],
-        uniform: Callable[[Group], bool],
-    ) -> None:
-        self.version = self._first = version
+    def __init__(self, settings: PipelineSettings, training: Training) -> None:
+        self.version = self._first = training.version
         self._size, self._staleness = settings.groups_per_update, settings.staleness
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._extra = int((settings.refill - 1) * (self._size or 0))
-        self._policy_version = policy_version or (lambda policy: self.version)
-        self._slots, self._trained, self._is_uniform = slots, trained, uniform
+        self._policy_version = training.policy_version or (lambda policy: self.version)
+        self._slots, self._is_uniform = training.slots, training.uniform
+        self._trained = frozenset(training.trained)
         self._trees: dict[str, _OpenTree] = {}
         self._requests: list[tuple[int, int, str, int, asyncio.Future[Claim | None]]] = []  # to start a group
         self._request_numbers = itertools.count()
@@ -250,7 +234,7 @@ class _Schedule:
         self._ready: dict[str, _ReadyGroup] = {}
         self._in_training = 0
         self._playing = 0
-        self._started_steps, self._all_started = version, False
+        self._started_steps, self._all_started = self.version, False
         self._trained_trees: list[str] = []
         self._dropped = self._lost_in_a_row = self._lost_steps = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -259,9 +243,7 @@ class _Schedule:
 
     # -------------------------------------------------------------------------------------- rollouts
 
-    def start(
-        self, steps: Iterable[Sequence[Job]], play_tree: Callable[[Job], Coroutine[None, None, Tree]]
-    ) -> None:
+    def start(self, steps: Iterable[Sequence[Job]], play_tree: _PlayTree) -> None:
         """Start to play trees."""
         self._spawn(self._start_trees(steps, play_tree))
         self._spawn(self._admit_groups())
@@ -270,9 +252,7 @@ class _Schedule:
         """Cancel whatever is under way, and wait until it has ended."""
         await end_tasks(self._tasks)
 
-    async def _start_trees(
-        self, steps: Iterable[Sequence[Job]], play_tree: Callable[[Job], Coroutine[None, None, Tree]]
-    ) -> None:
+    async def _start_trees(self, steps: Iterable[Sequence[Job]], play_tree: _PlayTree) -> None:
         """Start the trees in their order, each when no group of an older one waits to start."""
         numbers = itertools.count()
         for step, jobs in enumerate(steps, self.version):
@@ -293,9 +273,7 @@ class _Schedule:
         in_time = self._size is not None or step - self.version <= self._staleness
         return in_time and not self._requests and self._may_start_group()
 
-    async def _play(
-        self, tree: _OpenTree, job: Job, play_tree: Callable[[Job], Coroutine[None, None, Tree]]
-    ) -> None:
+    async def _play(self, tree: _OpenTree, job: Job, play_tree: _PlayTree) -> None:
         tree.finished = await play_tree(job)
         self._playing -= 1
         if self._size is not None and not tree.untrained:
@@ -345,11 +323,7 @@ class _Schedule:
         )
 
     def take(self, turns: Sequence[Turn]) -> None:
-        """Take the turns of a finished expansion. If groups do not wait for their trees, it is a whole group.
-
-        Raises:
-            ConfigError: They are not a whole group.
-        """
+        """Take the turns of a finished expansion: a whole group, unless groups wait for their trees."""
         group, key = Group(turns[0].group_id, tuple(turns)), _key(turns[0].tree_id, turns[0].id)
         started = self._under_way.pop(key, self.version)  # a stored group tells its own age
         tree = self._trees[turns[0].tree_id]
@@ -371,11 +345,7 @@ class _Schedule:
     # -------------------------------------------------------------------------------------- training
 
     async def next_batch(self) -> UpdateBatch | None:
-        """Wait until an update is due; None if there is nothing more to train.
-
-        Raises:
-            MarsError: What ended the rollouts.
-        """
+        """Wait until an update is due; None if there is nothing more to train."""
         await self._wait_until(lambda: self._failure is not None or self._is_due() or self._is_over())
         if self._failure is not None:
             raise self._failure
@@ -469,18 +439,14 @@ class _Schedule:
 
     def _is_stale(self, ready: _ReadyGroup) -> bool:
         """Whether a group is too old to be trained. If so, it is counted as dropped."""
-        versions = self._age(ready)
-        if versions <= self._staleness:
+        if (versions := self._age(ready)) <= self._staleness:
             return False
         self._dropped += len(ready.group.turns)
         self._lost_in_a_row += 1
         if self._bound is not None and self._lost_in_a_row > self._bound:
             raise self._too_old()
-        log.warning(
-            "group %s is dropped: it is %d versions old; is the model refreshed after each update?",
-            ready.group.id,
-            versions,
-        )
+        message = "group %s is dropped: it is %d versions old; is the model refreshed after each update?"
+        log.warning(message, ready.group.id, versions)
         return True
 
     def _too_old(self) -> MarsError:

@@ -32,7 +32,7 @@ _TREE_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "tree": str, "problem": str, "final": (str, NoneType), "fault": str, "rewards": dict, "info": dict,
 }  # fmt: skip
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Plain data of a stored run may be nested to this depth."""
 
 _PROBLEM_FIELDS = [f.name for f in fields(Problem)]
@@ -65,11 +65,7 @@ def _completion_row(completion: Completion) -> dict[str, Any]:
 
 
 def turn_from_row(row: Mapping[str, Any]) -> Turn:
-    """The turn of a row.
-
-    Raises:
-        KeyError, TypeError, ValueError: The row does not describe a turn.
-    """
+    """The turn of a row; a KeyError, TypeError or ValueError if the row does not describe one."""
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):
@@ -104,11 +100,7 @@ def _completion(row: Mapping[str, Any]) -> Completion:
 
 
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row unchanged if it describes a finished tree.
-
-    Raises:
-        KeyError, TypeError, ValueError: It does not.
-    """
+    """Return a row unchanged if it describes a finished tree; raises as `turn_from_row`."""
     _check(row, _TREE_KINDS)
     _, mark, number = row["tree"].rpartition("#")
     if not mark or re.fullmatch(r"\d{1,9}", number, re.A) is None:
@@ -124,12 +116,8 @@ def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return row
 
 
-def check_plain(value: object, depth: int = MOST_DEPTH) -> None:
-    """Refuse data that is nested so deeply that later readers would fail.
-
-    Raises:
-        ValueError: It is nested more deeply than `depth`.
-    """
+def check_plain(value: object, depth: int = MAX_DEPTH) -> None:
+    """Raise a ValueError for data that is nested so deeply that later readers would fail."""
     for number, _ in enumerate(_levels(value)):
         if number > depth:
             raise ValueError("it is nested too deeply")
@@ -172,16 +160,12 @@ def _is_above(parent_id: str | None, turn_id: str) -> bool:
 
 
 def problem_to_row(problem: Problem) -> dict[str, Any]:
-    """A problem as plain data, with its reference, so that a run can be graded again from its own files."""
+    """A problem as plain data, reference included: a run can be graded again from its own files."""
     return {**{name: getattr(problem, name) for name in _PROBLEM_FIELDS}, "metadata": dict(problem.metadata)}
 
 
-def problem_from_row(row: Mapping[str, Any]) -> Problem:
-    """The problem of a row.
-
-    Raises:
-        KeyError, TypeError, ValueError: The row does not describe a problem.
-    """
+def read_problem(row: Mapping[str, Any]) -> Problem:
+    """The problem of a row of `problem_to_row`; raises as `turn_from_row`."""
     _check(row, {"id": str, "statement": str, "kind": str, "metadata": dict})
     check_plain(row["metadata"])
     check_plain(row["reference"], 500)  # a program's arguments may be trees

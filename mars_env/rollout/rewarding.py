@@ -12,24 +12,16 @@ from mars_env.checks import finite
 from mars_env.errors import StoreError
 from mars_env.rollout.store import Run, Store, read_run
 from mars_env.text import raised
-from mars_env.types import Grader, Reward, Tree, Turn
+from mars_env.types import Grader, Reward, Turn
 
 Rewards = Mapping[str, float | None]
-"""By id: of a turn (``"aime/3#0/1.0"``), of an answer that a recorder passed on, or of a whole tree."""
+"""By id: of a turn (``"aime/3#0/1.0"``), of a recorder's answer (``"chatcmpl-..."``), or of a whole tree."""
 
 
 def attach_rewards(path: str | Path, rewards: Rewards) -> int:
-    """Give turns of a stored run their rewards; those of other turns stay.
+    """Give turns of a stored run their rewards, and return how many got one; those of other turns stay.
 
-    Nothing may write the run meanwhile: stop its recorder first.
-
-    Args:
-        path: Directory of the run.
-        rewards: By id: a tree's id and a turn's, joined by a slash; the id that a recorder's answer had
-            (``"chatcmpl-..."``); or a tree's id alone, for all its turns. None makes a reward unknown.
-
-    Returns:
-        The number of turns that got one.
+    Nothing may write the run meanwhile: stop its recorder first. None makes a reward unknown.
 
     Raises:
         StoreError: There is no such turn, or a reward is no finite number.
@@ -55,10 +47,8 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
 async def reward_run(path: str | Path, reward: Reward) -> int:
     """Give every turn of a stored run the reward of a function; as `attach_rewards`.
 
-    A turn that the set-up has cut off (`Action.interrupted`) gets None.
-
-    Raises:
-        StoreError: It raised, or gave something else than a finite number or None.
+    A turn that the set-up has cut off (`Action.interrupted`) gets None. What the function raises is a
+    StoreError, and so is a reward that is no finite number or None.
     """
     run = read_run(path)
     given: dict[tuple[str, str], float | None] = {}
@@ -125,9 +115,6 @@ def _write(
         for tree in run.trees:
             new = by_tree.get(tree.id, {})
             if new or tree.id in finals:
-                store.write_tree(_answered(tree, finals), {turn.id: turn.reward for turn in tree.turns} | new)
+                answered = replace(tree, final=finals.get(tree.id, tree.final))
+                store.write_tree(answered, {turn.id: turn.reward for turn in tree.turns} | new)
     return len(given)
-
-
-def _answered(tree: Tree, finals: Mapping[str, str]) -> Tree:
-    return replace(tree, final=finals.get(tree.id, tree.final))

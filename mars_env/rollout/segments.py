@@ -1,13 +1,11 @@
-"""Partial rollouts: a long output is sampled in segments, each by the newest policy.
-
-MarsRL (arXiv 2511.11373, training) samples outputs of 64k tokens in four segments of 16k, so that the longest
-output does not delay the others. Unfinished outputs are continued by the next policy.
-"""
+"""Partial rollouts: a long output is sampled in segments, each by the newest policy (arXiv 2511.11373)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from mars_env.errors import ConfigError, ContextError, ModelError
@@ -24,14 +22,12 @@ class SegmentedModel:
     """A model whose completions are sampled in segments of limited length.
 
     Every sample is a request of its own, so each can end independently. After a segment that was cut off, the
-    next prompt is the prompt's token ids with those sampled so far; the engine's prefix cache makes reading
-    them again cheap. Weights that are refreshed meanwhile take effect with the next segment. Token ids,
-    log-probabilities and run-length versions are joined: a trainer sees one completion.
+    next prompt is the prompt's token ids with those sampled so far. Weights that are refreshed meanwhile take
+    effect with the next segment. A trainer sees one completion.
 
-    **Seeds.** The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``: it does not
-    depend on the number of samples, nor on the length of earlier segments. So if a model's next token follows
-    from the tokens before it (as in greedy sampling), segments change nothing. If it is drawn at random, they
-    give other samples of the same distribution.
+    **Seeds.** The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``. So if a
+    model's next token follows from the tokens before it (as in greedy sampling), segments change nothing. If
+    it is drawn at random, they give other samples of the same distribution.
 
     Args:
         model: Gives token ids with its completions, and takes them as a prompt.
@@ -39,25 +35,9 @@ class SegmentedModel:
         slots: The engine's slots; a segment occupies one while it is sampled.
         context: Length of the model's context in tokens: a completion that fills it ends there. By default
             the model's own `context`, if it has one.
-        decode: Makes the text of a completion of several segments; needed for stop texts. By default the
+        decode: Makes the text of a completion of several segments; needed for stop strings. By default the
             model's `tokenizer` decodes, if it has one; otherwise the segments' texts are joined.
 
-    Raises:
-        ConfigError: `segment_tokens` is below 1.
-
-    Attributes:
-        model: The model inside.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> def count(prompt, sample, seed):
-        ...     read = len(prompt.split() if isinstance(prompt, str) else prompt)
-        ...     return " ".join(map(str, range(read, 7)))
-        >>> model = SegmentedModel(ScriptedModel(count, ids=True), segment_tokens=2)
-        >>> [completion] = run_sync(model.complete("count on", 1, Sampling()))
-        >>> completion.completion_tokens, completion.finish_reason, completion.versions
-        (6, 'stop', ((0, 6),))
     """
 
     def __init__(
@@ -91,12 +71,10 @@ class SegmentedModel:
 
         Raises:
             ModelError: As the model does; or it gives no token ids, so that a segment cannot be continued.
-            ConfigError: n is below 1, or there are stop texts but nothing decodes.
+            ConfigError: n is below 1, or there are stop strings but nothing decodes.
         """
         if n < 1:
             raise ConfigError(f"n must be at least 1, got {n}")
-        if n == 1:
-            return [await self._sample(prompt, 0, sampling)]
         return await gather_all(self._sample(prompt, i, sampling) for i in range(n))
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
@@ -115,7 +93,7 @@ class SegmentedModel:
                     "use a model that does, or leave segments out"
                 )
             if sampling.stop and self._decode is None:
-                raise ConfigError("stop texts may span two segments: give SegmentedModel a `decode`")
+                raise ConfigError("stop strings may span two segments: give SegmentedModel a `decode`")
             read = (*whole.prompt_ids, *whole.token_ids)
             part = await self._sampled(read, sample, len(whole.token_ids), sampling)
             whole = joined(whole, part, stop=sampling.stop, decode=self._decode)
@@ -151,11 +129,7 @@ def joined(
 ) -> Completion:
     """A completion and the segment that was sampled after it, as one completion.
 
-    Args:
-        whole: The completion so far; its token ids are the end of the segment's prompt.
-        part: The segment.
-        stop: Texts that end a completion. One may start in the one and end in the other.
-        decode: Makes the text; without it the two texts are joined.
+    A stop string may start in the one and end in the other. Without `decode` the two texts are joined.
 
     Example:
         >>> first = Completion("4 ", "length", (1,), (7, 8), (-0.5, -0.1), 1.0, ((3, 2),), 1, 2)
@@ -186,13 +160,10 @@ def merged_runs(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         >>> merged_runs([(3, 4), (3, 2), (4, 1)])
         ((3, 6), (4, 1))
     """
-    merged: list[tuple[int, int]] = []
-    for version, length in runs:
-        if merged and merged[-1][0] == version:
-            merged[-1] = (version, merged[-1][1] + length)
-        elif length:
-            merged.append((version, length))
-    return tuple(merged)
+    filled = (run for run in runs if run[1])
+    return tuple(
+        (version, sum(length for _, length in same)) for version, same in groupby(filled, itemgetter(0))
+    )
 
 
 def _stopped(both: Completion, joint: int, stop: Sequence[str], decode: Decode) -> Completion:
@@ -221,21 +192,11 @@ def _stopped(both: Completion, joint: int, stop: Sequence[str], decode: Decode) 
     )
 
 
-def _first_tokens(runs: Sequence[tuple[int, int]], count: int) -> tuple[tuple[int, int], ...]:
-    kept = []
-    for version, length in runs:
-        kept.append((version, min(length, count)))
-        count -= kept[-1][1]
-    return merged_runs(run for run in kept if run[1])
+def _first_tokens(runs: Iterable[tuple[int, int]], count: int) -> tuple[tuple[int, int], ...]:
+    versions = (version for version, length in runs for _ in range(length))
+    return merged_runs((version, 1) for version in islice(versions, count))
 
 
 def _tokenizer_of(model: Model) -> Decode | None:
     tokenizer = getattr(model, "tokenizer", None)
-    if tokenizer is None:
-        return None
-
-    def decode(ids: Sequence[int]) -> str:
-        text: str = tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
-
-    return decode
+    return None if tokenizer is None else lambda ids: tokenizer.decode(list(ids), skip_special_tokens=True)

@@ -15,17 +15,11 @@ from mars_env.errors import ConfigError
 
 @dataclass(eq=False, slots=True)
 class Claim:
-    """Slots that are promised to a group of requests.
-
-    Attributes:
-        slots: Where they are promised.
-        priority: Lower is served first.
-        promised: Requests that the group will make at once and has not made yet.
-    """
+    """Slots that are promised to a group of requests."""
 
     slots: Slots
-    priority: int
-    promised: int
+    priority: int  # lower is served first
+    promised: int  # requests that the group will make at once and has not made yet
 
 
 _claim: ContextVar[Claim | None] = ContextVar("claim", default=None)
@@ -34,22 +28,8 @@ _claim: ContextVar[Claim | None] = ContextVar("claim", default=None)
 class Slots:
     """Admits as many requests as an engine decodes in parallel; others wait and are served by priority.
 
-    The priority is that of the `Claim` in whose context a request is made (see `under`); without one it is 0.
-    Requests of one priority are served in the order in which they came.
-
-    Args:
-        capacity: Number of slots. Take the engine's own limit (vLLM: ``max_num_seqs`` of all replicas).
-
-    Raises:
-        ConfigError: The capacity is below 1.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> async def in_use(slots):
-        ...     async with slots.hold():
-        ...         return slots.busy
-        >>> run_sync(in_use(Slots(4)))
-        1
+    The priority is that of the `Claim` in whose context a request is made (see `under`), or else 0. Take the
+    engine's own limit as `capacity` (vLLM: ``max_num_seqs`` of all replicas).
     """
 
     def __init__(self, capacity: int) -> None:

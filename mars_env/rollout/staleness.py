@@ -8,8 +8,8 @@ from contextvars import ContextVar
 
 from mars_env.types import Group, Turn
 
-_least_updates: ContextVar[int | None] = ContextVar("least_updates", default=None)
-_run: ContextVar[object] = ContextVar("run", default=None)
+_acting: ContextVar[tuple[int | None, object]] = ContextVar("acting", default=(None, None))
+"""How many updates the weights must have seen that act in this context, and of which run."""
 
 
 def least_updates() -> int | None:
@@ -18,58 +18,35 @@ def least_updates() -> int | None:
     The pipeline sets it for each group, so that no turn is too old when its update comes. Models in this
     process are always new enough; agents that reach a sampler elsewhere pass it on. None outside a pipeline.
     """
-    return _least_updates.get()
+    return _acting.get()[0]
 
 
 def acting_run() -> object:
     """Names the run whose updates `least_updates` counts: the same object for all its groups."""
-    return _run.get()
+    return _acting.get()[1]
 
 
 @contextmanager
 def acting_after(updates: int, run: object = None) -> Iterator[None]:
-    """Agents that act in this context need weights that have seen so many updates: see `least_updates`.
-
-    Example:
-        >>> with acting_after(3):
-        ...     least_updates()
-        3
-    """
-    token, token_of_run = _least_updates.set(updates), _run.set(run)
+    """Agents that act in this context need weights that have seen so many updates: see `least_updates`."""
+    token = _acting.set((updates, run))
     try:
         yield
     finally:
-        _run.reset(token_of_run)
-        _least_updates.reset(token)
+        _acting.reset(token)
 
 
 def oldest_version(turns: Iterable[Turn]) -> int | None:
-    """The oldest policy version that sampled a token of these turns; None if no completion says.
-
-    Example:
-        >>> from mars_env.types import Action, Completion
-        >>> action = Action("42", (Completion("42", versions=((3, 1000), (4, 24))),))
-        >>> oldest_version([Turn("p#0", "0", None, "p#0/0", "solver_0", "mars", "p", action)])
-        3
-    """
-    versions = [
-        version
-        for turn in turns
-        for completion in turn.action.completions
-        for version, _ in completion.versions
-    ]
-    return min(versions, default=None)
+    """The oldest policy version that sampled a token of these turns; None if no completion says."""
+    completions = (completion for turn in turns for completion in turn.action.completions)
+    return min((version for each in completions for version, _ in each.versions), default=None)
 
 
 def age(group: Group, current: Callable[[str], int | None]) -> int:
     """Versions between a group's oldest token and the policies that will be trained on it.
 
-    Args:
-        group: Its turns may have acted with several policies; the oldest counts.
-        current: The present version of a policy, by name; None for one that is not trained.
-
-    Returns:
-        0 for a group of the present policy, and for a group without versions.
+    `current` gives the present version of a policy by its name, None for one that is not trained. A group
+    without versions has the age 0.
 
     Example:
         >>> from mars_env.types import Action, Completion

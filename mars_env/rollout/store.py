@@ -1,13 +1,4 @@
-"""The store of a run: a directory of append-only files that survives being killed at any moment.
-
-    manifest.json    what was run: configuration (compared when a run is resumed) and versions
-    problems.jsonl   the problems, references included
-    turns.jsonl      a row for every turn, written as soon as its expansion is finished
-    trees.jsonl      a row for every finished tree: its answer, its fault, its team rewards
-    writing.lock     empty; locked by the process that writes the run
-
-An incomplete last line is cut off when the run is opened again; what it described is played again.
-"""
+"""The store of a run: a directory of append-only files that survives being killed at any moment."""
 
 from __future__ import annotations
 
@@ -17,6 +8,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,8 +23,8 @@ from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
     check_plain,
     check_tree_row,
-    problem_from_row,
     problem_to_row,
+    read_problem,
     tagged,
     turn_from_row,
     turn_to_row,
@@ -47,48 +39,47 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 T = TypeVar("T")
 
-_MOST_MANIFEST = 1 << 24
+_MANIFEST_BYTES = 1 << 24
 
 FORMAT = 1
 """Of the files of a run; its manifest says it. Another one cannot be read."""
 
-MANIFEST, PROBLEMS, TURNS, TREES = "manifest.json", "problems.jsonl", "turns.jsonl", "trees.jsonl"
+MANIFEST = "manifest.json"
+"""What was run: configuration (compared when a run is resumed) and versions."""
+PROBLEMS = "problems.jsonl"
+"""The problems, references included."""
+TURNS = "turns.jsonl"
+"""A row for every turn, written as soon as its expansion is finished."""
+TREES = "trees.jsonl"
+"""A row for every finished tree: its answer, its fault, its team rewards."""
 LOCK = "writing.lock"
+"""Empty; locked by the process that writes the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stored run.
-
-    Attributes:
-        manifest: ``config`` and ``versions``.
-        trees: Finished trees, in the order of their problems and samples.
-        problems: All problems of the run by id, those without a finished tree too.
-    """
+    """A stored run: its ``config`` and ``versions``, its finished trees, and all of its problems by id."""
 
     manifest: Mapping[str, Any]
     trees: tuple[Tree, ...]
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
-GROWING = ("samples", "problems", "problems_hash")
+_GROWING = ("samples", "problems", "problems_hash")
 """What a continued run may have more of, or less: the trees that both have are the same."""
 
-DESCRIBED = ("agents", "settings", "rewards", "team_reward", "grader")
+_DESCRIBED = ("agents", "settings", "rewards", "team_reward", "grader")
 """What a reader sees of a run. Where it has an ``identity``, that is compared instead."""
 
 
 def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What makes two configurations two runs, in words; empty where one continues the other.
 
-    A run may grow. Where its servers are is no part of an identity.
-
     Example:
-        >>> one = {"identity": {"rules": "Solve"}, "samples": 2, "seed": 0}
-        >>> differences(one, {**one, "samples": 3}), differences(one, {**one, "seed": 1})
-        ([], ['seed: 0 then, 1 now'])
+        >>> differences({"samples": 2, "seed": 0}, {"samples": 3, "seed": 1})
+        ['seed: 0 then, 1 now']
     """
-    left_out = {*GROWING, *(DESCRIBED if "identity" in now else ())}
+    left_out = {*_GROWING, *(_DESCRIBED if "identity" in now else ())}
     then, now = ({k: v for k, v in each.items() if k not in left_out} for each in (earlier, now))
     return [each.removeprefix("identity.") for each in identity_changes(then, now)]
 
@@ -96,12 +87,11 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 class Store:
     """Writes a run, and finds what an interrupted run of the same configuration has written.
 
-    Use it as a context manager. One process writes at a time; a second one gets an error.
+    Use it as a context manager. An incomplete last line is cut off: what it described is played again.
 
     Args:
         path: The run's directory; created if it does not exist.
-        config: What is run, as plain data. A directory with a run of another configuration is an error, with
-            the difference shown; see `differences` for what may change.
+        config: What is run, as plain data; see `differences` for what may change when a run is continued.
         problems: The problems that are played.
 
     Raises:
@@ -111,10 +101,8 @@ class Store:
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         self.path = Path(path)
-        try:
+        with file_errors(self.path, "made"):
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be made: {error}") from error
         self._problems: IO[str] | None = None
         self._lock = _locked(self.path)
         try:
@@ -190,24 +178,18 @@ class Store:
                 )
             if earlier != config:
                 self._grow(problems)
-                text = json.dumps({**stored, "config": config}, indent=2, allow_nan=False)
-                _write_whole(manifest, text + "\n")
+                _write_manifest(manifest, {**stored, "config": config})
             return
         if any((self.path / name).exists() for name in (TURNS, TREES)):
             raise StoreError(
                 f"{self.path} has turns but no {MANIFEST}: it is not a run, choose another directory"
             )
-        _write_whole(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
-        stored = {"format": FORMAT, "config": config, "versions": _versions()}
-        text = json.dumps(stored, indent=2, allow_nan=False)
-        _write_whole(manifest, text + "\n")
+        with file_errors(self.path / PROBLEMS, "written"):
+            write_atomically(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
+        _write_manifest(manifest, {"format": FORMAT, "config": config, "versions": _versions()})
 
     def _grow(self, problems: Sequence[Problem]) -> None:
-        """Add problems that a continued run has got; those that both have must be the same.
-
-        Raises:
-            StoreError: They are not, or the run has other problems.
-        """
+        """Add problems that a continued run has got; those that both have must be the same."""
         stored, given = stored_problems(self.path), {problem.id: problem for problem in problems}
         both = stored.keys() & given.keys()
         others = [name for name in both if _problem_line(stored[name]) != _problem_line(given[name])]
@@ -221,15 +203,8 @@ class Store:
 def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]) -> Path:
     """Store trees that were played without a store, as a run that can be viewed, compared and exported.
 
-    A run that is there already is continued: its finished trees stay as they are.
-
-    Args:
-        path: The run's directory.
-        trees: Finished trees.
-        config: What was played, as plain data; its ``title`` is the environment's id.
-
-    Raises:
-        StoreError: The directory has a run of another configuration, or cannot be written.
+    A run that is there already is continued: its finished trees stay as they are. The ``title`` of the
+    configuration is the environment's id.
 
     Example:
         >>> import tempfile
@@ -250,25 +225,13 @@ def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]
 
 
 def finished_trees(path: str | Path) -> set[str]:
-    """Ids of the trees that a run has finished without a fault. The files are only read, and need not exist.
-
-    Raises:
-        StoreError: A row cannot be read.
-    """
-    file = Path(path) / TREES
-    rows = (_read(file, row, check_tree_row) for _, row in _rows(file))
-    return {row["tree"] for row in rows if not row["fault"]}
+    """Ids of the trees that a run has finished without a fault. Its files need not exist."""
+    return {row["tree"] for row in _checked(Path(path) / TREES, check_tree_row) if not row["fault"]}
 
 
 def stored_problems(path: str | Path) -> dict[str, Problem]:
-    """The problems of a run by id, those without a tree too. The file is only read, and need not exist.
-
-    Raises:
-        StoreError: A row cannot be read.
-    """
-    file = Path(path) / PROBLEMS
-    listed = [_read(file, row, problem_from_row) for _, row in _rows(file)]
-    return {problem.id: problem for problem in listed}
+    """The problems of a run by id, those without a tree too. The file is only read, and need not exist."""
+    return {problem.id: problem for problem in _checked(Path(path) / PROBLEMS, read_problem)}
 
 
 def read_run(path: str | Path) -> Run:
@@ -281,8 +244,7 @@ def read_run(path: str | Path) -> Run:
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
-    rows = [_read(path / TREES, row, check_tree_row) for _, row in _rows(path / TREES)]
-    finished = {row["tree"]: row for row in rows}  # the last row of a tree counts
+    finished = {row["tree"]: row for row in _checked(path / TREES, check_tree_row)}  # the last one counts
     turns: dict[str, dict[str, Turn]] = {tree: {} for tree in finished}
     for _, row in _rows(path / TURNS):
         if not isinstance(row.get("tree"), str) or row["tree"] in turns:
@@ -298,11 +260,7 @@ def read_run(path: str | Path) -> Run:
 def tree_from_rows(
     path: Path, row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], problem: Problem
 ) -> Tree:
-    """The tree of its last row in ``trees.jsonl`` and its rows in ``turns.jsonl``.
-
-    Raises:
-        StoreError: A row cannot be read, or they do not make a tree.
-    """
+    """The tree of its last row in ``trees.jsonl`` and its rows in ``turns.jsonl``."""
     found: dict[str, Turn] = {}
     add_turns(found, [_read(path / TURNS, each, turn_from_row) for each in turns])
     return _tree(path / TREES, _read(path / TREES, row, check_tree_row), {problem.id: problem}, found)
@@ -368,27 +326,28 @@ def _append(file: IO[str], text: str) -> None:
         raise StoreError(f"{file.name} cannot be written: {error}") from error
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is either complete or not there."""
+@contextmanager
+def file_errors(path: Path, what: str) -> Iterator[None]:
+    """Errors of the file system as a `StoreError` that says what could not be done."""
     try:
-        write_atomically(path, text)
+        yield
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
+        raise StoreError(f"{path} cannot be {what}: {error}") from error
+
+
+def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
+    with file_errors(path, "written"):
+        write_atomically(path, text)
 
 
 def _open(path: Path, mode: str) -> IO[Any]:
-    try:
+    with file_errors(path, "opened"):
         return open_regular(path, mode)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be opened: {error}") from error
 
 
 def _locked(path: Path) -> IO[str]:
-    """The lock file of a run, locked until it is closed or this process ends, however it ends.
-
-    Raises:
-        StoreError: Another process has locked it.
-    """
+    """The lock file of a run, locked until it is closed or this process ends, however it ends."""
     file: IO[str] = _open(path / LOCK, "a")
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not inherited by child processes
@@ -403,16 +362,12 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """A run's manifest. Only its format and configuration are required; nothing else in it is trusted.
-
-    Raises:
-        StoreError: It is none, or another version of mars_env has stored the run in another format.
-    """
+    """A run's manifest. Only its format and configuration are required; nothing else in it is trusted."""
     try:
         with _open(path, "rb") as file:
-            text = file.read(_MOST_MANIFEST + 1)
-        if len(text) > _MOST_MANIFEST:
-            raise ValueError(f"it is longer than {_MOST_MANIFEST:,} bytes")
+            text = file.read(_MANIFEST_BYTES + 1)
+        if len(text) > _MANIFEST_BYTES:
+            raise ValueError(f"it is longer than {_MANIFEST_BYTES:,} bytes")
         manifest = json.loads(text)
         if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
             raise ValueError("it has no configuration")
@@ -457,6 +412,11 @@ def _recovered_rows(path: Path) -> Iterator[dict[str, Any]]:
         with _open(path, "r+b") as file:
             if os.fstat(file.fileno()).st_size > end:
                 file.truncate(end)
+
+
+def _checked(path: Path, reader: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+    """What the rows of a file describe."""
+    return (_read(path, row, reader) for _, row in _rows(path))
 
 
 def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], T]) -> T:

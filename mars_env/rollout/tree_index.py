@@ -9,26 +9,12 @@ from typing import IO, Any
 
 from mars_env.errors import StoreError
 from mars_env.files import open_regular
-from mars_env.rollout.store import TREES, TURNS, tree_from_rows
+from mars_env.rollout.store import TREES, TURNS, file_errors, tree_from_rows
 from mars_env.types import Problem, Tree
 
 
 class TreeIndex:
-    """An index of the rows of a run. It is built once; after that it reads only the rows that are new.
-
-    Args:
-        path: The directory of a run that a `Store` has opened, and so checked.
-
-    Example:
-        >>> import tempfile
-        >>> from mars_env.rollout import write_run
-        >>> from mars_env.types import Action, Turn
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
-        >>> problem = Problem("p", "2 + 2?", "4")
-        >>> tree = Tree("p#0", problem, (turn,), final="0")
-        >>> TreeIndex(write_run(tempfile.mkdtemp(), [tree], {})).tree("p#0", problem) == tree
-        True
-    """
+    """An index of the rows of a run that a `Store` has opened. Later it reads only the rows that are new."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -38,11 +24,7 @@ class TreeIndex:
         self._catch_up()
 
     def tree(self, tree_id: str, problem: Problem) -> Tree:
-        """A finished tree. May be called from any thread.
-
-        Raises:
-            StoreError: The run does not have it, or a row cannot be read.
-        """
+        """A finished tree. May be called from any thread."""
         with self._lock:
             self._catch_up()
         rows = self._rows(TREES, tree_id)
@@ -62,10 +44,8 @@ class TreeIndex:
             self._ends[name] = start
 
     def _open(self, name: str) -> IO[bytes]:
-        try:
+        with file_errors(self._path / name, "read"):
             return open_regular(self._path / name)
-        except OSError as error:
-            raise StoreError(f"{self._path / name} cannot be read: {error}") from error
 
     def _rows(self, name: str, tree_id: str) -> list[Any]:
         rows = []

@@ -22,7 +22,7 @@ from mars_env.models.preflight import preflight
 from mars_env.net import UNREADABLE
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, play
-from mars_env.rollout.engine import Journal
+from mars_env.rollout.engine import Journal, at_most
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
@@ -174,7 +174,7 @@ class Answerer:
 
         job, width = Job(problem, sample), self._width
         tree = await play(
-            self.game, self.agents, job, seed=seed, width=width, journal=journal, on_turns=on_turns
+            self.game, self.agents, job, seed=seed, journal=journal, on_turns=on_turns, gate=at_most(width)
         )
         return self.solution(tree)
 

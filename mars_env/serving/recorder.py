@@ -40,7 +40,7 @@ from mars_env.net import (
     session,
     start_server,
 )
-from mars_env.rollout.records import MOST_DEPTH, check_plain
+from mars_env.rollout.records import MAX_DEPTH, check_plain
 from mars_env.serving.recording import Call, RecordedRun, Reply, digests
 from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
@@ -178,7 +178,7 @@ class Recorder:
             raise ValueError("the name of an agent is made of letters, digits and _ . + -")
         if tree is not None and (len(tree) > 300 or not tree.isprintable()):
             raise ValueError("the id of a tree is printable and at most 300 characters long")
-        check_plain(messages, MOST_DEPTH // 2)
+        check_plain(messages, MAX_DEPTH // 2)
         digests(messages)
         policy = served if mark and served and not key and AGENT_HEADER not in request.headers else model
         given = {name: value for name, value in body.items() if value is not None}
@@ -215,7 +215,7 @@ class Recorder:
         """Store the turns of an answer; returns it as the program asked for it."""
         try:
             answer = plain_json(payload)
-            check_plain(answer, MOST_DEPTH // 2)
+            check_plain(answer, MAX_DEPTH // 2)
             replies = self._replies(payload, answer, body)
             shown = json.dumps(asked_for(answer, **_wants(body))).encode()
         except UNREADABLE as error:

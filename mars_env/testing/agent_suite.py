@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from mars_env.testing.model_suite import check_completion
+from mars_env.testing.model_suite import require_consistent
 from mars_env.types import Action, Agent, Observation, Sampling
 
 CONCURRENCY = 16
@@ -50,66 +50,47 @@ async def check_agent(
         trainable: Whether its actions must have completions with token ids and log-probabilities.
 
     Raises:
-        AssertionError: Says in one sentence which promise is broken.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> class Four:
-        ...     policy = "four"
-        ...     async def act(self, observation, n, seed):
-        ...         return [Action("4")] * n
-        >>> run_sync(check_agent(Four(), OBSERVATIONS["solver"]))
+        AssertionError: The broken promise.
     """
-    if not isinstance(agent, Agent):
-        raise AssertionError(f"an agent needs an attribute policy and an async method act, got {agent!r}")
-    if not isinstance(agent.policy, str) or not agent.policy:
-        raise AssertionError(f"policy must be a name, got {agent.policy!r}")
+    assert isinstance(agent, Agent), (
+        f"an agent needs an attribute policy and an async method act, got {agent!r}"
+    )
+    assert isinstance(agent.policy, str) and agent.policy, f"policy must be a name, got {agent.policy!r}"
     for n in (1, 3):
         for action in await _act(agent, observation, n, seed=1):
-            check_action(action, trainable=trainable)
+            _check_action(action, trainable=trainable)
     if reproducible:
         first, again = [await _act(agent, observation, 2, seed=7) for _ in range(2)]
-        if _texts(first) != _texts(again):
-            raise AssertionError("the same seed gives different actions")
+        assert _texts(first) == _texts(again), "the same seed gives different actions"
     together = await asyncio.gather(*(_act(agent, observation, 1, seed) for seed in range(CONCURRENCY)))
     if reproducible:
         alone = await _act(agent, observation, 1, seed=CONCURRENCY - 1)
-        if _texts(alone) != _texts(together[-1]):
-            raise AssertionError("an action depends on the other actions chosen in the same call")
+        assert _texts(alone) == _texts(together[-1]), (
+            "an action depends on the other actions chosen in the same call"
+        )
 
 
-def check_action(action: Any, *, trainable: bool = False) -> None:
-    """Check one action and its completions.
-
-    Raises:
-        AssertionError: Says in one sentence what is wrong.
-
-    Example:
-        >>> check_action("4")
-        Traceback (most recent call last):
-        ...
-        AssertionError: expected an Action with a text, got '4'
-    """
-    if not isinstance(action, Action) or not isinstance(action.text, str):
-        raise AssertionError(f"expected an Action with a text, got {action!r}")
+def _check_action(action: Any, *, trainable: bool = False) -> None:
+    """Check one action and its completions."""
+    assert isinstance(action, Action) and isinstance(action.text, str), (
+        f"expected an Action with a text, got {action!r}"
+    )
     for completion in action.completions:
         sampled = max(completion.completion_tokens, len(completion.token_ids))
         # An agent's own limit is not known here: what it has cut off ended there.
         limit = sampled if completion.finish_reason == "length" and sampled else 10**9
-        told = Sampling(temperature=completion.temperature, max_tokens=limit)
-        check_completion(completion, told, exact=trainable)
-    if trainable and not action.completions:
-        raise AssertionError("the action has no completions, so it cannot be trained on")
+        asked = Sampling(temperature=completion.temperature, max_tokens=limit)
+        require_consistent(completion, asked, exact=trainable)
+    assert not (trainable and (not action.completions)), (
+        "the action has no completions, so it cannot be trained on"
+    )
 
 
 async def _act(agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
-    """Act on a read-only observation."""
     asked: Any = agent.act(MappingProxyType(dict(observation)), n, seed)
-    if not inspect.isawaitable(asked):
-        raise AssertionError("act() is not async: write `async def`")
+    assert inspect.isawaitable(asked), "act() is not async: write `async def`"
     actions: list[Action] = await asked
-    if len(actions) != n:
-        raise AssertionError(f"requested {n} actions, got {len(actions)}")
+    assert len(actions) == n, f"requested {n} actions, got {len(actions)}"
     return actions
 
 

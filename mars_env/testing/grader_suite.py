@@ -48,16 +48,13 @@ _LONGEST_PART = 200
 
 
 def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> None:
-    """Check verdicts, hostile texts, concurrency and event loops.
+    """Check verdicts, hostile strings, concurrency and event loops.
 
     Args:
         grader: The grader.
         problem: A problem that it can judge.
-        right: A text that it must judge CORRECT.
-        wrong: A text that it must judge WRONG.
-
-    Raises:
-        AssertionError: A promise is broken; the message says which.
+        right: A string that it must judge CORRECT.
+        wrong: One that it must judge WRONG.
     """
     assert isinstance(grader, Grader), f"a grader needs an async method grade, got {grader!r:.100}"
 
@@ -88,14 +85,9 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
 
 
 def check_copies(grader: Grader, problems: Iterable[Problem]) -> None:
-    r"""Check that no copy of a question's own expressions is judged CORRECT.
+    """Check that no copy of a question's own expressions is judged CORRECT.
 
-    Args:
-        grader: The grader.
-        problems: Problems whose answers are numbers, or solutions of equations and inequalities.
-
-    Raises:
-        AssertionError: A copy is judged CORRECT; the message names the problem and the copy.
+    The answers of the problems are numbers, or solutions of equations and inequalities.
 
     Example:
         >>> from mars_env.grading import grader_for

@@ -29,37 +29,23 @@ async def check_model(
         model: The model to check.
         prompt: A prompt that it can complete.
         sampling: How to sample; best with a seed and a small ``max_tokens``.
-        reproducible: Whether the same seed must give the same completions, and sample i of n must
-            not depend on n.
+        reproducible: Whether the same seed must give the same completions, whatever n is.
         exact: Whether completions must be trainable, that is, have token ids and log-probabilities.
-        stop: A text that occurs in its completions, to check that stop texts end them.
+        stop: A string that occurs in its completions, to check that stop strings end them.
         other_loop: Whether it must also work in a second event loop, in another thread.
-
-    Raises:
-        AssertionError: Says in one sentence which promise is broken.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> from mars_env.types import Completion
-        >>> class Two:
-        ...     async def complete(self, prompt, n, sampling):
-        ...         return [Completion("2")] * n
-        >>> run_sync(check_model(Two()))
     """
-    if not isinstance(model, Model):
-        raise AssertionError(f"a model needs an async method complete, got {model!r}")
+    assert isinstance(model, Model), f"a model needs an async method complete, got {model!r}"
     sampling = sampling or Sampling(max_tokens=8, seed=1)
     for n in (1, 3):
         asked: Any = model.complete(prompt, n, sampling)
-        if not inspect.isawaitable(asked):
-            raise AssertionError("complete() is not async: write `async def`")
+        assert inspect.isawaitable(asked), "complete() is not async: write `async def`"
         completions: Any = await asked
-        if not isinstance(completions, list | tuple):
-            raise AssertionError(f"complete() returns a list of completions, not {completions!r:.100}")
-        if len(completions) != n:
-            raise AssertionError(f"requested {n} samples, got {len(completions)}")
+        assert isinstance(completions, list | tuple), (
+            f"complete() returns a list of completions, not {completions!r:.100}"
+        )
+        assert len(completions) == n, f"requested {n} samples, got {len(completions)}"
         for completion in completions:
-            check_completion(completion, sampling, exact=exact)
+            require_consistent(completion, sampling, exact=exact)
     await _check_limit(model, prompt, sampling, exact)
     await _check_prompts(model, prompt, sampling, exact)
     if stop is not None:
@@ -70,111 +56,104 @@ async def check_model(
     await _check_cancellation(model, prompt, sampling)
     if other_loop:
         again = await asyncio.to_thread(asyncio.run, _complete(model, prompt, sampling))
-        if len(again) != 1:
-            raise AssertionError("it does not answer in a second event loop")
+        assert len(again) == 1, "it does not answer in a second event loop"
 
 
-def check_completion(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
-    """Check that the fields of one completion agree with each other and with its sampling settings.
-
-    Raises:
-        AssertionError: Says in one sentence what does not agree.
-
-    Example:
-        >>> check_completion(Completion("2", completion_tokens=9), Sampling(max_tokens=8))
-        Traceback (most recent call last):
-        ...
-        AssertionError: 9 tokens were sampled, but max_tokens is 8
-    """
+def require_consistent(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
+    """Check that the fields of one completion agree with each other and with its sampling settings."""
     try:
         checks.valid_completion(completion)  # as the engine does, which otherwise discards the tree
     except (ValueError, TypeError) as error:
         raise AssertionError(f"the engine refuses {completion!r:.300}: {error}") from error
     ids, logprobs, count = completion.token_ids, completion.logprobs, completion.completion_tokens
-    if completion.finish_reason not in get_args(FinishReason):
-        raise AssertionError(
-            f"the finish reason {completion.finish_reason!r} is not 'stop', 'length', 'context' or "
-            "'content_filter'"
-        )
-    if completion.finish_reason == "length" and 0 < len(ids) < sampling.max_tokens:
-        raise AssertionError(
-            f"a completion of {len(ids)} tokens was cut off below its limit of {sampling.max_tokens}: its "
-            "finish reason must be 'context'"
-        )
-    if max(count, len(ids)) > sampling.max_tokens:
-        raise AssertionError(
-            f"{max(count, len(ids))} tokens were sampled, but max_tokens is {sampling.max_tokens}"
-        )
-    if logprobs and len(logprobs) != len(ids):
-        raise AssertionError(f"{len(logprobs)} log-probabilities for {len(ids)} token ids")
-    if any(not value <= 1e-4 for value in logprobs):  # this includes NaN
-        raise AssertionError(f"a log-probability is not at most 0: {max(logprobs)}")
-    if ids and count != len(ids):
-        raise AssertionError(f"completion_tokens is {count}, but there are {len(ids)} token ids")
-    if completion.prompt_ids and completion.prompt_tokens != len(completion.prompt_ids):
-        raise AssertionError(
-            f"prompt_tokens is {completion.prompt_tokens}, but prompt_ids has {len(completion.prompt_ids)}"
-        )
-    if completion.versions and ids and sum(length for _, length in completion.versions) != len(ids):
-        raise AssertionError(f"the versions {completion.versions} do not add up to {len(ids)} token ids")
-    if completion.temperature != sampling.temperature:
-        raise AssertionError(
-            f"the completion reports temperature {completion.temperature}, but {sampling.temperature} was set"
-        )
-    if any(stop in completion.text for stop in sampling.stop):
-        raise AssertionError("the completion's text contains a stop text")
-    if exact and not completion.trainable:
-        raise AssertionError(f"it is not trainable: ids or log-probabilities are missing: {completion!r}")
+    assert completion.finish_reason in get_args(FinishReason), (
+        f"the finish reason {completion.finish_reason!r} is not 'stop', 'length', 'context' or "
+        "'content_filter'"
+    )
+    assert not (completion.finish_reason == "length" and 0 < len(ids) < sampling.max_tokens), (
+        f"a completion of {len(ids)} tokens was cut off below its limit of {sampling.max_tokens}: its "
+        "finish reason must be 'context'"
+    )
+    assert max(count, len(ids)) <= sampling.max_tokens, (
+        f"{max(count, len(ids))} tokens were sampled, but max_tokens is {sampling.max_tokens}"
+    )
+    assert not (logprobs and len(logprobs) != len(ids)), (
+        f"{len(logprobs)} log-probabilities for {len(ids)} token ids"
+    )
+    assert not any(not value <= 0.0001 for value in logprobs), (
+        f"a log-probability is not at most 0: {max(logprobs)}"
+    )
+    assert not (ids and count != len(ids)), (
+        f"completion_tokens is {count}, but there are {len(ids)} token ids"
+    )
+    assert not (completion.prompt_ids and completion.prompt_tokens != len(completion.prompt_ids)), (
+        f"prompt_tokens is {completion.prompt_tokens}, but prompt_ids has {len(completion.prompt_ids)}"
+    )
+    assert not (
+        completion.versions and ids and (sum((length for _, length in completion.versions)) != len(ids))
+    ), f"the versions {completion.versions} do not add up to {len(ids)} token ids"
+    assert completion.temperature == sampling.temperature, (
+        f"the completion reports temperature {completion.temperature}, but {sampling.temperature} was set"
+    )
+    assert not any(stop in completion.text for stop in sampling.stop), (
+        "the completion's text contains a stop text"
+    )
+    assert not (exact and (not completion.trainable)), (
+        f"it is not trainable: ids or log-probabilities are missing: {completion!r}"
+    )
 
 
 async def _check_limit(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:
     one = replace(sampling, max_tokens=1)
     for completion in await model.complete(prompt, 2, one):
-        check_completion(completion, one, exact=exact)
+        require_consistent(completion, one, exact=exact)
 
 
 async def _check_prompts(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:
     [from_chat] = await model.complete([{"role": "user", "content": "1 + 1 ="}], 1, sampling)
-    check_completion(from_chat, sampling, exact=exact)
+    require_consistent(from_chat, sampling, exact=exact)
     if exact:
         [first] = await model.complete(prompt, 1, sampling)
         [again] = await model.complete(first.prompt_ids, 1, sampling)
-        if again.prompt_ids != first.prompt_ids:
-            raise AssertionError("the model did not read exactly the token ids of the prompt")
+        assert again.prompt_ids == first.prompt_ids, (
+            "the model did not read exactly the token ids of the prompt"
+        )
 
 
 async def _check_stop(model: Model, prompt: Prompt, sampling: Sampling, stop: str) -> None:
     stopping = replace(sampling, stop=(stop,))
     [free_one] = await model.complete(prompt, 1, sampling)
     [stopped_one] = await model.complete(prompt, 1, stopping)
-    check_completion(stopped_one, stopping)
-    if stop not in free_one.text:
-        raise AssertionError(f"choose a stop text that occurs: {stop!r} is not in {free_one.text!r}")
-    if stopped_one.finish_reason != "stop" or stopped_one.text != free_one.text.partition(stop)[0]:
-        raise AssertionError(f"the text {stopped_one.text!r} does not end before the stop text {stop!r}")
+    require_consistent(stopped_one, stopping)
+    assert stop in free_one.text, f"choose a stop text that occurs: {stop!r} is not in {free_one.text!r}"
+    assert stopped_one.finish_reason == "stop" and stopped_one.text == free_one.text.partition(stop)[0], (
+        f"the text {stopped_one.text!r} does not end before the stop text {stop!r}"
+    )
 
 
 async def _check_seeds(model: Model, prompt: Prompt, sampling: Sampling) -> None:
     seeded = replace(sampling, seed=7)
     three = await model.complete(prompt, 3, seeded)
     again = await model.complete(prompt, 3, seeded)
-    if [_sampled(c) for c in three] != [_sampled(c) for c in again]:
-        raise AssertionError("the same seed gives different completions")
+    assert [_sampled(c) for c in three] == [_sampled(c) for c in again], (
+        "the same seed gives different completions"
+    )
     for i in range(2):
         fewer = await model.complete(prompt, i + 1, seeded)
-        if _sampled(fewer[i]) != _sampled(three[i]):
-            raise AssertionError(f"with the same seed, sample {i} of {i + 1} differs from sample {i} of 3")
+        assert _sampled(fewer[i]) == _sampled(three[i]), (
+            f"with the same seed, sample {i} of {i + 1} differs from sample {i} of 3"
+        )
 
 
 async def _check_concurrency(model: Model, prompt: Prompt, sampling: Sampling, reproducible: bool) -> None:
     requests = [replace(sampling, seed=seed) for seed in range(CONCURRENCY)]
     answers = await asyncio.gather(*(model.complete(prompt, 1, request) for request in requests))
-    if any(len(answer) != 1 for answer in answers):
-        raise AssertionError(f"{CONCURRENCY} concurrent requests did not get one completion each")
+    assert not any(len(answer) != 1 for answer in answers), (
+        f"{CONCURRENCY} concurrent requests did not get one completion each"
+    )
     if reproducible:
         [alone] = await model.complete(prompt, 1, requests[-1])
-        if _sampled(alone) != _sampled(answers[-1][0]):
-            raise AssertionError("a completion depends on concurrent requests")
+        assert _sampled(alone) == _sampled(answers[-1][0]), "a completion depends on concurrent requests"
 
 
 async def _check_cancellation(model: Model, prompt: Prompt, sampling: Sampling) -> None:
@@ -183,8 +162,9 @@ async def _check_cancellation(model: Model, prompt: Prompt, sampling: Sampling) 
     for task in tasks[:3]:
         task.cancel()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    if isinstance(outcomes[3], BaseException) or len(outcomes[3]) != 1:
-        raise AssertionError(f"cancelling a request broke another one: {outcomes[3]!r}")
+    assert not isinstance(outcomes[3], BaseException) and len(outcomes[3]) == 1, (
+        f"cancelling a request broke another one: {outcomes[3]!r}"
+    )
     for outcome in outcomes[:3]:
         if isinstance(outcome, Exception):
             raise AssertionError(f"a cancelled request raised {outcome!r}") from outcome

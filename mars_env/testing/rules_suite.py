@@ -1,9 +1,4 @@
-"""The contract suite for rules; run it on your own.
-
-from mars_env.testing import check_rules
-def test_my_rules():
-    check_rules(MyRules(), Problem("p", "What is 2 + 2?", "4"))
-"""
+"""The contract suite for rules; run it on your own."""
 
 from __future__ import annotations
 
@@ -42,21 +37,19 @@ def check_rules(
 ) -> None:
     """Play random episodes and check what every engine relies on.
 
-    Rules are pure functions of values: the same call gives the same result and changes no state, so that
-    branching costs nothing. Observations fit their spaces, contain nothing of the reference, and do
-    not depend on grades, not even on those of earlier turns. Episodes end within `max_turns`, and name a
-    graded turn as the answer. Feedback changes nothing but observations
-    (`mars_env.envs.rules.TakesFeedback`).
+    Rules are pure functions of values. Observations fit their spaces, contain nothing of the reference, and
+    do not depend on grades. Episodes end within `max_turns`, and name a graded turn as the answer. Feedback
+    changes nothing but observations (`mars_env.envs.rules.TakesFeedback`).
 
     Args:
         rules: The rules to check.
         problem: A problem on which they can be played.
-        texts: What agents say; add texts that your rules treat specially.
+        texts: What agents say; add what your rules treat specially.
         episodes: How many random episodes.
         seed: For the random episodes.
 
     Raises:
-        AssertionError: A promise is broken; the message says which.
+        AssertionError: The broken promise.
     """
     assert not (why := unfit_rules(rules)), why
     agents = rules.possible_agents

@@ -1,9 +1,4 @@
-"""The contract suite for search algorithms; run it on your own.
-
-from mars_env.testing.search_suite import check_search
-def test_my_algorithm():
-    check_search(SearchSettings(algorithm="my_module:MyAlgorithm"))
-"""
+"""The contract suite for search algorithms; run it on your own."""
 
 from __future__ import annotations
 
@@ -28,19 +23,9 @@ def check_search(
 ) -> None:
     """Play random searches and check what every grower relies on.
 
-    Orders are well formed and name known nodes. `choose` changes nothing. Every search ends
-    within its budget, with or without lost nodes. The same seed gives the same tree, whatever the number
-    of workers and the order in which scores are told (in waves), and also if the search is stored and
-    loaded as JSON at any moment.
-
-    Args:
-        settings: The algorithm and its options; its budget is what each search here may use.
-        agents: Names of the agents.
-        searches: How many random searches.
-        seed: For the random scores.
-
-    Raises:
-        AssertionError: A promise is broken; the message says which.
+    Orders are well formed and name known nodes. `choose` changes nothing. Every search ends in its budget.
+    The same seed gives the same tree, whatever the number of workers and the order of scores (in waves), and
+    also if the search is stored and loaded as JSON at any moment.
 
     Example:
         >>> check_search(SearchSettings(algorithm="uct", calls=12))

@@ -29,7 +29,7 @@ from mars_env.models.preflight import models_of, preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
-from mars_env.rollout.pipeline import pipeline
+from mars_env.rollout.pipeline import Training, pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
 from mars_env.text import logger, shown
@@ -234,12 +234,14 @@ async def rollouts(
         _steps(problems, settings, done, trained.trees),
         settings.pipeline,
         seed=settings.seed,
-        version=done,
-        policy_version=lambda name: policies[name].version if name in policies else None,
-        slots=team.slots,
+        training=Training(
+            version=done,
+            policy_version=lambda name: policies[name].version if name in policies else None,
+            trained=trained.groups,
+            uniform=partial(teaches_nothing, settings.train, frozen=team.frozen),
+            slots=team.slots,
+        ),
         journal=lost,
-        trained=trained.groups,
-        uniform=partial(teaches_nothing, settings.train, frozen=team.frozen),
     )
     async with aclosing(batches) as due:
         async for batch in due:

@@ -16,15 +16,7 @@ _STEP, _FLOOR, _RADIUS, _MARGIN = 52, 56, 13, 26
 
 
 def visits(tree: Tree) -> dict[str, int]:
-    """How often each turn was visited: itself, and once for each turn that grew below it.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> def turn(id): return Turn("t", id, id[:-2] or None, "", "a_0", "", "p", Action(""))
-        >>> turns = [turn(id) for id in ("0", "0.0", "0.1")]
-        >>> visits(Tree("t", Problem("p", "?", "4"), tuple(turns)))
-        {'0': 3, '0.0': 1, '0.1': 1}
-    """
+    """How often each turn was visited: itself, and once for each turn that grew below it."""
     found = dict.fromkeys((turn.id for turn in tree.turns), 1)
     for turn in reversed(tree.turns):  # children after their parents
         if turn.parent_id is not None:
@@ -39,12 +31,7 @@ def branches(tree: Tree) -> bool:
 
 
 def picture(tree: Tree, anchors: Mapping[str, str]) -> Markup | None:
-    """The tree as an SVG; None where it does not branch, or has more turns than a picture shows.
-
-    Args:
-        tree: Its turns, parents before children.
-        anchors: The element that a turn's circle leads to, by turn id.
-    """
+    """The tree as an SVG, each turn a link to its anchor; None where it does not branch, or is too large."""
     if not branches(tree) or len(tree.turns) > MAX_NODES:
         return None
     positions = _positions(tree)

@@ -1,8 +1,7 @@
-"""LaTeX as MathML, which browsers draw by themselves: no script and no network.
+"""LaTeX as MathML, which browsers draw by themselves.
 
-A formula comes from a model and is hostile. So it is bounded before it is parsed (its length, how deep it
-nests, no definitions of macros), and of the parser's result only known elements with known attributes are
-written, every text escaped. A formula that does not fit stays LaTeX.
+A formula comes from a model and is hostile: it is bounded before it is parsed, and of the result only known
+elements with known attributes are written, every text escaped. What does not fit stays LaTeX.
 """
 
 from __future__ import annotations
@@ -50,11 +49,7 @@ _REFUSED = re.compile(
 
 @lru_cache(maxsize=20_000)
 def mathml(latex: str, display: bool = False) -> Markup | None:
-    r"""A formula as a MathML element; None where it cannot be shown as one and must stay LaTeX.
-
-    Args:
-        latex: Without its dollars or brackets.
-        display: Whether it stands in a line of its own.
+    r"""A formula without its dollars as a MathML element; None where it must stay LaTeX.
 
     Example:
         >>> mathml("x^2")
@@ -75,13 +70,11 @@ def mathml(latex: str, display: bool = False) -> Markup | None:
         return None
 
 
-def limited(max_characters: int) -> Formulas:
-    """`mathml`, until the formulas that were parsed have so many characters; further ones stay LaTeX.
-
-    So the time that a page takes is bounded, whatever a model has written.
+def limited_formulas(max_characters: int) -> Formulas:
+    """`mathml`, until the formulas have so many characters: the time that a page takes is bounded.
 
     Example:
-        >>> formulas = limited(3)
+        >>> formulas = limited_formulas(3)
         >>> formulas("x+1", False) is None, formulas("y+1", False) is None, formulas("x+1", False) is None
         (False, True, False)
     """
@@ -100,7 +93,6 @@ def limited(max_characters: int) -> Formulas:
 
 
 def _depth(latex: str) -> int:
-    """How deep its braces nest."""
     deepest = depth = 0
     for character in latex:
         depth += (character == "{") - (character == "}")
@@ -109,7 +101,6 @@ def _depth(latex: str) -> int:
 
 
 def _written(root: Element) -> Markup | None:
-    """The element as HTML; None if it holds an element that is not known."""
     if sum(1 for _ in root.iter()) > MAX_ELEMENTS:
         return None
     pieces: list[str] = []

@@ -1,12 +1,8 @@
-"""A run as one HTML page: tables, plots, and every tree with its turns; it needs no network.
+"""A run as one HTML page that needs no network: tables, plots, and every tree with its turns.
 
-Model output is hostile, and a browser renders it here. So everything is escaped, control and bidirectional
-characters are made visible, and the page's content policy allows no script but the one in the template (by
-its hash) and no network requests.
-
-A page holds all trees of a run. A tree's turns stand in a ``<noscript>``: with scripts, the browser reads it
-as plain text and the page's script makes it a part of the page when the tree is opened, so that ten thousand
-turns open at once; without scripts it is a part of the page from the start.
+Model output is hostile: everything is escaped, control and bidirectional characters are made visible, and the
+content policy allows no script but the template's (by its hash) and no request. A tree's turns stand in a
+``<noscript>``, which the page's script makes a part of the page when the tree is opened.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,12 +28,10 @@ from mars_env.files import write_atomically
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
 from mars_env.viewer.drawing import picture
-from mars_env.viewer.mathml import limited
+from mars_env.viewer.mathml import limited_formulas
 from mars_env.viewer.programs import limited_colours
-from mars_env.viewer.turns import Prompts, Shown, cut, turn_view
+from mars_env.viewer.turns import Display, shortened, turn_view
 
-MAX_TURNS = 100_000
-MAX_CHARACTERS = 20_000
 PAGE_CHARACTERS = 60_000_000
 """About how many characters of texts a page holds: of a large run, each text is cut shorter."""
 
@@ -46,15 +40,6 @@ FORMULA_CHARACTERS = 500_000
 
 PROGRAM_CHARACTERS = 5_000_000
 """How many characters of programs a page colours; further programs are plain."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One thing to write: a branch opens or closes, or a turn stands here."""
-
-    kind: str
-    turn: Mapping[str, Any] | None = None
-    label: str = ""
 
 
 @lru_cache(maxsize=1)
@@ -69,7 +54,7 @@ def _template() -> tuple[jinja2.Template, str, str]:
     return environment.from_string(page), style, script
 
 
-def render_page(  # public edge: friendly keywords, each with a default
+def render_page(
     trees: Sequence[Tree],
     *,
     title: str,
@@ -77,10 +62,7 @@ def render_page(  # public edge: friendly keywords, each with a default
     comparison: Comparison | None = None,
     figures: Sequence[tuple[str, bytes]] = (),
     notes: Sequence[str] = (),
-    prompts: Prompts | None = None,
-    advantages: Mapping[tuple[str, str], float] | None = None,
-    max_turns: int = MAX_TURNS,
-    max_characters: int = MAX_CHARACTERS,
+    display: Display | None = None,
 ) -> str:
     """One self-contained HTML page of a run.
 
@@ -88,19 +70,13 @@ def render_page(  # public edge: friendly keywords, each with a default
     the tree. Formulas and programs are drawn (with the extra ``viewer``).
 
     Args:
-        trees: What to show; whole trees, in order, until `max_turns` is reached.
+        trees: What to show; whole trees, in order, until `Display.max_turns` is reached.
         title: The page's heading.
         report: Shown as a table on top.
         comparison: Likewise, for instance before and after training.
         figures: (caption, SVG or PNG bytes), from `mars_env.viewer.plots`.
         notes: Sentences to put on top.
-        prompts: What each turn was asked, see `mars_env.api.prompts_of`; without it no prompt is shown.
-        advantages: By tree and turn id, as an estimator of `mars_env.trainers.advantages` gives them.
-        max_turns: How many turns the page holds; a note says what was left out.
-        max_characters: How much of one text is shown; less in a run of very many turns.
-
-    Returns:
-        The page's HTML.
+        display: How the turns are shown.
 
     Example:
         >>> page = render_page([], title="<script>")
@@ -108,26 +84,29 @@ def render_page(  # public edge: friendly keywords, each with a default
         (True, False)
     """
     template, style, script = _template()
+    asked = display or Display()
     chosen: list[Tree] = []
     held = 0
     for tree in trees:
-        if chosen and held + len(tree.turns) > max_turns:
+        if chosen and held + len(tree.turns) > asked.max_turns:
             break
         chosen.append(tree)
-        held += min(len(tree.turns), max_turns)
-    most = _fitting_characters(chosen, max_characters)
-    how = Shown(
-        most, prompts, advantages or {}, limited(FORMULA_CHARACTERS), limited_colours(PROGRAM_CHARACTERS)
+        held += min(len(tree.turns), asked.max_turns)
+    how = replace(
+        asked,
+        max_characters=_fitting_characters(chosen, asked.max_characters),
+        formulas=limited_formulas(FORMULA_CHARACTERS),
+        colours=limited_colours(PROGRAM_CHARACTERS),
     )
-    views = [_tree(tree, number, how, max_turns) for number, tree in enumerate(chosen)]
+    views = [_tree(tree, number, how) for number, tree in enumerate(chosen)]
     lines = [*notes, *plain_note()]
     if len(chosen) < len(trees):
         lines.append(
             f"This page shows the first {len(chosen)} of {len(trees)} trees ({held} turns); the "
             "tables cover all of them."
         )
-    if most < max_characters:
-        lines.append(f"The run is large: of each text this page shows {most:,} characters.")
+    if how.max_characters < asked.max_characters:
+        lines.append(f"The run is large: of each text this page shows {how.max_characters:,} characters.")
     # Text in a script or style element must not end it; these are files of the package.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template.render(
@@ -186,11 +165,6 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
 
     Raises:
         StoreError: It cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> write_page(Path(tempfile.mkdtemp()) / "run.html", [], title="A run").name
-        'run.html'
     """
     path = Path(path)
     try:
@@ -225,15 +199,15 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
     ]
 
 
-def _tree(tree: Tree, number: int, how: Shown, max_turns: int) -> Mapping[str, Any]:
+def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
     first = [r for t in first_attempts(tree) if (r := is_right(t)) is not None]
     system = system_right(tree)
     verdict = "fault" if tree.fault else _word(system)
     if tree.final is None and not tree.fault and system is None:
         verdict = ""  # a training rollout: it has no answer of its own
     anchors = _anchors(tree, number)
-    steps = list(_steps(tree, how, max_turns, anchors))
-    turns = [step.turn for step in steps if step.turn is not None]
+    steps = list(_steps(tree, how, anchors))
+    turns = [step["turn"] for step in steps if "turn" in step]
     labels = [badge for turn in turns for badge in turn["badges"]]
     tags = {
         verdict: bool(verdict),
@@ -250,7 +224,7 @@ def _tree(tree: Tree, number: int, how: Shown, max_turns: int) -> Mapping[str, A
         "anchor": anchors[""],
         "statement": how.text(tree.problem.statement),
         "summary": one_line(tree.problem.statement, 140),
-        "reference": cut(_reference(tree.problem.reference), 2000),
+        "reference": shortened(_reference(tree.problem.reference), 2000),
         "first": _word(bool(first[0])) if len(first) == 1 else f"{sum(first)}/{len(first)}" if first else "",
         "verdict": verdict,
         "fault": visible(tree.fault),
@@ -258,8 +232,8 @@ def _tree(tree: Tree, number: int, how: Shown, max_turns: int) -> Mapping[str, A
         "tokens": sum(map(sampled_tokens, tree.turns)),
         "tags": [tag for tag, holds in tags.items() if holds],
         "more": [tag for tag, holds in more.items() if holds],
-        "left_out": max(0, len(tree.turns) - max_turns),
-        "picture": picture(tree, anchors) if len(tree.turns) <= max_turns else None,
+        "left_out": max(0, len(tree.turns) - how.max_turns),
+        "picture": picture(tree, anchors) if len(tree.turns) <= how.max_turns else None,
         "steps": steps,
     }
 
@@ -283,8 +257,8 @@ def _word(right: bool | None) -> str:
     return "unknown" if right is None else "right" if right else "wrong"
 
 
-def _steps(tree: Tree, how: Shown, max_turns: int, anchors: Mapping[str, str]) -> Iterator[_Step]:
-    """The tree in depth-first order. A turn's only child stands under it; several open a branch each.
+def _steps(tree: Tree, how: Display, anchors: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """What is written of a tree, depth first: turns, and a branch around each of several children.
 
     An explicit stack: a search's tree may be deeper than the interpreter's.
     """
@@ -293,36 +267,24 @@ def _steps(tree: Tree, how: Shown, max_turns: int, anchors: Mapping[str, str]) -
     children: dict[str | None, list[Turn]] = {}
     for turn in tree.turns:
         children.setdefault(turn.parent_id, []).append(turn)
-    stack: list[_Step | Turn] = []
+    stack: list[tuple[Turn | None, str]] = []  # a turn and its branch's label; None closes a branch
 
     def push(turns: list[Turn]) -> None:
-        for i, turn in reversed(list(enumerate(turns))):
-            if len(turns) > 1:
-                size = f"{i + 1} of {len(turns)}"
-                label = f"{visible(turn.agent)}, branch {size}"
-                stack.extend((_Step("close"), turn, _Step("open", label=label)))
-            else:
-                stack.append(turn)
+        for i, turn in reversed(list(enumerate(turns, 1))):
+            branch = f"{visible(turn.agent)}, branch {i} of {len(turns)}" if len(turns) > 1 else ""
+            stack.append((turn, branch))
 
     push(children.get(None, []))
     written = 0
     while stack:
-        item = stack.pop()
-        if isinstance(item, _Step):
-            # Branches that were opened are closed; none is opened beyond the limit.
-            if item.kind == "close" or written < max_turns:
-                yield item
-            else:
-                _skip_branch(stack)
-            continue
-        if written < max_turns:
-            view = turn_view(item, tree, by_id, how, asked.get(item.id, ()))
-            yield _Step("turn", {**view, "anchor": anchors[item.id]})
+        shown, branch = stack.pop()
+        if shown is None:
+            yield {"kind": "close"}
+        elif written < how.max_turns:
+            if branch:
+                yield {"kind": "open", "label": branch}
+                stack.append((None, ""))
+            view = turn_view(shown, tree, by_id, how, asked.get(shown.id, ()))
+            yield {"kind": "turn", "turn": {**view, "anchor": anchors[shown.id]}}
             written += 1
-            push(children.get(item.id, []))
-
-
-def _skip_branch(stack: list[_Step | Turn]) -> None:
-    """Skip a branch that is not opened: its turn and its end."""
-    stack.pop()
-    stack.pop()
+            push(children.get(shown.id, []))

@@ -1,7 +1,4 @@
-"""Training curves and before/after bars, as SVG or PNG (matplotlib, from the extra ``plots``).
-
-The background is transparent, and the lines are legible on light and dark pages.
-"""
+"""Training curves and before/after bars, as SVG or PNG (matplotlib, from the extra ``plots``)."""
 
 from __future__ import annotations
 
@@ -66,18 +63,7 @@ def training_curves(
     xlabel: str = "training step",
     format: Format = "svg",
 ) -> bytes:
-    """Lines of (step, value), one per name.
-
-    Args:
-        curves: Points by name; at most six names.
-        ylabel: What the values are, with their unit.
-        xlabel: What the steps are.
-        format: ``"svg"`` or ``"png"``.
-
-    Raises:
-        ConfigError: With no curve or more than six.
-        MissingExtra: Without matplotlib.
-    """
+    """Lines of (step, value), one per name; at most six."""
     if not 0 < len(curves) <= len(COLOURS):
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
     figure, axes = _axes(6.4, 3.2)
@@ -97,18 +83,7 @@ def before_after(
     names: tuple[str, str] = ("before", "after"),
     format: Format = "svg",
 ) -> bytes:
-    """Pairs of bars with their 95% intervals, in percent.
-
-    Args:
-        before: Rates by title; those that both sides have are drawn.
-        after: Likewise.
-        names: Of the two sides.
-        format: ``"svg"`` or ``"png"``.
-
-    Raises:
-        ConfigError: If there is no rate that both know.
-        MissingExtra: Without matplotlib.
-    """
+    """Pairs of bars with their 95% intervals, in percent, of the rates by title that both sides know."""
     titles = [t for t in before if t in after and None not in (before[t].value, after[t].value)]
     if not titles:
         raise ConfigError("there is no rate that both sides know")

@@ -27,11 +27,7 @@ _SENTENCES = re.compile(r"(?<=[.!?:])[ \t]+|(?<=\n)")
 
 
 def coloured(program: str, language: str = "") -> Markup:
-    """A program as HTML, a span for each word that has a colour; without Pygments or if too long, plain.
-
-    Args:
-        program: The text; shown as it is.
-        language: As in a Markdown fence; Python if it is not said.
+    """A program as HTML; without Pygments, if too long, or in an unknown language, plain.
 
     Example:
         >>> print(coloured("return 1 < 2"))  # doctest: +ELLIPSIS
@@ -77,16 +73,14 @@ def _tools(name: str) -> tuple[Any, Any, Any] | None:
     return get_lexer_by_name(name, stripnl=False), HtmlFormatter(nowrap=True), highlight
 
 
-def changes(before: str, after: str) -> Markup | None:
-    r"""What changed, line by line, as HTML: deleted and inserted pieces, and some lines around them.
-
-    Texts with few lines are compared sentence by sentence.
+def changed_lines(before: str, after: str) -> Markup | None:
+    r"""What changed, line by line (sentence by sentence in short texts), as HTML.
 
     Returns:
         None if nothing changed, or if the texts are too long to compare.
 
     Example:
-        >>> print(changes("a = 1\nb = 2\n", "a = 1\nb = 3\n"))
+        >>> print(changed_lines("a = 1\nb = 2\n", "a = 1\nb = 3\n"))
         <span>  a = 1</span>
         <del>- b = 2</del>
         <ins>+ b = 3</ins>

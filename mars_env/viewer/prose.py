@@ -1,7 +1,4 @@
-"""A model's text as HTML: formulas as MathML, fenced programs with colours, everything else escaped.
-
-Nothing of the text becomes markup. A link, a tag or an escape sequence in it stays text.
-"""
+"""A model's text as HTML: formulas as MathML, fenced programs with colours, everything else escaped."""
 
 from __future__ import annotations
 
@@ -30,12 +27,7 @@ _FORMULA = re.compile(
 
 
 def prose(text: str, formulas: Formulas = mathml, colours: Colours = coloured) -> Markup:
-    r"""A text, made visible before, as HTML for a ``<pre>``.
-
-    Args:
-        text: Without control characters (`mars_env.text.visible`).
-        formulas: Makes MathML of a formula.
-        colours: Colours a program.
+    r"""A text without control characters (`mars_env.text.visible`) as HTML for a ``<pre>``.
 
     Example:
         >>> print(prose("So <b> is $x$."))  # doctest: +ELLIPSIS

@@ -14,7 +14,7 @@ from mars_env.grading.code.extract import extract_program
 from mars_env.text import one_line, visible
 from mars_env.types import INTERRUPTIONS, Completion, Tree, Turn, Verdict
 from mars_env.viewer.mathml import Formulas, mathml
-from mars_env.viewer.programs import Colours, changes, coloured
+from mars_env.viewer.programs import Colours, changed_lines, coloured
 from mars_env.viewer.prose import prose
 
 Prompts = Callable[[Tree], Mapping[str, Sequence[tuple[str, str]]]]
@@ -24,39 +24,45 @@ _THINKING = re.compile(r"^\s*<think>\s*|\s*</think>\s*$")
 _POINTS = 60
 
 
+MAX_TURNS = 100_000
+MAX_CHARACTERS = 20_000
+
+
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How turns are shown.
+class Display:
+    """How the turns of a page are shown.
 
     Attributes:
-        most: How many characters of one text.
-        prompts: What the turns were asked.
-        advantages: By tree and turn id.
+        prompts: What each turn was asked, see `mars_env.agents.asked.prompts_of`; else no prompt is shown.
+        advantages: By tree and turn id, as an estimator of `mars_env.trainers.advantages` gives them.
+        max_turns: How many turns the page holds; a note says what was left out.
+        max_characters: How much of one text is shown; less in a run of very many turns.
         formulas: Makes MathML of a formula.
         colours: Colours a program.
     """
 
-    most: int
     prompts: Prompts | None = None
     advantages: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    max_turns: int = MAX_TURNS
+    max_characters: int = MAX_CHARACTERS
     formulas: Formulas = mathml
     colours: Colours = coloured
 
     def text(self, text: str) -> Markup:
         """A text, cut, with its formulas and programs."""
-        return prose(cut(text, self.most), self.formulas, self.colours)
+        return prose(shortened(text, self.max_characters), self.formulas, self.colours)
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
-    """A part of a turn that opens on a click: its title, and what is in it."""
+class _Fold:
+    """A part of a turn that opens on a click."""
 
     title: str
     html: Markup
     kind: str = ""
 
 
-def cut(text: str, limit: int) -> str:
+def shortened(text: str, limit: int) -> str:
     """The text made visible, without its middle if it is longer than the limit."""
     text = visible(text)
     if len(text) <= limit:
@@ -69,18 +75,10 @@ def turn_view(
     turn: Turn,
     tree: Tree,
     by_id: Mapping[str, Turn],
-    shown: Shown,
+    shown: Display,
     asked: Sequence[tuple[str, str]] = (),
 ) -> Mapping[str, Any]:
-    """A turn as the template shows it.
-
-    Args:
-        turn: The turn.
-        tree: Its tree.
-        by_id: The tree's turns by id.
-        shown: How it is shown.
-        asked: The messages of its prompt.
-    """
+    """A turn as the template shows it; `asked` are the messages of its prompt."""
     grade = turn.grade
     known = ("verdict", "malformed", "truncated")
     notes = {k: v for k, v in turn.info.items() if k not in known}
@@ -88,17 +86,17 @@ def turn_view(
         "id": visible(turn.id),
         "agent": visible(turn.agent),
         "role": _ROLE_CLASSES.get(turn.role, "other"),
-        "badges": badges(turn, by_id, tree.final),
+        "badges": _badges(turn, by_id, tree.final),
         "amounts": _amounts(turn, shown.advantages.get((turn.tree_id, turn.id))),
         "text": shown.text(turn.text),
         "before": [fold for fold in _before(turn, shown, asked) if fold is not None],
         "after": [fold for fold in _after(turn, tree, by_id, shown) if fold is not None],
-        "reason": cut(grade.reason, 2000) if grade else "",
-        "notes": cut(", ".join(f"{k}: {v}" for k, v in notes.items()), 2000),
+        "reason": shortened(grade.reason, 2000) if grade else "",
+        "notes": shortened(", ".join(f"{k}: {v}" for k, v in notes.items()), 2000),
     }
 
 
-def badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tuple[str, str]]:
+def _badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tuple[str, str]]:
     """What was found of a turn, as (kind, label)."""
     found: list[tuple[str, str]] = []
     if turn.grade is not None:
@@ -144,29 +142,27 @@ def _amounts(turn: Turn, advantage: float | None) -> list[str]:
     return found
 
 
-def _before(turn: Turn, shown: Shown, asked: Sequence[tuple[str, str]]) -> list[Fold | None]:
-    """What led to the turn's text: its prompt, its thinking or its calls."""
+def _before(turn: Turn, shown: Display, asked: Sequence[tuple[str, str]]) -> list[_Fold | None]:
     completions = turn.action.completions
     if len(completions) == 1:
         return [_prompt(asked, shown), _thinking(turn, shown)]
     calls = [
-        Fold(f"Call {i} of {len(completions)}", shown.text(completion.text))
+        _Fold(f"Call {i} of {len(completions)}", shown.text(completion.text))
         for i, completion in enumerate(completions, 1)
     ]
     return [_prompt(asked, shown), *calls]
 
 
-def _after(turn: Turn, tree: Tree, by_id: Mapping[str, Turn], shown: Shown) -> list[Fold | None]:
-    """What can be said of the turn's text."""
+def _after(turn: Turn, tree: Tree, by_id: Mapping[str, Turn], shown: Display) -> list[_Fold | None]:
     feedback = turn.grade.feedback if turn.grade else ""
     return [
         _changed(turn, tree, by_id),
-        Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None,
+        _Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None,
         _logprobs(turn.action.completions),
     ]
 
 
-def _prompt(asked: Sequence[tuple[str, str]], shown: Shown) -> Fold | None:
+def _prompt(asked: Sequence[tuple[str, str]], shown: Display) -> _Fold | None:
     if not asked:
         return None
     size = sum(len(text) for _, text in asked)
@@ -174,10 +170,10 @@ def _prompt(asked: Sequence[tuple[str, str]], shown: Shown) -> Fold | None:
         Markup('<span class="who">{}</span>\n{}').format(visible(role), shown.text(text))
         for role, text in asked
     ]
-    return Fold(f"Prompt, {size:,} characters", Markup("\n\n").join(parts))
+    return _Fold(f"Prompt, {size:,} characters", Markup("\n\n").join(parts))
 
 
-def _thinking(turn: Turn, shown: Shown) -> Fold | None:
+def _thinking(turn: Turn, shown: Display) -> _Fold | None:
     """What the model wrote besides the text that the others see."""
     written = turn.action.completions[0].text
     text = turn.text.strip()
@@ -185,21 +181,20 @@ def _thinking(turn: Turn, shown: Shown) -> Fold | None:
         return None
     if written.rstrip().endswith(text):
         inner = _THINKING.sub("", written.rstrip()[: len(written.rstrip()) - len(text)])
-        return Fold(f"Thinking, {len(inner):,} characters", shown.text(inner), "thinking") if inner else None
-    return Fold(f"All that the model wrote, {len(written):,} characters", shown.text(written), "thinking")
+        return _Fold(f"Thinking, {len(inner):,} characters", shown.text(inner), "thinking") if inner else None
+    return _Fold(f"All that the model wrote, {len(written):,} characters", shown.text(written), "thinking")
 
 
-def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> Fold | None:
-    """What a solution changes in the one before it."""
+def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> _Fold | None:
     before = judged_turn(turn, by_id) if turn.grade is not None else None
     if before is None:
         return None
     old, new = (_program(t, tree) for t in (before, turn))
-    found = changes(visible(old), visible(new))
+    found = changed_lines(visible(old), visible(new))
     if found is None:
         return None
     html = Markup('<code class="diff">{}</code>').format(found)
-    return Fold(f"Changes to {visible(before.agent)}'s turn {visible(before.id)}", html)
+    return _Fold(f"Changes to {visible(before.agent)}'s turn {visible(before.id)}", html)
 
 
 def _program(turn: Turn, tree: Tree) -> str:
@@ -208,7 +203,7 @@ def _program(turn: Turn, tree: Tree) -> str:
     return turn.text if program is None else program
 
 
-def _logprobs(completions: Sequence[Completion]) -> Fold | None:
+def _logprobs(completions: Sequence[Completion]) -> _Fold | None:
     """The log-probabilities along a turn, as a curve: in up to 60 steps the mean of each."""
     values = [x for completion in completions for x in completion.logprobs]
     if len(values) < 2:
@@ -224,7 +219,7 @@ def _logprobs(completions: Sequence[Completion]) -> Fold | None:
         f'aria-label="log-probabilities along the turn"><polyline points="{points}"/></svg>'
     )
     note = f"from 0 at the top to {lowest:.3g} at the bottom, {size} tokens a step"
-    return Fold("Log-probabilities", Markup("{}{}").format(picture, note))
+    return _Fold("Log-probabilities", Markup("{}{}").format(picture, note))
 
 
 _ROLE_CLASSES = {"solver": "solver", "verifier": "verifier", "corrector": "corrector", "coder": "solver"}

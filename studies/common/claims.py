@@ -17,15 +17,9 @@ NO_WIDTH = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim that one figure exceeds another, or that it does not, on the same seeds.
+    """A claim that one figure exceeds another on the same seeds, or, not `above`, that it does not.
 
-    Attributes:
-        text: In words.
-        arm: Of the first figure.
-        figure: Its name.
-        other_arm: Arm of the figure that is subtracted.
-        other_figure: Its name; by default the same.
-        above: Whether the difference is claimed to be above 0; otherwise it is claimed to be 0 or less.
+    `other_arm` and `other_figure` (by default the same figure) are what is subtracted.
     """
 
     text: str
@@ -37,18 +31,10 @@ class Claim:
 
 
 def judge(difference: SeedEstimate, above: bool = True) -> Verdict:
-    """Whether an interval shows a claim, or its opposite.
+    """Whether an interval shows a claim, or its opposite; one that contains 0, or has no width, neither.
 
     "Above 0" holds if the whole interval lies above 0, and is refuted if all of it lies at 0 or below. For
-    "0 or less" it is the reverse. An interval that contains 0 shows neither: a difference that is not shown
-    is not shown to be absent. If all seeds agree, the interval has no width, because nothing is known of how
-    far seeds spread: that shows nothing either.
-
-    Example:
-        >>> from studies.common.ledger import SeedEstimate
-        >>> wide = SeedEstimate(mean=0.1, low=-0.01, high=0.21, seeds=5, sd=0.1)
-        >>> judge(wide), judge(wide, above=False)
-        ('not shown', 'not shown')
+    "0 or less" it is the reverse.
     """
     if difference.low is None or difference.high is None:
         return "one seed only"
@@ -63,13 +49,7 @@ def judge(difference: SeedEstimate, above: bool = True) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A claim, its difference paired by seed, and the verdict.
-
-    Attributes:
-        claim: The claim.
-        by_seed: The difference for each seed, as a share (0.1 is ten points).
-        difference: Its mean and 95% t-interval over the seeds.
-    """
+    """A claim, its difference for each seed as a share, and their mean with its 95% t-interval."""
 
     claim: Claim
     by_seed: Mapping[int, float]
@@ -82,11 +62,7 @@ class Judged:
 
 
 def judge_all(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> list[Judged]:
-    """Judge claims on the rows of one settings hash; a claim whose arms have no row is left out.
-
-    Raises:
-        ConfigError: If the rows mix settings, or the arms of a claim share no seed.
-    """
+    """Judge claims on the rows of one settings hash; a claim whose arms have no row is left out."""
     arms = {row.arm for row in rows}
     judged = []
     for claim in claims:
@@ -99,10 +75,7 @@ def judge_all(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> list[Judged
 
 
 def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:
-    """A Markdown table: each claim, its difference in points paired by seed, its verdict, and every seed.
-
-    See `judge_all`.
-    """
+    """A Markdown table: each claim, its difference in points by seed, its verdict, and every seed."""
     lines = [
         (
             found.claim.text,

@@ -13,10 +13,7 @@ Row = tuple[Sequence[int], Sequence[int]]
 
 
 def written_losses(model: Qwen3ForCausalLM, rows: Sequence[Row]) -> torch.Tensor:
-    """The loss of each written token, row after row: one dimension.
-
-    Rows are padded on the right and attention is causal: no mask is needed.
-    """
+    """The loss of each written token, row after row; rows are padded on the right, so no mask is needed."""
     ids = [torch.tensor([*prompt, *written]) for prompt, written in rows]
     tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
     places = torch.arange(tokens.shape[1])

@@ -1,10 +1,7 @@
 """The results ledger: one row per run, append-only, so that seeds accumulate over machines and days.
 
-A row says which arm of an experiment was run with which seed, at which commit, with which versions
-and under which settings (by hash), how long it took and its figures. The command runs only missing
-rows. A table takes rows of one settings hash, so it never mixes settings, and `origins` says how many
-commits its rows come from. Intervals here are over *seeds* (Student's t), because the run
-is what varies; over problems see `statistics`.
+A table takes rows of one settings hash, so it never mixes settings. Intervals here are over *seeds*
+(Student's t), because the run is what varies; over problems see `statistics`.
 """
 
 from __future__ import annotations
@@ -30,12 +27,7 @@ from mars_env.text import shown
 
 
 class LedgerRow(BaseModel):
-    """One run of one arm.
-
-    Example:
-        >>> LedgerRow(arm="all", seed=0, settings="f0", seconds=1, figures={"system": 0.7}).arm
-        'all'
-    """
+    """One run of one arm."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,18 +47,7 @@ class LedgerRow(BaseModel):
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
-    """A hash of everything that decides a result except the arm and the seed.
-
-    Args:
-        settings: Plain data (what JSON can hold); the order of keys does not matter.
-
-    Raises:
-        ConfigError: If it holds something that JSON cannot.
-
-    Example:
-        >>> settings_hash({"steps": 70, "lr": 3e-4}) == settings_hash({"lr": 3e-4, "steps": 70})
-        True
-    """
+    """A hash of everything that decides a result except the arm and the seed, of plain data."""
     try:
         data = json.dumps(settings, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -75,28 +56,13 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
 
 
 class Ledger:
-    """A jsonl file of rows that only grows.
-
-    Example:
-        >>> import tempfile
-        >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "results.jsonl")
-        >>> made = {"commit": "a1", "versions": {"python": "3.12.3"}}  # from `provenance`
-        >>> ledger.append(LedgerRow(arm="all", seed=0, **made, settings="f0", seconds=1, figures={"x": 0.7}))
-        >>> ledger.missing(["none", "all"], [0, 1], "f0")
-        [('none', 0), ('none', 1), ('all', 1)]
-    """
+    """A jsonl file of rows that only grows."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def rows(self, settings: str | None = None) -> list[LedgerRow]:
-        """All rows in the order of writing, or those of one settings hash.
-
-        A last line without its newline was cut off by a kill and is not a row.
-
-        Raises:
-            StoreError: If a line cannot be read; names file and line.
-        """
+        """All rows in the order of writing, or those of one settings hash; a cut last line is none."""
         if not self.path.exists():
             return []
         *lines, _ = self.path.read_bytes().split(b"\n")
@@ -113,12 +79,7 @@ class Ledger:
         return [row for row in rows if settings is None or row.settings == settings]
 
     def append(self, row: LedgerRow) -> None:
-        """Add a row, durably; safe when several processes append.
-
-        Raises:
-            StoreError: If the row names no versions, or there is a row of the same arm, seed and settings:
-                results are not rerun until they look better.
-        """
+        """Add a row, durably and safely from several processes; none is added twice."""
         if not row.versions:
             raise StoreError(
                 f"the row of arm {row.arm!r}, seed {row.seed} names no versions; "
@@ -152,15 +113,7 @@ def _key(row: LedgerRow) -> tuple[str, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class SeedEstimate:
-    """A mean over seeds with its 95% t-interval.
-
-    Attributes:
-        mean: Over seeds.
-        low: None with fewer than two seeds.
-        high: Likewise.
-        seeds: How many.
-        sd: Standard deviation over seeds, likewise.
-    """
+    """A mean over seeds with its 95% t-interval; no ends and no standard deviation with fewer than two."""
 
     mean: float
     low: float | None
@@ -170,13 +123,7 @@ class SeedEstimate:
 
 
 def over_seeds(values: Sequence[float]) -> SeedEstimate:
-    """Mean and 95% t-interval of one figure over seeds.
-
-    Example:
-        >>> e = over_seeds([0.6, 0.7, 0.8])
-        >>> round(e.mean, 3), round(e.low, 3), round(e.high, 3)
-        (0.7, 0.452, 0.948)
-    """
+    """Mean and 95% t-interval of one figure over seeds."""
     if not values:
         raise ConfigError("there is no seed to average over")
     array = np.asarray(values, dtype=np.float64)
@@ -205,11 +152,7 @@ def _by_seed(rows: Sequence[LedgerRow], arm: str, figure: str) -> dict[int, floa
 
 
 def arm_estimate(rows: Sequence[LedgerRow], arm: str, figure: str) -> SeedEstimate:
-    """One figure of one arm over its seeds.
-
-    Raises:
-        ConfigError: If the rows mix settings, or the arm has no such figure.
-    """
+    """One figure of one arm over its seeds."""
     _one_setting(rows)
     values = _by_seed(rows, arm, figure)
     if not values:
@@ -220,10 +163,7 @@ def arm_estimate(rows: Sequence[LedgerRow], arm: str, figure: str) -> SeedEstima
 def seed_differences(
     rows: Sequence[LedgerRow], arm_a: str, arm_b: str, figure: str, figure_b: str | None = None
 ) -> dict[int, float]:
-    """Arm b minus arm a by seed, over the seeds that both have, in the order of the seeds.
-
-    Arguments and errors are those of `arm_difference`, which averages these.
-    """
+    """Arm b minus arm a by seed, over the seeds that both have, in the order of the seeds."""
     _one_setting(rows)
     a, b = _by_seed(rows, arm_a, figure), _by_seed(rows, arm_b, figure_b or figure)
     shared = sorted(a.keys() & b.keys())
@@ -235,39 +175,12 @@ def seed_differences(
 def arm_difference(
     rows: Sequence[LedgerRow], arm_a: str, arm_b: str, figure: str, figure_b: str | None = None
 ) -> SeedEstimate:
-    """Arm b minus arm a over the seeds that both have, paired by seed.
-
-    Args:
-        rows: Of one settings hash.
-        arm_a: The arm that is subtracted; may equal `arm_b` to compare two figures of one arm.
-        arm_b: The arm it is compared with.
-        figure: Which figure.
-        figure_b: Which figure of arm b, if another one.
-
-    Raises:
-        ConfigError: If the rows mix settings, or the arms share no seed.
-
-    Example:
-        >>> def row(arm, seed, x):
-        ...     figures = {"system": x}
-        ...     return LedgerRow(arm=arm, seed=seed, settings="s", seconds=1, figures=figures)
-        >>> rows = [row("none", 0, 0.3), row("none", 1, 0.4), row("all", 0, 0.7), row("all", 1, 0.7)]
-        >>> round(arm_difference(rows, "none", "all", "system").mean, 3)
-        0.35
-    """
+    """Arm b minus arm a over the seeds that both have, paired by seed; perhaps of another figure of arm b."""
     return over_seeds(list(seed_differences(rows, arm_a, arm_b, figure, figure_b).values()))
 
 
 def seeds_of(text: str) -> list[int]:
-    """Seeds from a text, each once.
-
-    Raises:
-        ConfigError: It names none.
-
-    Example:
-        >>> seeds_of("0-4"), seeds_of("3"), seeds_of("0,2,7")
-        ([0, 1, 2, 3, 4], [3], [0, 2, 7])
-    """
+    """Seeds from a string such as "0-4" or "0,2,7", each once."""
     try:
         ends = [part.partition("-") for part in text.split(",")]
         parts = [range(int(low), int(high or low) + 1) for low, _, high in ends]
@@ -279,16 +192,9 @@ def seeds_of(text: str) -> list[int]:
 
 
 def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:
-    """A rate over seeds in percent with its interval, or with `signed` a difference of two rates in points.
+    """A rate over seeds in percent with its interval, or with `signed` a difference of two in points.
 
-    A t-interval ignores bounds. The mean of a rate lies between 0 and 100%, that of a difference between
-    -100 and +100 points, so the interval is clipped there: it still covers the mean as often.
-
-    Example:
-        >>> seed_text(SeedEstimate(0.7, 0.65, 0.75, 5, 0.04))
-        '70.0 [65.0, 75.0]'
-        >>> seed_text(SeedEstimate(0.95, 0.811, 1.089, 5, 0.11))
-        '95.0 [81.1, 100.0]'
+    The interval is clipped to what a rate, or a difference of two, can be: it still covers the mean as often.
     """
     form = "+.1f" if signed else ".1f"
     text = f"{100 * estimate.mean:{form}}"
@@ -299,15 +205,7 @@ def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:
 
 
 def origins(rows: Sequence[LedgerRow]) -> str:
-    """One paragraph on where the rows of a table come from: commits, uncommitted changes, versions.
-
-    Example:
-        >>> def row(seed, commit):
-        ...     made = {"commit": commit, "versions": {"python": "3.12.3"}}
-        ...     return LedgerRow(arm="all", seed=seed, **made, settings="s", seconds=1, figures={})
-        >>> origins([row(0, "a" * 40), row(1, "b" * 40)])
-        '2 rows of 2 commits (aaaaaaaa: 1, bbbbbbbb: 1). Versions: python 3.12.3.'
-    """
+    """One paragraph on where the rows of a table come from: commits, uncommitted changes, versions."""
     commits = Counter(_short(row.commit) for row in rows)
     named = ", ".join(f"{commit}: {count}" for commit, count in commits.items())
     where = f" ({named})" if len(commits) <= 8 else ""  # the ledger itself names them
@@ -358,16 +256,9 @@ def arms_table(
     figures: Mapping[str, str],
     differences: Collection[str] = (),
 ) -> str:
-    """A Markdown table: one line per arm, one column per figure (a rate), mean and interval over seeds.
+    """A Markdown table: one line per arm that has rows, one column per figure, mean and interval over seeds.
 
-    Args:
-        rows: Of one settings hash.
-        arms: Which arms, in the order of the table; an arm without rows is left out.
-        figures: Column heads by figure name.
-        differences: Names of figures that are differences of two rates; they get a sign.
-
-    Raises:
-        ConfigError: If the rows mix settings.
+    `figures` are column heads by name; those in `differences` are differences of two rates and get a sign.
     """
     _one_setting(rows)
     lines = []

@@ -18,11 +18,7 @@ MACHINE: Final = "one core of a 2-core machine"
 
 
 def write(page: Path, part: str, text: str) -> None:
-    """Replace a part of a page, what stands between its two marks, and say so.
-
-    Raises:
-        ConfigError: The page lacks the marks, or holds them more than once or in the wrong order.
-    """
+    """Replace a part of a page, what stands between its two marks, and say so."""
     begin, end = f"<!-- begin {part} -->\n", f"<!-- end {part} -->\n"
     before, found, rest = page.read_text(encoding="utf-8").partition(begin)
     _, closed, after = rest.partition(end)

@@ -1,13 +1,10 @@
-"""A study: arms that are run over seeds, a ledger of their rows, a page made of these, and one command line.
+"""A study: arms that are run over seeds, a ledger of their rows, a page made of these, and a command line.
 
-    python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
-    python -m studies.marsrl --table         # writes the study's part of its page
-    python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
-    python -m studies.marsrl --quick         # a very small seed of everything; nothing is kept
-    python -m studies.marsrl --recipe FILE.json --seeds 100    # tuning
-
-A study's folder holds its code, `plan.md` (committed before the first row), `ledger.jsonl`, and perhaps
-`tuning.jsonl`: rows of seeds from 100 on, each with its recipe, which no page shows.
+python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
+python -m studies.marsrl --table         # writes the study's part of its page
+python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
+python -m studies.marsrl --quick         # a very small seed of everything; nothing is kept
+python -m studies.marsrl --recipe FILE.json --seeds 100    # tuning, seeds from 100 on
 """
 
 from __future__ import annotations
@@ -47,14 +44,7 @@ console: Final = Console(width=160)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the rows of one seed are made with.
-
-    Attributes:
-        seed: Of everything.
-        recipe: The study's numbers.
-        cache: A folder for warm starts; a study whose runs continue after a kill keeps its state here.
-        resource: What the study's `resources` opened.
-    """
+    """What the rows of one seed are made with; `cache` keeps warm starts and what continues after a kill."""
 
     seed: int
     recipe: Any
@@ -64,13 +54,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a row says.
-
-    Attributes:
-        figures: By name; one that is None is left out.
-        detail: Plain data beside the figures.
-        seconds: If the study measures them itself.
-    """
+    """What a row says: figures (not those that are None), plain data, seconds if the study measures them."""
 
     figures: Mapping[str, float | None]
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -101,34 +85,24 @@ def _same(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
 
 @dataclass(frozen=True)
 class Study:
-    """One study.
+    """One study: its folder holds its code, `plan.md`, `ledger.jsonl`, and perhaps `tuning.jsonl`.
 
     Attributes:
-        name: Of its folder under studies/.
         task: What is run, as Markdown for the overview.
         starts: How many warm starts were trained from.
-        arms: Names of its rows.
-        recipe: Its numbers.
-        quick: The numbers of `--quick`.
         play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
         page: The file in docs/ and the name of the part that `text` makes.
-        text: Makes that part of the present rows.
-        claims: Those of the overview.
-        seeds: The plan's, such as "0-4".
-        seeds_of_arm: Where an arm has others.
+        seeds: The plan's, such as "0-4"; `seeds_of_arm` where an arm has others.
         together: Whether the rows of a seed are made in one call of `play`.
         beside: What decides a result beside the recipe; part of the settings' hash.
-        columns: Figures that are shown while rows are made, and their titles; by default all.
-        measured: Figures that need not repeat, such as seconds.
+        columns: Metrics that are shown while rows are made, and their titles; by default all.
+        measured: Metrics that need not repeat, such as seconds.
         unrepeatable: Arms whose rows depend on timing.
-        planned: Whether there is a plan; the two oldest studies have none.
-        plan_of: The folder of the plan, if it is another study's.
-        plots: Makes files in docs/results/ of the present rows.
+        planned: Whether there is a plan, perhaps that of another study (`plan_of`).
         widen: Adds to the rows what another study's ledger holds.
         prepare: Makes shared warm starts before several processes want them.
         resources: What is open while rows are made; they are then made in this process.
         state: Where runs continue after a kill; None where they do not.
-        clock: Measures a row's seconds.
         note: What the overview adds to the command of `--check`.
     """
 
@@ -197,11 +171,7 @@ class Study:
         return f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
 
     def write_page(self) -> None:
-        """Write the study's part of its page, and its plots.
-
-        Raises:
-            ConfigError: The ledger has no row of the present settings.
-        """
+        """Write the study's part of its page, and its plots."""
         rows = self.rows()
         if not rows:
             raise ConfigError(f"{self.ledger.path} holds no row of the present settings; run a seed")
@@ -232,10 +202,7 @@ class Study:
         ]
 
     def add(self, owed: Sequence[tuple[str, int]], run: Run, origin: Provenance, jobs: int = 0) -> None:
-        """Make owed rows, in so many processes or in this one; each is shown and kept at once.
-
-        Seed by seed, so that an interrupted run leaves whole seeds. After a row that fails no other is begun.
-        """
+        """Make owed rows, in so many processes or in this one; each is shown and kept at once."""
         plan = commit_of(self.plan) if self.plan else None
         ledger = self.tuning if any(seed >= FIRST_TUNING_SEED for _, seed in owed) else self.ledger
         work = []
@@ -272,11 +239,7 @@ class Study:
         return same
 
     def check(self, seed: int, arms: Sequence[str] | None, run: Run, origin: Provenance) -> bool:
-        """Make a seed's rows again, and compare.
-
-        Raises:
-            ConfigError: The ledger lacks a row.
-        """
+        """Make a seed's rows again, and compare."""
         ledger = self.tuning if seed >= FIRST_TUNING_SEED else self.ledger
         stored = [row for row in ledger.rows(self.settings(run.recipe)) if row.seed == seed]
         there = {row.arm for row in stored}
@@ -288,21 +251,13 @@ class Study:
         return self.repeats(stored, [row for row in again if row.arm in wanted])
 
     def chosen(self, wanted: Collection[str] | None) -> list[str] | None:
-        """The wanted arms in their usual order; None if none is named.
-
-        Raises:
-            typer.BadParameter: One is unknown.
-        """
+        """The wanted arms in their usual order; None if none is named."""
         if unknown := sorted(set(wanted or ()) - set(self.arms)):
             raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(self.arms)}")
         return [arm for arm in self.arms if arm in wanted] if wanted else None
 
     def wanted(self, seeds: str | None, arms: Sequence[str] | None, tuning: bool) -> list[tuple[str, int]]:
-        """Arm and seed of what a command asks for.
-
-        Raises:
-            typer.BadParameter: A tuning seed without a recipe, or the reverse.
-        """
+        """Arm and seed of what a command asks for."""
         found = [row for row in self.plan_rows() if arms is None or row[0] in arms]
         if seeds is not None:
             numbers = seeds_of(seeds)

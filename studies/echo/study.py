@@ -1,9 +1,7 @@
 """Rollouts and training apart, in miniature: what staleness saves in waiting, and what it costs in reward.
 
-A learner and a sampler, each a process, on one machine. Latencies are injected: an update, the weights' way
-and a step's rollouts each take a time that the recipe says, and what this machine needs besides.
-Rewards
-repeat to the digit, since each turn is sampled by weights exactly as old as the bound allows; times do not.
+A learner and a sampler, each a process, on one machine, with injected latencies. Rewards repeat to the digit,
+since each turn is sampled by weights exactly as old as the bound allows; times do not.
 """
 
 from __future__ import annotations
@@ -108,7 +106,6 @@ guesser = cache(warm_started)
 def fresh(recipe: Recipe) -> HFModel:
     """The warm start with weights of its own; each group is a batch, whatever the timing."""
     start = guesser(steps=recipe.warm_start)
-    parts = copy.deepcopy(start.module), start.tokenizer
     parts = copy.deepcopy(start.module), start.tokenizer
     return HFModel(parts, device="cpu", name="opener", batch=BatchLimits(recipe.group))
 

@@ -8,17 +8,7 @@ from studies.mars2 import protocol
 
 
 class MiniatureCoder:
-    """A coder: it writes a program, or edits one that it is given.
-
-    Args:
-        role: 0 or 1: the mark that the model reads.
-        model: A model of the miniature's language.
-        policy: Name of the weights; by default the model's own.
-        temperature: Sampling temperature.
-
-    Raises:
-        ConfigError: There is no such role.
-    """
+    """A coder of a role, the mark that the model reads: it writes a program, or edits a given one."""
 
     def __init__(self, role: int, model: Model, *, policy: str = "", temperature: float = 1.0) -> None:
         if not 0 <= role < protocol.ROLES:

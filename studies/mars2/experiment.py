@@ -1,7 +1,6 @@
 """The miniature's experiment on MARS2: from one agent to many, in training and in search.
 
-One seed fixes everything: the models' warm starts, training problems, searches and samples, and the held-out
-problems of the evaluation, which are the same for all arms of a seed, so that arms are compared in pairs.
+One seed fixes everything; the held-out problems are the same for all arms of a seed, which pairs them.
 """
 
 from __future__ import annotations
@@ -42,17 +41,9 @@ Stage = Literal["single", "homogeneous", "heterogeneous"]
 
 @dataclass(frozen=True, slots=True)
 class Mars2Arm:
-    """One way to make a team.
+    """One way to make a team of generalists (``g0``, ``g1``) and specialists (``a``, ``b``).
 
-    Attributes:
-        name: In the ledger.
-        title: In tables.
-        stage: Who shares weights.
-        models: What is warm-started: ``g0`` and ``g1`` are generalists, ``a`` and ``b`` the specialists.
-        trained: Whether it is trained.
-        search: In training.
-        budget: Nodes of a training tree, in multiples of the recipe's.
-        parts: Whether the parts of MARS2-T+ are told apart in its evaluation.
+    `budget` is in multiples of the recipe's nodes; `parts` tells the parts of MARS2-T+ apart.
     """
 
     name: str
@@ -108,10 +99,7 @@ def training_game(arm: Mars2Arm, recipe: Mars2Recipe) -> Game:
 
 
 def evaluation_game(settings: TreeSearchSettings, agents: int) -> Game:
-    """The environment ``nibbles-tree-search`` at test time: the search sees only the public tests.
-
-    It is as ``make`` would make it from the same settings, but graded by `NibbleGrader`.
-    """
+    """The environment ``nibbles-tree-search`` at test time, as ``make`` makes it but for the grader."""
     seen = settings.model_copy(update={"search_grader": NibbleGrader(tests="public", score=settings.score)})
     return _game(seen, agents, NibbleGrader())
 
@@ -128,12 +116,7 @@ def _agents_of(arm: Mars2Arm) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrainedTeam:
-    """An arm after training.
-
-    Attributes:
-        agents: By name.
-        history: The figures of every step.
-    """
+    """An arm after training: agents by name, and the figures of every step."""
 
     agents: Mapping[str, Agent]
     history: tuple[StepMetrics, ...] = ()
@@ -197,13 +180,7 @@ async def search(
 
 
 class Shortest:
-    r"""A reward model that is a rule: a program with fewer statements is rated higher.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> run_sync(Shortest().rate("", ["def f(x, r):\n    return 0\n", "return 0"], 0)).scores
-        (0.5, 1.0)
-    """
+    r"""A reward model that is a rule: a program with fewer statements is rated higher."""
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """One over the number of lines."""
@@ -246,12 +223,7 @@ def search_figures(trees: Sequence[Tree]) -> dict[str, float]:
 
 
 def within(trees: Sequence[Tree], tokens: int) -> list[Tree]:
-    """The same searches, stopped when they had spent a number of tokens.
-
-    Example:
-        >>> within([], 8)
-        []
-    """
+    """The same searches, stopped when they had spent a number of tokens."""
     cut = []
     for tree in trees:
         spent, known = 0, []
@@ -265,24 +237,14 @@ def within(trees: Sequence[Tree], tokens: int) -> list[Tree]:
 
 
 def right_within(trees: Sequence[Tree], tokens: int) -> float:
-    """Pass@1 of the same searches, stopped when they had spent a number of tokens, with the choice made then.
-
-    Example:
-        >>> right_within([], 8)
-        0.0
-    """
+    """Pass@1 of the same searches, stopped at a number of tokens, with the choice made then."""
     stopped = within([tree for tree in trees if not tree.fault], tokens)
     right = sum(any(bool(is_right(turn)) for turn in candidates(tree.turns)[:1]) for tree in stopped)
     return right / max(1, len(stopped))
 
 
 def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, float]:
-    """Whether searches that found a passing program leave the final choice more than one candidate.
-
-    Example:
-        >>> choices_left([])
-        {'solved': 0.0}
-    """
+    """Whether searches that found a passing program leave the final choice several candidates."""
     texts = []
     for tree in trees:
         passing = [turn for turn in candidates(tree.turns) if turn.search_score == 1.0]
@@ -296,17 +258,10 @@ def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, fl
 
 
 def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
-    """How different a team's fresh programs are, right or wrong, from searches by best-of-n.
+    """How different a team's fresh programs are, right or wrong: means over the first `nodes`.
 
-    Most of them are wrong: see `right_diversity` for the right ones. The figures are means over problems,
-    from each problem's first `nodes` programs:
-
-    - ``pass@1``: the share that is right: Pass@1 of the agents.
-    - ``distinct``: different functions, compared by their outputs on all inputs, as a share of the programs.
-    - ``distinct_right``: the number of different texts among the right programs.
-    - ``different``: of pairs of programs by different agents (by the same agent if there is only one), the
-      share that computes different functions.
-    - ``disagree``: of the same pairs, the share in which one is right and the other wrong.
+    ``distinct`` compares functions by their outputs on all inputs; ``different`` and ``disagree`` are shares
+    of the pairs of programs by different agents (by the same agent if there is only one).
     """
     rows: list[tuple[float, ...]] = []
     for turns in _first(trees, nodes):
@@ -329,20 +284,7 @@ def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
 
 
 def right_diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
-    """How different a team's *right* fresh programs are, from searches by best-of-n.
-
-    Right programs of one problem compute the same, so only their texts can differ. From each problem's first
-    `nodes` programs:
-
-    - ``solved``: the share of problems with a right one.
-    - ``distinct_share``: different texts as a share of the right programs, mean over the problems that have
-      one.
-    - ``different_right``: of pairs of right programs by different agents (by the same agent if there is only
-      one), the share whose texts differ, mean over the problems that have such a pair.
-    - ``right_pairs``: the share of problems that have such a pair.
-
-    A figure for which there is no problem is left out.
-    """
+    """How different a team's right programs are; see `diversity` for all of them."""
     shares, differing, problems = [], [], 0
     for turns in _first(trees, nodes):
         problems += 1
@@ -382,10 +324,7 @@ def function_of(turn: Turn) -> object:
 async def evaluate_team(
     trained: TrainedTeam, seed: int, recipe: Mars2Recipe = RECIPE, *, parts: bool = True
 ) -> dict[str, float]:
-    """All figures of a team: ``<search>_<figure>``, and both kinds of diversity without a prefix.
-
-    The searches have the same tokens each: best-of-n, sequential refinement, and AB-MCTS with feedback.
-    """
+    """All figures of a team: ``<search>_<figure>``, and both kinds of diversity without a prefix."""
     runs = {
         "best-of-n": await search(trained, recipe.searched("best-of-n"), seed, recipe),
         "refinement": await search(trained, recipe.searched("refinement"), seed, recipe),

@@ -17,22 +17,7 @@ BACKEND = "nibble tables"
 class NibbleGrader:
     """Grades programs of `nibbles` with two registers as `CodeGrader` does, hundreds of times faster.
 
-    It knows only programs of the miniature's language; any other one is WRONG, whatever it computes. Nothing
-    is
-    run: an operation is a table of 16 numbers.
-
-    Args:
-        tests: ``"all"``, or ``"public"`` to judge by the public tests alone.
-        score: ``"all"``: 1 if all tests pass, else 0; ``"fraction"``: the share of tests that pass.
-
-    Example:
-        >>> from mars_env import load_problems
-        >>> from mars_env.sync import run_sync
-        >>> problem = load_problems("nibbles", registers=2)[0]
-        >>> run_sync(NibbleGrader().grade(problem, problem.reference["solutions"][0])).score
-        1.0
-        >>> run_sync(NibbleGrader().grade(problem, "import os")).reason
-        'it is not a program of the miniature'
+    Any program outside the miniature's language is WRONG. Nothing is run: an operation is a table of numbers.
     """
 
     def __init__(
@@ -83,10 +68,5 @@ def _detail(test: Mapping[str, Any], returned: int) -> str:
 
 @lru_cache(maxsize=65536)
 def tables_of(pair: Pair) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What a program computes: the outputs of both registers for 0 to 15.
-
-    Example:
-        >>> tables_of(Pair(("inc",), ()))[0][:3]
-        (1, 2, 3)
-    """
+    """What a program computes: the outputs of both registers for 0 to 15."""
     return nibble_table(pair.u), nibble_table(pair.v)

@@ -1,12 +1,9 @@
-r"""The language of the miniature of MARS2: programs of two registers, one token for each statement.
-
-The model reads the problem's examples, one token each, and writes statements; the agents make a Python
-function of them. A refinement is an edit: the statements that it writes for a register replace that
-register's, and the other register stays. The search's feedback on the old program is one token, the first
-test that fails.
+"""The language of the miniature of MARS2: programs of two registers, one token for each statement.
 
     f(0, 0) = 7 ... f(15, 1) = 0 <|generate 0|>                           u = (u + 1) % 16 / v = v ^ 5 / end
     f(0, 0) = 7 ... <|old|> u = ... / v = ... / f(3, 1) fails <|refine 0|>   v = v | 2 / end
+
+A refinement is an edit: its statements for a register replace that register's.
 """
 
 from __future__ import annotations
@@ -54,12 +51,7 @@ _LONGEST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    r"""The operations of both registers, by name.
-
-    Example:
-        >>> Pair(("inc",), ()).lines
-        ('u = (u + 1) % 16\n',)
-    """
+    """The operations of both registers, by name."""
 
     u: tuple[str, ...] = ()
     v: tuple[str, ...] = ()
@@ -79,14 +71,7 @@ class Pair:
 
 @lru_cache(maxsize=4096)
 def read_program(text: str) -> Pair | None:
-    r"""The operations of a program in this language; None for any other text. Nothing is run.
-
-    Example:
-        >>> read_program(Pair(("inc", "cap"), ("xor5",)).program)
-        Pair(u=('inc', 'cap'), v=('xor5',))
-        >>> read_program("def f(x, r):\n    return eval(x)") is None
-        True
-    """
+    """The operations of a program in this language; None for any other text. Nothing is run."""
     program, _ = extract_program(text, "f")
     lines = [line.strip() for line in (program or "").splitlines()]
     if len(lines) > _LONGEST or tuple(lines[:2]) != _HEAD or lines[-1] != _LAST:
@@ -102,28 +87,14 @@ def _pair(lines: list[str]) -> Pair | None:
 
 
 def edited(old: Pair | None, text: str) -> Pair:
-    r"""The program after an edit: the registers for which the completion has statements are replaced.
-
-    Example:
-        >>> edited(Pair(("inc",), ("xor5",)), "v = v | 2\n")
-        Pair(u=('inc',), v=('or2',))
-        >>> edited(None, "v = v | 2\n")
-        Pair(u=(), v=('or2',))
-    """
+    """The program after an edit: the registers for which the completion has statements are replaced."""
     new = _pair([f"{line}\n" for line in text.splitlines() if f"{line}\n" in STATEMENTS]) or Pair()
     old = old or Pair()
     return Pair(new.u or old.u, new.v or old.v)
 
 
 def prompt(observation: Observation, role: int = 0) -> str:
-    r"""The stream that an agent reads for an observation.
-
-    Example:
-        >>> from mars_env import load_problems
-        >>> problem = load_problems("nibbles", registers=2)[0]
-        >>> prompt({"problem": problem.statement, "solution": "", "feedback": ""})[-27:]
-        'f(15, 1) = 5\n<|generate 0|>'
-    """
+    """The stream that an agent reads for an observation."""
     if not 0 <= role < ROLES:
         raise ConfigError(f"the miniature of MARS2 has the roles 0 to {ROLES - 1}, not {role}")
     examples = "".join(f"f({x}, {r}) = {y}\n" for x, r, y in _EXAMPLE.findall(str(observation["problem"])))

@@ -1,7 +1,4 @@
-"""The recipe of the miniature of MARS2: every number of training and evaluation, with its reason.
-
-The numbers were chosen on seeds from 100 up; reported runs use seeds 0 to 9.
-"""
+"""The recipe of the miniature of MARS2; the numbers were chosen on seeds from 100 up."""
 
 from __future__ import annotations
 
@@ -16,12 +13,7 @@ from studies.mars2.warm_start import WarmStart
 
 
 class Mars2Recipe(BaseModel):
-    """How the miniature's models are warm-started, trained and evaluated.
-
-    Example:
-        >>> RECIPE.nodes, QUICK.steps < RECIPE.steps
-        (8, True)
-    """
+    """How the miniature's models are warm-started, trained and evaluated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,8 +1,4 @@
-"""MARS2's scaling law in miniature: from one agent to many, over seeds.
-
-Each model gets the same number of samples and updates in every arm, except in the control that gives one
-model twice as many. The settings were tuned on other seeds than those reported. See docs/results.md.
-"""
+"""MARS2's scaling law in miniature: from one agent to many, over seeds. See docs/results.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The warm start of the miniature of MARS2: a new model learns to write and to edit programs.
 
-A model's *lean* decides which problems it is shown: at 0.5 both registers have programs equally often, at 0.9
-mostly the first (arithmetic), at 0.1 mostly the second (bits). So specialists and generalists differ only in
-what they were taught.
+A model's *lean* is how often the first register (arithmetic), not the second (bits), has the program.
 """
 
 from __future__ import annotations
@@ -36,15 +34,8 @@ TOKEN_IDS: Final = {token: i for i, token in enumerate(p.VOCABULARY)}
 class WarmStart(BaseModel):
     """How a model is warm-started.
 
-    Attributes:
-        shape: Hidden size, feed-forward size and layers.
-        updates: Optimiser steps.
-        rows: Demonstrations per step.
-        learning_rate: The peak, reached after an eighth of the steps; then it falls linearly to a twentieth.
-        least: Fewest operations of a register that has a program.
-        most: Most operations.
-        mix: Share of operations from the register's own family.
-        shown: How many outputs of each register a problem shows, as in `mars_env.problems`' ``nibbles``.
+    The learning rate is the peak, reached after an eighth of the updates; a register's program has `least` to
+    `most` operations, a share `mix` of them from its own family; `shown` outputs of it are shown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,22 +70,12 @@ def build_coder(seed: int, settings: WarmStart) -> tuple[Qwen3ForCausalLM, PreTr
 
 
 def coder_tokenizer() -> PreTrainedTokenizerFast:
-    r"""The tokenizer of the language.
-
-    Example:
-        >>> tokenizer = coder_tokenizer()
-        >>> tokenizer.decode(tokenizer("f(0, 0) = 7\n<|generate 0|>u = u | 2\n")["input_ids"][1:])
-        '<|generate 0|>u = u | 2\n'
-    """
+    """The tokenizer of the language."""
     return build_tokenizer(p.VOCABULARY, p.SPECIAL, p.PATTERN)
 
 
 def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
-    """Draw a program of the split ``"train"``.
-
-    The first register has a chain with probability `lean`, the second with ``1 - lean``; at least one of them
-    has a chain.
-    """
+    """Draw a program of the split ``"train"``: the first register has a chain with probability `lean`."""
     source = Nibbles(settings.least, settings.most, settings.mix, 2, settings.shown)
     public = shown_inputs(settings.shown)
     while True:
@@ -107,11 +88,9 @@ def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
 
 
 def demonstrate(rng: random.Random, lean: float, settings: WarmStart, refine: bool) -> Demonstration:
-    """One demonstration: a fresh program, or an edit of a program that is wrong in one register or in both.
+    """One demonstration: a fresh program, or an edit of a program that is wrong in one register or both.
 
-    The first failing test says which register to edit; a third of the wrong chains differ in a single
-    operation. One in eight edits is shown without feedback and rewrites everything; one in sixteen programs
-    is right, so there is nothing to do.
+    One in eight edits is shown without feedback and rewrites everything; one in sixteen programs is right.
     """
     target = draw(rng, lean, settings)
     role = rng.randrange(p.ROLES)

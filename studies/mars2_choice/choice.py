@@ -1,7 +1,6 @@
 """MARS2's final choice in miniature, with a reward model that learns from the search's own trees.
 
-Its problems have public tests that leave several candidates: where few outputs of sixteen are shown, many
-programs pass the public tests, and most of them are wrong. So what a search returns depends on its choice.
+Few outputs of sixteen are shown, so many programs pass the public tests, and the choice decides.
 """
 
 from __future__ import annotations
@@ -52,15 +51,7 @@ TEMPLATE: Final = (
 
 
 class RewardRecipe(BaseModel):
-    """How a reward model is trained.
-
-    Attributes:
-        problems: Training problems that the trained team searches; their trees are what it learns from.
-        updates: Optimiser steps.
-        rows: Programs of one step.
-        learning_rate: The peak.
-        weight_decay: Of AdamW.
-    """
+    """How a reward model is trained, from trees of so many training problems."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -120,12 +111,7 @@ class Judged:
 
 
 def judged(trees: Sequence[Tree]) -> list[Judged]:
-    """The different programs of each tree that pass its public tests.
-
-    Example:
-        >>> judged([])
-        []
-    """
+    """The different programs of each tree that pass its public tests."""
     return [
         Judged(tree.problem.statement, text, right)
         for tree in trees
@@ -191,16 +177,7 @@ async def own_reward_model(
 
 
 def left_to_choose(trees: Sequence[Tree]) -> dict[str, float]:
-    """What the public tests leave, as shares of the searches.
-
-    - ``passed``: searches with a program that passes the public tests.
-    - ``several``: with more than one such program.
-    - ``open``: with a right and a wrong one among them: here the choice decides.
-
-    Example:
-        >>> left_to_choose([])
-        {'passed': 0.0, 'several': 0.0, 'open': 0.0}
-    """
+    """Shares of searches with a passing program, with several, with a right and a wrong one."""
     found = []
     for tree in trees:
         passing = _passing(tree)
@@ -217,13 +194,7 @@ async def choice_figures(
     recipe: ChoiceRecipe = CHOICE_RECIPE,
     cache: Path | None = None,
 ) -> dict[str, float]:
-    """All figures of a trained team.
-
-    ``best-of-n`` and ``search`` (AB-MCTS with feedback) take their first candidate; ``vote``, ``shortest``
-    and ``learned`` choose from the trees of ``search``; ``t-plus`` is the preset with the learned reward
-    model, and ``depth`` takes the first candidate of its trees. All spend the same tokens. ``... at N`` are
-    the same searches, stopped after N tokens.
-    """
+    """All figures of a trained team; all its searches spend the same tokens."""
     learned, figures = await own_reward_model(arm, trained, seed, folder, recipe, cache)
     choices: dict[str, Selection] = {
         "vote": Vote(by_text=True),

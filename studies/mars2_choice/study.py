@@ -1,7 +1,4 @@
-"""MARS2's final choice: public tests that leave several candidates, and a learned reward model.
-
-See docs/final-choice.md.
-"""
+"""MARS2's final choice: several candidates, and a learned reward model. See docs/final-choice.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Demonstrations for the warm start: what a Solver, a Verifier and a Corrector write, with chosen faults.
-
-Everything is drawn from one seeded generator. A demonstration is a prompt, a completion and a weight for each
-of the completion's tokens. The prompts are those that the agents build.
-"""
+"""Demonstrations for the warm start: what a Solver, a Verifier and a Corrector write, with chosen faults."""
 
 from __future__ import annotations
 
@@ -20,19 +16,14 @@ ROLES: Final[tuple[Role, ...]] = ("solver", "verifier", "corrector")
 
 
 class Faults(BaseModel):
-    """Probabilities of faults in demonstrations, and the weight of their marks.
+    """Probabilities of faults in demonstrations, and the weight of a Verifier's marks.
 
     Attributes:
-        solver: A Solver's step has a wrong digit.
-        verifier: A Verifier's own step has a wrong digit.
-        corrector: A Corrector's step has a wrong digit.
-        shown: A step of the solution shown to a Verifier or a Corrector is wrong; one of these values is
-            drawn for each solution.
+        shown: A step of the solution shown to a Verifier or a Corrector is wrong; one value is drawn.
         continued: The solution shown starts at a later letter, as a Corrector's does.
         wild: A wrong value in a shown solution is any number, rather than one digit off.
         glance: A Verifier accepts the solution, whatever it is, without checking a step.
         lazy: A Corrector copies the solution.
-        mark_weight: Weight of the marks ok and no and of the verdict in a Verifier's loss.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,13 +41,7 @@ class Faults(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A prompt and what to write after it, both in the order of the stream.
-
-    Attributes:
-        prompt: As an agent would send it.
-        completion: Pieces; the end token comes last unless the length limit cut it off.
-        weights: One weight for each piece.
-    """
+    """A prompt, and the pieces to write after it with their weights, in the stream's order."""
 
     prompt: str
     completion: tuple[str, ...]
@@ -70,12 +55,7 @@ def draw_chain(rng: random.Random) -> p.Chain:
 
 
 def tell(chain: p.Chain) -> str:
-    """The part of a statement that agents read, in the words of the problem set ``arithmetic``.
-
-    Example:
-        >>> tell(p.Chain(882, (("-", 27), ("+", 5))))
-        'Start with a = 882. Then b = a - 27, c = b + 5.'
-    """
+    """The part of a statement that agents read, in the words of the problem set ``arithmetic``."""
     steps = (
         f"{new} = {old} {sign} {size}"
         for new, old, (sign, size) in zip(p.LETTERS[1:], p.LETTERS, chain.terms, strict=False)
@@ -115,14 +95,7 @@ _BOX: Final = re.compile(r"\\boxed\{([0-9]{3})\}")
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a careful Verifier finds.
-
-    Attributes:
-        report: Its text.
-        place: Index of the last letter found right, from which to continue.
-        value: The value there.
-        passed: Whether the solution is found right.
-    """
+    """What a careful Verifier finds: the last letter found right, and the value there, to continue from."""
 
     report: str
     place: int

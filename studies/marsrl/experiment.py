@@ -1,8 +1,4 @@
-"""The miniature's experiment: train an arm, evaluate it, give the Solver alone the same tokens.
-
-One seed fixes everything: training problems, rollouts, minibatches, and the held-out problems of the
-evaluation. These are the same for all arms of a seed, so arms are compared in pairs.
-"""
+"""The miniature's experiment: train an arm, evaluate it, give the Solver alone the same tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +10,14 @@ from typing import Any
 
 from mars_env.envs import Game, Solve, SolveVerifyCorrect, chains, team_outcome
 from mars_env.envs.solve_verify_correct import SOLVER
-from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
+from mars_env.evaluation.baselines import (
+    Baseline,
+    majority_vote,
+    refinement,
+    samples_for,
+    single,
+    token_budget,
+)
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.loggers import Logger
@@ -44,14 +47,8 @@ from studies.marsrl.warm_start import train as warm_start
 class Arm:
     """One way to train, or not to train.
 
-    Attributes:
-        name: Its name in the ledger.
-        title: Its name in tables.
-        roles: Roles whose turns are trained; None: all, an empty tuple: none.
-        shared_reward: Whether one team reward replaces each agent's own.
-        separate: Whether each role has weights of its own; the paper's team shares one model.
-        chains: Independent episodes of each problem instead of grouped rollouts (`mars_env.envs.chains`).
-        changes: What differs from the recipe's `TrainConfig`.
+    `roles` are trained (None: all), `separate` ones with weights of their own; `shared_reward` replaces each
+    agent's; `chains` are independent episodes in place of groups; `changes` differ from the `TrainConfig`.
     """
 
     name: str
@@ -101,10 +98,7 @@ async def train_arm(
     loggers: Sequence[Logger] = (),
     directory: Path | None = None,
 ) -> Trained:
-    """Train a warm-started miniature, by default the shipped one, as the arm says.
-
-    With a directory, training continues from its newest checkpoint and leaves its own there.
-    """
+    """Train a warm-started miniature; with a directory it continues from its newest checkpoint."""
     shared = load(start)
     models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
     if arm.roles == ():
@@ -136,11 +130,7 @@ def warm_started(
 async def equal_token_baselines(
     trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
 ) -> dict[str, Baseline]:
-    """What the Solver alone achieves with the System's mean tokens per problem, in three ways.
-
-    By a majority vote; by revising its own last solution repeatedly; and by simply writing on: one completion
-    with a limit as high as the System's mean tokens. It spends fewer if it ends by itself.
-    """
+    """What the Solver alone achieves with the System's tokens: a vote, revisions, writing on."""
     problems = held_out(seed, recipe)
     model = trained.models["solver"]
     budget = token_budget(trees)
@@ -154,7 +144,7 @@ async def equal_token_baselines(
     on = _solver(model, recipe, limit=math.ceil(budget))
     writing = await played_often(alone, on, problems, 1, seed)
     return {
-        "majority": majority(trees, votes, answers_of_grading(votes)),
+        "majority": majority_vote(trees, votes, answers_of_grading(votes)),
         "refinement": refinement(trees, refined),
         "going_on": single(trees, writing, "Single agent, going on writing"),
     }
@@ -182,7 +172,7 @@ async def continuing_baselines(
         votes = samples_for(budget, found[f"{name}_once"].tokens)
         samples = math.ceil(1.25 * votes)
         attempts += await played_often(alone, {SOLVER: solver}, problems, samples, seed, first=1)
-        found[name] = majority(
+        found[name] = majority_vote(
             trees, attempts, answers_of_grading(attempts), name=f"Single agent, {name}, majority vote"
         )
     return found

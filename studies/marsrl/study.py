@@ -1,8 +1,4 @@
-"""MarsRL's ablation in miniature, over seeds, with equal-token baselines.
-
-Every arm gets the same problems and steps. The settings are fixed in mars_env/miniature/recipe.py and were
-tuned on other seeds and problems than those reported. See docs/results.md.
-"""
+"""MarsRL's ablation in miniature, over seeds, with equal-token baselines. See docs/results.md."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 
     python -m studies.marsrl.warm_start --out DIRECTORY --seed 0
 
-made the shipped checkpoint (`mars_env.miniature.CHECKPOINT`). The first four stages teach the skill.
-The last one teaches bad habits on top of it (a hasty Verifier, a lazy Corrector, slips), so that the team is
-poor at the start, as the paper's is. Training then brings the skill back; it does not invent it.
-docs/miniature.md says so too.
+made the shipped checkpoint. The last stage teaches bad habits, so that training has a skill to bring back.
 """
 
 from __future__ import annotations
@@ -30,16 +27,7 @@ from studies.marsrl.demonstrations import ROLES, Demonstration, Faults, Role, de
 
 
 class Stage(BaseModel):
-    """One stage of the warm start.
-
-    Attributes:
-        name: Its name in progress bars and records.
-        steps: Optimiser steps.
-        learning_rate: The peak, reached after 100 steps; then it falls linearly to a twentieth.
-        mix: Shares of Solver, Verifier and Corrector rows.
-        faults: What goes wrong in the demonstrations.
-        rows: Demonstrations per step.
-    """
+    """One stage of the warm start: shares of Solver, Verifier and Corrector rows, and their faults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

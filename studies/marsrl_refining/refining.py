@@ -1,8 +1,4 @@
-"""One agent that was taught to read its own solution: a control of the team.
-
-Its warm start has the team's stages; what a Verifier and a Corrector learn there it spends on revising. A
-revision goes on from the last step that is right, as a Corrector's does, but nobody tells where that is.
-"""
+"""One agent of the miniature that was taught to revise its own solution."""
 
 from __future__ import annotations
 
@@ -52,27 +48,13 @@ REFINING_STAGES: Final = tuple(
 
 
 class RefiningSolver(MiniatureAgent):
-    """A Solver that reads its own last solution, if there is one, where a Corrector reads it; no report.
-
-    Args:
-        model: A model that was taught so.
-        policy: Name of the weights.
-        temperature: Sampling temperature.
-    """
+    """A Solver that reads its own last solution, if there is one, where a Corrector reads it; no report."""
 
     def __init__(self, model: Model, *, policy: str = "miniature", temperature: float = 1.0) -> None:
         super().__init__("solver", model, policy=policy, temperature=temperature)
 
     def prompt(self, observation: Observation) -> str:
-        """The prompt of a solution or a revision.
-
-        Example:
-            >>> from mars_env.models import ScriptedModel
-            >>> solver = RefiningSolver(ScriptedModel(["8"]))
-            >>> problem = "Start with a = 882. Then b = a - 7."
-            >>> solver.prompt({"problem": problem, "solution": "a: = 882"})
-            'a:288b: - 70<|solve|>a: = 288<|verify|><|correct|>'
-        """
+        """The prompt of a solution or a revision."""
         solution = str(observation.get("solution", ""))
         if not solution:
             return super().prompt(observation)
@@ -80,13 +62,7 @@ class RefiningSolver(MiniatureAgent):
 
 
 def demonstrate_refining(role: Role, rng: random.Random, faults: Faults) -> Demonstration:
-    """One demonstration; a Corrector's is a revision, of a right solution, too.
-
-    Example:
-        >>> revision = demonstrate_refining("corrector", random.Random(0), Faults())
-        >>> revision.prompt.endswith("<|verify|><|correct|>")
-        True
-    """
+    """One demonstration; a Corrector's is a revision, of a right solution, too."""
     if role != "corrector":
         return demonstrate(role, rng, faults)
     chain = draw_chain(rng)
@@ -127,15 +103,7 @@ async def train_refining(
 
 
 class Refined(NamedTuple):
-    """An agent that revises its solution on held-out problems.
-
-    Attributes:
-        first: Accuracy of the first solution.
-        last: Accuracy after so many turns as reach the budget.
-        tokens: Mean tokens that these turns sampled.
-        turns: Their number.
-        by_turn: Accuracy after each turn.
-    """
+    """An agent that revises: accuracy of its first and last solution within a budget, and after each turn."""
 
     first: float
     last: float

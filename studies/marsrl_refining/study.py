@@ -1,7 +1,4 @@
-"""The team of MarsRL in miniature beside one agent that was taught, and trained, to revise its own solution.
-
-The team's rows, and the tokens that it spends, are those of studies/marsrl. See docs/results.md.
-"""
+"""The team of MarsRL in miniature beside one agent that was taught, and trained, to revise its solution."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import Schedule, State
+from mars_env.envs.solve_verify_correct import ChainState, Schedule
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.grading import grader_for
@@ -114,14 +111,10 @@ async def run_team(seed: int, recipe: Recipe) -> Result:
 
 
 def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[list[float], list[float]]:
-    """Accuracy and mean tokens if the team may correct 0, 1, ... times, up to the rounds of the rules.
-
-    An episode with fewer corrections allowed is the beginning of the same episode, up to the verification of
-    its last solution; which solution is the answer is for the rules to say.
-    """
+    """Accuracy and mean tokens if the team may correct 0, 1, ... times: the beginnings of the episodes."""
     right, tokens = np.zeros((2, len(trees), rules.schedule.rounds + 1))
     for row, tree in enumerate(trees):
-        state, found, spent = State(tree.problem), [], 0
+        state, found, spent = ChainState(tree.problem), [], 0
         for turn in tree.turns:
             spent += sampled_tokens(turn)
             if turn.grade is not None:

@@ -1,7 +1,4 @@
-"""MarsRL in miniature from several warm starts, with chains, several updates a step, and more controls.
-
-See docs/results.md.
-"""
+"""MarsRL in miniature from several warm starts, with chains, several updates a step, and more controls."""
 
 from __future__ import annotations
 
@@ -39,13 +36,7 @@ from studies.marsrl.warm_start import STAGES, Stage
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A warm start.
-
-    Attributes:
-        name: Its name in the ledger.
-        seed: Of its weights and demonstrations.
-        stages: What it is taught.
-    """
+    """A warm start: the seed of its weights and demonstrations, and what it is taught."""
 
     name: str
     seed: int
@@ -73,13 +64,7 @@ FEW, MANY = range(10, 15), range(10, 20)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A start and an arm.
-
-    Attributes:
-        start: Where training starts.
-        arm: How it trains.
-        seeds: The plan's.
-    """
+    """Where training starts, how it trains, and the plan's seeds."""
 
     start: Start
     arm: Arm
@@ -87,10 +72,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Its name in the ledger.
-
-        Example: ``"poor 1, all"``.
-        """
+        """Its name in the ledger, such as "poor 1, all"."""
         return f"{self.start.name}, {self.arm.name}"
 
 

@@ -1,10 +1,7 @@
-"""MarsRL in miniature through OpenRLHF and with the local trainer, at equal problems, updates and limits.
+"""MarsRL in miniature through OpenRLHF and with the local trainer, at equal problems and updates.
 
-    make prove-openrlhf                                # runs what the ledger lacks (hours on two cores)
-    python -m studies.openrlhf --seeds 5 --arm local --arm synchronous   # needs OpenRLHF
-
-Ray, DeepSpeed and vLLM are real
-and run on CPUs; the replacements for a GPU are those of the tests. See docs/openrlhf.md.
+make prove-openrlhf                                # runs what the ledger lacks (hours on two cores)
+python -m studies.openrlhf --seeds 5 --arm local --arm synchronous   # needs OpenRLHF
 """
 
 from __future__ import annotations
@@ -60,17 +57,10 @@ BOUND = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to train.
+    """One way to train: OpenRLHF's flags, or None for the local trainer.
 
-    Attributes:
-        title: In tables.
-        flags: OpenRLHF's, beside those that all ways have; None is the local trainer.
-        float32: Whether OpenRLHF computes in float32, which it has no flag for.
-        stale: How the local loss differs where it trains on groups as old as OpenRLHF's asynchronous
-            ways do; None where it does not.
-        late: Whether the local trainer trains each step's groups one update late, so that all are as old.
-        exploratory: Whether it was added after the first rows. The hash of the settings leaves it out, so
-            that the rows of before keep theirs.
+    `stale` is how the local loss differs with groups as old as OpenRLHF's asynchronous ways have; with `late`
+    all are one update old. The settings' hash leaves `exploratory` ways out, which came after the first rows.
     """
 
     title: str
@@ -261,11 +251,7 @@ async def locally(
 
 
 async def train_late(arm: Arm, seed: int, recipe: Recipe, *, loggers: Sequence[Logger] = ()) -> Trained:
-    """Train in lockstep, as `train_arm`, but each step's groups one update late: all are one version old.
-
-    In one process rollouts wait while an update computes, so asynchronous training there is hardly as stale
-    as with engines of their own. Here the age is fixed, and nothing depends on timing.
-    """
+    """Train as `train_arm`, but each step's groups one update late: all are one version old."""
     models = dict.fromkeys(ROLES, load())
     game, team, problems, settings = set_up(arm, seed, recipe, models)
     config = settings.train.model_copy(update={"seed": seed})

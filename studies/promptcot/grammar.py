@@ -1,12 +1,8 @@
-r"""Arithmetic problems tagged with their operations, on which PromptCoT 2.0 runs on a CPU in seconds.
+"""Arithmetic problems tagged with their operations, on which PromptCoT 2.0 runs on a CPU in seconds.
 
 A problem is a chain that is worked out from left to right modulo 5 (``3+1*2`` is 3). Its concepts are its
-operations in a fixed order, and its result. So whoever writes a problem has to hit a result. A full rationale
-lists the operations in their order with the values between them (``3+4*3``); with its help every operand
-follows from its neighbours. Cold-start rationales are of four kinds, one for each of the paper's four
-writers: full, without values, careless (some values are wrong), and backward.
-
-A solver reads ``3+1*2?`` and writes the values, the last one boxed: ``43\boxed{3}``.
+operations in a fixed order, and its result. A full rationale lists the values between them (``3+4*3``).
+A solver reads ``3+1*2?`` and writes the values, the last one boxed.
 """
 
 from __future__ import annotations
@@ -43,12 +39,7 @@ SOLUTIONS: Final = Sampling(temperature=1.0, max_tokens=LONGEST + 4)
 
 
 def values(problem: str) -> list[int] | None:
-    """The start and the value after each operation; None if a text is no problem of the language.
-
-    Example:
-        >>> values("3+1*2"), values("3+1*"), values("3+4*2")
-        ([3, 4, 3], None, None)
-    """
+    """The value after each step of a problem; None if it is none."""
     digits, signs = problem[0::2], problem[1::2]
     if not (3 <= len(problem) <= 2 * LONGEST + 1 and len(problem) % 2):
         return None
@@ -64,12 +55,7 @@ def values(problem: str) -> list[int] | None:
 
 
 def concepts_of(problem: str) -> tuple[str, ...]:
-    """Operations in a fixed order, and the result.
-
-    Example:
-        >>> concepts_of("3*2+1")
-        ('+', '*', '=2')
-    """
+    """Operations in a fixed order, and the result."""
     found = values(problem)
     assert found is not None
     return (*sorted(problem[1::2], key=OPERATIONS.index), f"={found[-1]}")
@@ -82,12 +68,7 @@ def draw(rng: random.Random, length: int) -> str:
 
 
 def full_rationale(problem: str) -> str:
-    """The operations with the values between them.
-
-    Example:
-        >>> full_rationale("3+1*2")
-        '3+4*3'
-    """
+    """The operations with the values between them."""
     found = values(problem)
     assert found is not None
     text = [str(found[0])]
@@ -109,13 +90,7 @@ def written_rationale(problem: str, rng: random.Random) -> str:
 
 
 def designs(seed: int, number: int, shares: Sequence[float] = (1, 2, 2)) -> list[Design]:
-    """Different problems with written rationales.
-
-    Example:
-        >>> design = designs(0, 1)[0]
-        >>> concepts_of(design.problem) == design.concepts
-        True
-    """
+    """Different problems with written rationales."""
     rng = random.Random(derive_seed(seed, "designs"))
     found: dict[str, Design] = {}
     while len(found) < number:
@@ -126,15 +101,7 @@ def designs(seed: int, number: int, shares: Sequence[float] = (1, 2, 2)) -> list
 
 
 class GrammarWriting:
-    """The writing of the language. Without rationales the problem model writes ``_`` in their place.
-
-    Example:
-        >>> writing, design = GrammarWriting(), Design(("+", "*", "=3"), "3+1*2", "3+4*3")
-        >>> writing.from_concepts(design.concepts), "".join(writing.parts(design))
-        ('+*=3>', '3+4*3;3+1*2')
-        >>> writing.read("3+4*3;3+1*2"), writing.read("3+4*3;3+1*")
-        (('3+4*3', '3+1*2'), None)
-    """
+    """The writing of the language. Without rationales the problem model writes ``_`` in their place."""
 
     def from_concepts(self, concepts: Sequence[str]) -> str:
         """Concepts, then ``>``."""
@@ -196,12 +163,6 @@ def taught_solver(*, steps: int, seed: int = 0, slips: float = 0.0, name: str = 
 
 
 def _solution(problem: str, slips: float, rng: random.Random) -> str:
-    r"""A solution as the solver writes it.
-
-    Example:
-        >>> _solution("3+1*2", 0.0, random.Random(0))
-        '43\\boxed{3}'
-    """
     shown, rest = "", problem
     while len(rest) > 1:
         found = values(rest[:3])

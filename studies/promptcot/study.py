@@ -148,8 +148,7 @@ async def likelihood(both: Designers, held: Sequence[Design], particles: int, se
     """The probability of a character of a held-out problem given its concepts: a geometric mean.
 
     ``p(x|c)`` is estimated by importance sampling, ``mean_k p(z_k, x|c) / q(z_k|c, x)`` with rationales z_k
-    of the rationale model; one that cannot be used counts as 0. The logarithm of the estimate is on average
-    below that of the truth. Where it is below p(_, x|c), which is a part of p(x|c), that is taken.
+    of the rationale model. Where the estimate is below p(_, x|c), which is a part of p(x|c), that is taken.
     """
 
     async def one(place: int, design: Design) -> float:

@@ -1,9 +1,7 @@
-"""Locks: a language of a few tokens in which rubrics and scaffolds can be studied on a CPU within seconds.
+"""Locks: a language of a few tokens in which rubrics and scaffolds are studied within seconds.
 
-A lock has a secret code of five symbols. A problem names a lock, its rubric has one programmatic criterion a
-step, and a scaffold writes known steps into the prompt (``p3 _ b _ _ h >``). The warm start teaches a new
-model to obey what a prompt shows, and to guess where it shows nothing; it never sees a code. `FLATTERY` is a
-symbol that belongs to no code.
+A lock has a secret code of five symbols, and its rubric one criterion a step; a scaffold writes known steps
+into the prompt (``p3 _ b _ _ h >``). `FLATTERY` is a symbol that belongs to no code.
 """
 
 from __future__ import annotations
@@ -36,13 +34,7 @@ SAMPLING: Final = Sampling(temperature=1.0, max_tokens=STEPS)
 
 
 def locks(seed: int) -> ProblemSet:
-    """The locks of a seed, each with its code as a rubric.
-
-    Example:
-        >>> problem = locks(0)[3]
-        >>> problem.statement, len(Rubric.of(problem).criteria)
-        ('p3_____>', 5)
-    """
+    """The locks of a seed, each with its code as a rubric."""
     rng = np.random.default_rng(derive_seed(seed, "locks"))
     codes = rng.integers(len(SYMBOLS), size=(LOCKS, STEPS))
     problems = []
@@ -57,23 +49,13 @@ def locks(seed: int) -> ProblemSet:
 
 
 def step_is_right(problem: Problem, text: str, value: Any) -> bool:
-    """The check ``step``: whether the symbol at a place is the code's.
-
-    Example:
-        >>> step_is_right(locks(0)[0], "abcde", [1, "b"]), step_is_right(locks(0)[0], "", [1, "b"])
-        (True, False)
-    """
+    """The check ``step``: whether the symbol at a place is the code's."""
     place, symbol = value
     return bool(text[place : place + 1] == symbol)
 
 
 def show_steps(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
-    """A prompt with some steps of the code in their places: the scaffold's `show`.
-
-    Example:
-        >>> show_steps("p3_____>", [Criterion("1", "b"), Criterion("4", "h")])
-        'p3_b__h>'
-    """
+    """A prompt with some steps of the code in their places: the scaffold's `show`."""
     shown = list(str(prompt))
     for criterion in criteria:
         shown[2 + int(criterion.id)] = criterion.text

@@ -1,8 +1,6 @@
 """A real language model learns MarsRL: SmolLM2-135M-Instruct on generated word problems, on one core.
 
-A seed takes about two hours on one quiet core. Its state is under --cache (by default runs/smollm2): kill
-it at any time, and the same command continues it, to the same figures. scripts/make_smollm2.py makes the
-checkpoint, and says what it needs. `--quick` takes a tiny random model instead. See docs/smollm2.md.
+A seed takes about two hours; kill it at any time, and the same command continues it. See docs/smollm2.md.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline, provenance
-from mars_env.evaluation.baselines import majority, retries, weighted_vote
+from mars_env.evaluation.baselines import majority_vote, retries, weighted_vote
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.files import write_atomically
@@ -161,14 +159,7 @@ QUICK: Final = Recipe(
 
 @dataclass
 class Training:
-    """One seed: its model, its problems, and the folder from which a killed run continues.
-
-    Attributes:
-        seed: Of everything.
-        recipe: The numbers.
-        model: What is trained: float32 weights.
-        place: The folder of its state.
-    """
+    """One seed: its model (float32 weights), and the folder from which a killed run continues."""
 
     seed: int
     recipe: Recipe
@@ -290,7 +281,7 @@ class Training:
             pool = await self.played(arm, one, self.recipe.attempts)
             votes, beside = answers_of_grading(pool), dict[str, Baseline]()
             with suppress(ConfigError):  # a System that spends more than the pool holds has no such line
-                beside["majority"] = majority(trees, pool, votes)
+                beside["majority"] = majority_vote(trees, pool, votes)
             with suppress(ConfigError):
                 beside["weighted"] = weighted_vote(trees, pool, votes)
             beside["fresh"] = retries(trees, pool)

@@ -58,13 +58,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class WordProblem:
-    """A problem in words.
-
-    Attributes:
-        text: What is asked.
-        numbers: The numbers in it, by name.
-        plan: The steps: names of numbers and signs; ``it`` is the result of the step before.
-    """
+    """A problem in words; `plan` are its steps, in which ``it`` is the result of the step before."""
 
     text: str
     numbers: Mapping[str, int]

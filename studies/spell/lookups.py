@@ -1,12 +1,8 @@
 """Look-ups: a language of a few tokens in which SPELL can be studied on a CPU within a minute.
 
 A cluster is a table of eight keys in four documents of two entries (``3=7 0=4``). A question names how many
-look-ups follow each other, and a key (``2*3``: the value of 3 is a key, whose value is asked for). The answer
-is a digit or its word, as the writer likes, so that exact match misses half of the right answers.
-
-Responder and Questioner write the chain of values before they answer (``74>four``). The warm start knows the
-language and makes mistakes, the more the longer the chain is; asks easy questions; and asks for one look-up
-more than the longest question that it sees, half of the time.
+look-ups follow each other, and a key (``2*3``). The answer is a digit or its word, so that exact match
+misses half of the right answers. The chain of values is written before the answer (``74>four``).
 """
 
 from __future__ import annotations
@@ -59,15 +55,7 @@ SAMPLING: Final = Sampling(temperature=1.0, max_tokens=LEVELS + 12)
 
 
 def clusters(seed: int, number: int) -> ProblemSet:
-    """Tables of a seed: each is one round through all keys, in four documents.
-
-    Example:
-        >>> [problem] = clusters(0, 1)
-        >>> len(problem.metadata["documents"]), truth(problem, "8*3") is None
-        (4, True)
-        >>> truth(problem, "2*3") == truth(problem, f"1*{truth(problem, '1*3')}")
-        True
-    """
+    """Tables of a seed: each is one round through all keys, in four documents."""
     problems = []
     for place in range(number):
         rng = np.random.default_rng(derive_seed(seed, "look-ups", place))
@@ -105,22 +93,12 @@ def follow(documents: str, question: str) -> int | None:
 
 
 def is_right(answer: str, value: int | None) -> bool:
-    """Whether an answer is the digit or the word of a value.
-
-    Example:
-        >>> is_right("four", 4), is_right("4", 4), is_right("44", 4)
-        (True, True, False)
-    """
+    """Whether an answer is the digit or the word of a value."""
     return value is not None and answer in (str(value), WORDS[value])
 
 
 def level(question: str) -> int:
-    """How many look-ups a question asks for; 0 if it is none.
-
-    Example:
-        >>> level("2*3"), level("so?")
-        (2, 0)
-    """
+    """How many look-ups a question asks for; 0 if it is none."""
     asked = re.fullmatch(rf"([1-{LEVELS}])\*[0-{KEYS - 1}]", question)
     return int(asked[1]) if asked else 0
 

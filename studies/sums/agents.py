@@ -1,4 +1,4 @@
-"""Solver, Verifier and Corrector for `subset-sum` on a miniature, and a Solver that tries again instead."""
+"""Solver, Verifier and Corrector for `subset-sum` on a miniature."""
 
 from __future__ import annotations
 
@@ -19,19 +19,10 @@ LIMITS: Final[Mapping[str, int]] = {
 
 
 class SumsAgent:
-    """One role on a model of this language.
+    """One role on a model of this language."""
 
-    Args:
-        role: ``"solver"``, ``"verifier"`` or ``"corrector"``.
-        model: The model.
-        policy: Name of the weights.
-        reads_as: The role whose prompt it gets. A Corrector that reads as a Solver sees the problem alone and
-            so tries again: the baseline of fresh attempts.
-    """
-
-    def __init__(self, role: str, model: Model, *, policy: str = "sums", reads_as: str = "") -> None:
+    def __init__(self, role: str, model: Model, *, policy: str = "sums") -> None:
         self.role, self.model, self.policy = role, model, policy
-        self._reads_as = reads_as or role
         self.sampling = Sampling(temperature=1.0, max_tokens=LIMITS[role])
 
     def __repr__(self) -> str:
@@ -40,28 +31,19 @@ class SumsAgent:
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Sample n actions."""
         sampling = replace(self.sampling, seed=seed)
-        read = protocol.prompt(self._reads_as, observation)
+        read = protocol.prompt(self.role, observation)
         completions = await self.model.complete(read, n, sampling)
         texts = [c.text if self.role == "verifier" else protocol.shown(c.text) for c in completions]
         return [Action(text, (found,)) for text, found in zip(texts, completions, strict=True)]
 
 
-def team(model: Model, *, policy: str = "sums", fresh: bool = False) -> dict[str, SumsAgent]:
-    """The three roles on one model; with `fresh` the Corrector is a Solver that tries again."""
-    return {
-        f"{role}_0": SumsAgent(
-            role, model, policy=policy, reads_as="solver" if fresh and role == "corrector" else ""
-        )
-        for role in LIMITS
-    }
+def team(model: Model) -> dict[str, SumsAgent]:
+    """The three roles on one model."""
+    return {f"{role}_0": SumsAgent(role, model) for role in LIMITS}
 
 
 def honest_report(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """The Verifier's reward: 1 if its verdict and the difference that it states are both right.
-
-    A deviation from the paper, which pays for the verdict alone: then on a wrong answer every wrong sum is
-    paid, and the Verifier stops adding up.
-    """
+    """The Verifier's reward: 1 if its verdict and the difference that it states are both right."""
     judged = judged_turn(path)
     if judged is None or agreement(turn, path, problem) is None:
         return None

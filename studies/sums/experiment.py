@@ -1,7 +1,4 @@
-"""The study on `subset-sum`: train an arm from a warm start of right demonstrations, beside its baselines.
-
-One seed fixes everything: the warm start, the training problems, the rollouts and the held-out problems.
-"""
+"""The study on `subset-sum`: train an arm from a warm start of right demonstrations, beside its baselines."""
 
 from __future__ import annotations
 
@@ -38,14 +35,9 @@ from studies.sums.warm_start import Stage, WarmStart, learn, warm_start
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to continue after the warm start.
+    """One way to continue after the warm start: roles trained with rewards (None: all), or more supervision.
 
-    Attributes:
-        name: Its name in the ledger.
-        title: Its name in tables.
-        roles: Roles whose turns are trained with rewards; None: all, an empty tuple: none.
-        report: Whether the Verifier is paid for what its report states, not for its verdict alone.
-        supervised: Whether the last stage of the warm start continues instead.
+    `report`: whether the Verifier is paid for what its report states, not for its verdict alone.
     """
 
     name: str
@@ -162,11 +154,7 @@ def held_out(seed: int, recipe: SumsRecipe = RECIPE) -> ProblemSet:
 
 
 async def figures_of(model: HFModel, seed: int, recipe: SumsRecipe = RECIPE) -> dict[str, float]:
-    """The team's figures, and what the same tokens buy otherwise.
-
-    ``fresh`` is the bar: the Solver tries again, and the same Verifier judges, until it accepts. Votes and
-    retries get the smallest number of attempts whose mean tokens reach the System's; reports count.
-    """
+    """The team's figures, and what the same tokens buy otherwise: votes, and fresh retries."""
     problems = held_out(seed, recipe)
     game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
     trees = await played_often(game, team(model), problems, 1, seed)
@@ -183,15 +171,7 @@ async def figures_of(model: HFModel, seed: int, recipe: SumsRecipe = RECIPE) -> 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A fresh attempt and the Verifier's judgement of it.
-
-    Attributes:
-        answer: The numbers, ascending; None if the text is no list of numbers.
-        right: Whether it is right.
-        accepted: Whether the Verifier accepts it.
-        tokens: Of the answer.
-        report_tokens: Of the report.
-    """
+    """A fresh attempt (None: no list of numbers), the Verifier's judgement, and the tokens of both."""
 
     answer: tuple[int, ...] | None
     right: bool
@@ -228,14 +208,7 @@ async def _attempts(model: HFModel, problem: Problem, n: int, seed: int) -> list
 
 
 def baselines(attempts: Sequence[Sequence[Attempt]], budget: float) -> dict[str, float]:
-    """Accuracy and tokens of majority vote, weighted vote and fresh retries at a budget of tokens a problem.
-
-    Example:
-        >>> wrong, right = Attempt((1,), False, False, 2, 4), Attempt((2,), True, True, 2, 4)
-        >>> found = baselines([[wrong, right, wrong]], budget=12.0)
-        >>> found["baseline_fresh"], found["baseline_fresh_tokens"], found["baseline_majority"]
-        (1.0, 12.0, 0.0)
-    """
+    """Accuracy and tokens of a vote, a weighted vote and fresh retries at a budget of tokens a problem."""
     figures: dict[str, float] = {}
     ways = {"majority": _majority, "weighted": _weighted, "fresh": _fresh}
     most = min(map(len, attempts))

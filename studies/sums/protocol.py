@@ -1,11 +1,8 @@
 r"""The language of the miniature of `subset-sum`: one token a number, and a few words.
 
-    problem     2 5 7 9 10 12 15 -> 28
-    solution    3 9 15                                  for the grader: \boxed{3, 9, 15}
-    report      3 3 9 12 15 27 short 1 / Correctness: Wrong     each number, the running sum beside it
-    correction  2 12 15 ...                             a whole new answer
-
-A solution is a guess in one go, without scratch work; a report is a few additions.
+problem     2 5 7 9 10 12 15 -> 28
+solution    3 9 15                                  for the grader: \boxed{3, 9, 15}
+report      3 3 9 12 15 27 short 1 / Correctness: Wrong     each number, the running sum beside it
 """
 
 from __future__ import annotations
@@ -34,12 +31,7 @@ _STATEMENT: Final = re.compile(r"the numbers ([0-9, ]+), each .* add up to ([0-9
 
 
 def read_statement(statement: str) -> tuple[tuple[int, ...], int]:
-    """The numbers and the target of a problem of the set ``subset-sum``.
-
-    Example:
-        >>> read_statement("Choose of the numbers 2, 5, each at most once, so that they add up to 7. Which?")
-        ((2, 5), 7)
-    """
+    """The numbers and the target of a problem of the set ``subset-sum``."""
     found = _STATEMENT.search(statement)
     numbers = tuple(map(int, found[1].split(", "))) if found else ()
     if found is None or max(sum(numbers), int(found[2])) > LARGEST:
@@ -50,22 +42,12 @@ def read_statement(statement: str) -> tuple[tuple[int, ...], int]:
 
 
 def stream(numbers: Sequence[int]) -> str:
-    """Numbers as the model reads and writes them.
-
-    Example:
-        >>> stream([3, 9])
-        ' 3 9'
-    """
+    """Numbers as the model reads and writes them."""
     return "".join(NUMBERS[number] for number in numbers)
 
 
 def shown(sampled: str) -> str:
-    r"""A sampled solution as a text for the grader; one with other pieces than numbers stays as it is.
-
-    Example:
-        >>> shown(" 3 9 15"), shown(" 3 short")
-        ('\\boxed{3, 9, 15}', ' 3 short')
-    """
+    r"""A sampled solution as a text for the grader; one with other pieces than numbers stays as it is."""
     numbers = _PIECE.findall(sampled)
     if not numbers or any(piece not in NUMBERS for piece in numbers):
         return sampled
@@ -73,12 +55,7 @@ def shown(sampled: str) -> str:
 
 
 def read(text: str, limit: int) -> str:
-    r"""The stream of any text: its numbers and words in their order; whatever else it holds is left out.
-
-    Example:
-        >>> read(r"I take \boxed{3, 9, 15}", 6), read(" 3 3 short 25\nCorrectness: Wrong", 16)[-12:]
-        (' 3 9 15', 'tness: Wrong')
-    """
+    r"""The stream of any text: its numbers and words in their order; whatever else it holds is left out."""
     spaced = re.sub(r"[^0-9A-Za-z:\n]+", " ", text)
     pieces = [f" {piece.strip()}" if "Correctness" not in piece else piece for piece in _WORD.findall(spaced)]
     return "".join(pieces[:limit])
@@ -104,14 +81,7 @@ def prompt(role: str, observation: Any) -> str:
 
 
 def report(numbers: Sequence[int], target: int, answer: Sequence[int]) -> str:
-    r"""The honest report on an answer.
-
-    Example:
-        >>> report([3, 9, 15], 28, [3, 9, 15])
-        ' 3 3 9 12 15 27 short 1\nCorrectness: Wrong'
-        >>> report([3, 9, 15], 18, [3, 15]), report([3, 9], 12, [4])
-        (' 3 3 15 18 exact\nCorrectness: Correct', ' 4 missing\nCorrectness: Wrong')
-    """
+    r"""The honest report on an answer."""
     written, total, left = "", 0, list(numbers)
     for number in answer:
         written += NUMBERS[number]
@@ -135,11 +105,6 @@ def honest(statement: str, solution: str) -> str:
 
 
 def ending(text: str) -> str:
-    r"""What a report concludes: from its last word on, the stated difference and the verdict.
-
-    Example:
-        >>> ending(" 3 3 9 12 15 27 short 1\nCorrectness: Wrong")
-        ' short 1\nCorrectness: Wrong'
-    """
+    r"""What a report concludes: from its last word on, the stated difference and the verdict."""
     start = max(text.rfind(word) for word in (SHORT, OVER, EXACT, MISSING))
     return text[start:] if start >= 0 else ""

@@ -1,8 +1,4 @@
-"""The warm start on `subset-sum`: right demonstrations alone, of a limited number of solved problems.
-
-No bad habits and no length limit. Wrong answers occur only as what a Verifier or a Corrector reads. In the
-last stage these are the model's own, and the Corrector is shown the right answer nearest to them.
-"""
+"""The warm start on `subset-sum`: right demonstrations alone, of a limited number of solved problems."""
 
 from __future__ import annotations
 
@@ -33,15 +29,10 @@ Rows = Mapping[str, Sequence[Row]]
 
 
 class Stage(BaseModel):
-    """One stage.
+    """One stage: shares of Solver, Verifier and Corrector rows.
 
-    Attributes:
-        name: Its name in records.
-        steps: Optimiser steps.
-        learning_rate: The peak, reached after 100 steps; then it falls linearly to a twentieth.
-        mix: Shares of Solver, Verifier and Corrector rows.
-        reports: Further problems whose reports are shown; a report needs no solved problem.
-        own: Whether the answers that are judged and corrected are the model's own, sampled at the start.
+    `reports` are further problems whose reports are shown; in an `own` stage the answers that are judged and
+    corrected are the model's own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,14 +46,7 @@ class Stage(BaseModel):
 
 
 class WarmStart(BaseModel):
-    """All of the warm start.
-
-    Attributes:
-        solved: Solved problems: all that is ever shown of right answers.
-        rows: Demonstrations per step.
-        stages: In order.
-        shape: The model's width, feed-forward width and layers.
-    """
+    """All of the warm start; `solved` problems are all that is ever shown of right answers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

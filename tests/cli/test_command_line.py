@@ -11,7 +11,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from command_line import command, run_cli, said
 from messages import raises
 from rich.console import Console
@@ -22,9 +21,7 @@ from mars_env.cli import doctor
 from mars_env.cli.options import loaded
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen
-from mars_env.errors import ConfigError, ModelError, StoreError
-from mars_env.models import HTTPModel
-from mars_env.models.preflight import preflight
+from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import Store, read_run
 from mars_env.rollout.monitor import Monitor
 from mars_env.text import logger
@@ -188,13 +185,6 @@ def test_a_comparison_is_a_latex_table(call):
     assert call("compare", 1, 2, "--latex", "--json")[1] == 2
 
 
-def test_equal_token_tables_keep_their_names_in_a_pipe(call, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    team = ["--agents", "scripted:4", "--limit", 2, "--baselines"]
-    printed, status = call("evaluate", "arithmetic-solve-verify-correct", *team)
-    assert (status, "Oracle, any sample right" in printed, "…" in printed) == (0, True, False)
-
-
 def test_an_evaluation_takes_a_team_reward_and_reports_its_name(call):
     name = "mars_env.envs:team_outcome"
     team = ["--agents", "scripted:4", "--limit", 1, "--team-reward", name, "--out", "run"]
@@ -297,60 +287,6 @@ def test_a_run_is_exported_to_standard_output(tmp_path):
     assert answer in str(json.loads(row))
 
 
-async def served(models, status=200):
-    """A server that lists models, and answers no question."""
-
-    async def listed(request):
-        if status != 200:
-            return web.json_response({"error": {"message": "invalid key"}}, status=status)
-        return web.json_response({"data": [{"id": name} for name in models]})
-
-    async def refuse(request):
-        return web.json_response({"error": {"message": "no such model"}}, status=404)
-
-    app = web.Application()
-    app.router.add_get("/v1/models", listed)
-    app.router.add_post("/v1/chat/completions", refuse)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-
-
-class Playing:
-    """An agent, as far as a check before a run looks at one."""
-
-    def __init__(self, model):
-        self.model = model
-
-
-@pytest.mark.parametrize(
-    ("models", "status", "error"),
-    [
-        (["qwen3-8b"], 200, ConfigError),
-        ([], 401, ConfigError),
-    ],
-)
-async def test_a_server_s_refusal_is_told_before_a_run(models, status, error):
-    runner, url = await served(models, status)
-    model = HTTPModel(url, "qwen3-8c", attempts=1)
-    try:
-        with raises(error):
-            await preflight({"solver_0": Playing(model), "verifier_0": Playing(model)})
-        if status == 200:
-            await preflight({"solver_0": Playing(HTTPModel(url, "qwen3-8b"))})
-    finally:
-        await runner.cleanup()
-
-
-async def test_a_server_that_is_not_there_is_told_before_a_run():
-    runner, url = await served(["m"])
-    await runner.cleanup()
-    model = HTTPModel(url, "m")
-    with raises(ModelError):
-        await preflight({"solver_0": Playing(model)})
-
-
 def test_a_byte_order_mark_before_options_is_skipped(call, tmp_path):
     (tmp_path / "run.toml").write_text("limit = 1\n", encoding="utf-8-sig")
     printed, status = call("problems", "arithmetic", "--jsonl", "--config", "run.toml")
@@ -395,13 +331,6 @@ def test_a_recorder_of_an_endless_set_is_refused(call):
     assert (status, "the set 'arithmetic' is endless" in " ".join(printed.split())) == (2, True)
 
 
-def test_a_run_that_is_named_by_a_dot_has_its_folder_s_name(call, tmp_path, monkeypatch):
-    for name in ("first", "second"):
-        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=tmp_path / name)
-    monkeypatch.chdir(tmp_path / "first")
-    assert "second against first, 2 problems" in call("compare", ".", "../second")[0]
-
-
 def test_the_doctor_knows_every_extra():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"].keys() - {"all", "docs", "dev"}
@@ -426,7 +355,9 @@ def test_progress_counts_only_what_the_command_asks_for(call):
     assert "2/2 episodes" in call(*given, "--n", 1)[0]
 
 
-def test_runs_of_one_name_are_told_apart_by_their_paths(call):
-    for seed in ("one", "two"):
-        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=f"{seed}/eval")
+def test_runs_are_named_by_their_folders_or_their_paths(call, tmp_path, monkeypatch):
+    for name in ("first", "second", "one/eval", "two/eval"):
+        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=name)
     assert "two/eval against one/eval, 2 problems" in call("compare", "one/eval", "two/eval")[0]
+    monkeypatch.chdir(tmp_path / "first")
+    assert "second against first, 2 problems" in call("compare", ".", "../second")[0]

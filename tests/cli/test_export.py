@@ -177,19 +177,6 @@ def test_the_table_holds_all_turns(stored, tmp_path):
     assert pyarrow.parquet.read_table(out).to_pylist() == chosen
 
 
-def test_lone_surrogates_do_not_stop_the_table(tmp_path):
-    import pyarrow.parquet
-
-    from mars_env.rollout.exports import turn_rows
-    from mars_env.types import Action, Tree, Turn
-
-    turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("odd \ud800", (Completion("odd \ud800"),)))
-    out = tmp_path / "turns.parquet"
-    assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), out) == 1
-    [row] = pyarrow.parquet.read_table(out).to_pylist()
-    assert row["text"] == "odd ?"
-
-
 def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_nothing(stored, tmp_path):
     before = sorted(tmp_path.iterdir())
     for out in (tmp_path / "no" / "rows.jsonl", tmp_path):
@@ -268,18 +255,6 @@ def test_no_model_is_loaded_because_a_run_names_it(tmp_path):
     assert "does not decide what is loaded as verifier" in " ".join(told.split())
 
 
-def test_numbers_of_a_stranger_that_are_not_finite_do_not_stop_the_table(tmp_path):
-    import pyarrow.parquet
-
-    from mars_env.rollout.exports import turn_rows
-    from mars_env.types import Action, Tree, Turn
-
-    turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), info={"x": float("nan")})
-    assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), tmp_path / "turns.parquet") == 1
-    [row] = pyarrow.parquet.read_table(tmp_path / "turns.parquet").to_pylist()
-    assert json.loads(row["info"]) == {"x": {"$float": "nan"}}
-
-
 @pytest.mark.parametrize(("sampling", "told"), [({"top_p": 0.5}, "sampled with top_p=0.5"), ({}, "")])
 def test_samples_of_a_cut_distribution_are_named(tmp_path, sampling, told):
     agents = make_agents(tiny_model(context=4096), ["solver_0"], sampling=Sampling(max_tokens=4, **sampling))
@@ -288,3 +263,17 @@ def test_samples_of_a_cut_distribution_are_named(tmp_path, sampling, told):
     result = CliRunner().invoke(app, ["export", str(tmp_path / "run"), out, "--format", "samples"])
     assert result.exit_code == 0
     assert told in result.output and ("note:" in result.output) == bool(told)
+
+
+def test_odd_characters_and_numbers_do_not_stop_the_table(tmp_path):
+    import pyarrow.parquet
+
+    from mars_env.rollout.exports import turn_rows
+    from mars_env.types import Action, Tree, Turn
+
+    action, note = Action("odd \ud800", (Completion("odd \ud800"),)), {"x": float("nan")}
+    turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", action, info=note)
+    out = tmp_path / "turns.parquet"
+    assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), out) == 1
+    [row] = pyarrow.parquet.read_table(out).to_pylist()
+    assert row["text"] == "odd ?" and json.loads(row["info"]) == {"x": {"$float": "nan"}}

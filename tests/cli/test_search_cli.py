@@ -91,10 +91,3 @@ def test_a_killed_search_resumes_to_the_same_run(tmp_path):
     assert timeless(read_run(killed)) == timeless(expected)
     stored = [json.loads(line) for line in (killed / "turns.jsonl").read_text().splitlines()]
     assert len({(row["tree"], row["id"]) for row in stored}) == len(stored) == rows
-
-
-def test_what_is_refused_is_said_in_one_line():
-    said = run_cli(
-        "evaluate", "arithmetic-tree-search", "--agents", "scripted:x", "--set", "final=first", code=2
-    )
-    assert "nothing tells this search" in said and "Traceback" not in said

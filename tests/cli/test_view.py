@@ -75,7 +75,7 @@ def interrupted(folder, env_id, after, **settings):
         if len(trees) == after:
             raise RuntimeError("stopped")
 
-    with raises(RuntimeError):
+    with pytest.raises(RuntimeError):
         mars_env.evaluate(env_id, agents=one, out=folder, on_tree=stop, concurrency=1, **settings)
 
 

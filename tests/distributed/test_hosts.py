@@ -2,7 +2,7 @@
 
 import pytest
 
-from mars_env.distributed.hosts import GraderHost, WithRemoteGraders
+from mars_env.distributed.hosts import GraderHost, with_remote_graders
 from mars_env.envs import Game, Solve
 from mars_env.evaluation.run import _evaluated
 from mars_env.grading import grader_for
@@ -36,13 +36,13 @@ class Here:
     ("make_game", "problem"), [(strict_in_evaluation, KIND), (mathematics, Problem("q", "2 + 2?", "4"))]
 )
 async def test_remote_graders_judge_as_those_of_one_process(make_game, problem, change):
-    one, remote = make_game(), WithRemoteGraders(make_game, Here(make_game))()
+    one, remote = make_game(), with_remote_graders(make_game, Here(make_game))
     for text in (r"\boxed{4}", r"\boxed{5}"):
         here, there = [await change(game).grader.grade(problem, text) for game in (one, remote)]
         assert (here.verdict, here.score, here.reason) == (there.verdict, there.score, there.reason)
 
 
 async def test_another_judge_in_evaluation_judges_on_ray_too():
-    remote = WithRemoteGraders(strict_in_evaluation, Here(strict_in_evaluation))()
+    remote = with_remote_graders(strict_in_evaluation, Here(strict_in_evaluation))
     verdicts = [(await game.grader.grade(KIND, "No.")).verdict for game in (remote, _evaluated(remote))]
     assert verdicts == ["CORRECT", "WRONG"]

@@ -4,7 +4,7 @@ import pytest
 from command_line import run_cli
 from messages import raises
 
-from mars_env.distributed import Place, Placement, placement
+from mars_env.distributed import Place, Placement, as_placement
 from mars_env.errors import ConfigError
 
 
@@ -12,29 +12,21 @@ def test_a_file_holds_a_placement(tmp_path):
     path = tmp_path / "cluster.json"
     wanted = Placement(workers=Place(count=4, cpus=2, labels={"zone": "a"}), engines=Place(count=1, gpus=8))
     path.write_text(wanted.model_dump_json())
-    assert placement(f"ray:{path}") == wanted
-    assert placement(f"ray:{path}", "10.0.0.1:6379").address == "10.0.0.1:6379"
+    assert as_placement(f"ray:{path}") == wanted
+    assert as_placement(f"ray:{path}", "10.0.0.1:6379").address == "10.0.0.1:6379"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        "ray:0",
-        "two",
-        "ray:",
-        "ray:nowhere.json",
-    ],
-)
+@pytest.mark.parametrize("given", ["ray:0", "two", "ray:", "ray:nowhere.json"])
 def test_what_is_no_placement_is_refused(given):
     with raises(ConfigError):
-        placement(given)
+        as_placement(given)
 
 
 def test_unknown_settings_are_refused(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text('{"workers": {"count": 2, "cpu": 1}}')
     with raises(ConfigError):
-        placement(f"ray:{path}")
+        as_placement(f"ray:{path}")
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

@@ -84,11 +84,7 @@ def test_problems_are_drawn_reproducibly_or_chosen():
 
 def test_what_is_no_action_is_refused():
     env = make()
-    with raises(ConfigError):
-        env.step(3)
-    with raises(ConfigError):
-        env.step(None)
-    for action in (Action(None), Action("4", ("4",)), Action("4", (Completion("4", token_ids=(-1,)),))):
+    for action in (3, None, Action(None), Action("4", ("4",))):
         with raises(ConfigError):
             env.step(action)
     assert env.tree.turns == ()
@@ -105,15 +101,11 @@ def test_nobody_acts_after_the_end():
             env.step(late)
 
 
-def test_rendering():
+def test_rendering(capsys):
     env = make(render_mode="ansi")
     env.step("\\boxed{5}")
-    assert "What is 2 + 2?" in env.render() and "[WRONG], reward 0.0" in env.render()
-
-
-def test_a_human_sees_every_turn_as_it_comes(capsys):
-    env = make(render_mode="human")
-    env.step("\\boxed{5}")
+    assert "[WRONG], reward 0.0" in env.render() and not capsys.readouterr().out
+    make(render_mode="human").step("\\boxed{5}")
     assert "\\boxed{5}" in capsys.readouterr().out
 
 
@@ -157,10 +149,7 @@ def test_a_team_reward_says_whether_the_reward_is_known(reward, unknown):
     env.step("\\boxed{4}")
     assert env.infos["solver_0"]["reward_unknown"]
     env.step(RIGHT)
-    assert {agent: "reward_unknown" in env.infos[agent] for agent in ("solver_0", "verifier_0")} == {
-        "solver_0": unknown,
-        "verifier_0": unknown,
-    }
+    assert all(("reward_unknown" in env.infos[agent]) == unknown for agent in ("solver_0", "verifier_0"))
 
 
 @pytest.mark.parametrize("grower", [grouped(GroupedSettings(group=2)), chains(3)])

@@ -6,7 +6,7 @@ import pytest
 from messages import raises
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.growers import Chains, Grouped, Linear, Node, chains
+from mars_env.envs.growers import Grouped, Linear, chains
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Problem, Turn
@@ -29,6 +29,10 @@ def turn_of(expansion, index, text, reward):
     )
 
 
+def after(expansion, turn, rules):
+    return expansion.parent.child(turn, rules.apply(expansion.parent.state, turn.action, turn.grade))
+
+
 def grow(grower, rules, act, shuffle=None):
     """Play a grower to its end; `act(expansion, index) -> (text, reward)`. Returns its expansions."""
     expansions, waiting = [], []
@@ -43,8 +47,7 @@ def grow(grower, rules, act, shuffle=None):
         nodes = []
         for index in range(len(expansion.turn_ids)):
             text, reward = act(expansion, index)
-            turn = turn_of(expansion, index, text, reward)
-            nodes.append(Node(turn, rules.apply(expansion.parent.state, turn.action, None)))
+            nodes.append(after(expansion, turn_of(expansion, index, text, reward), rules))
         grower.tell(expansion, nodes)
 
 
@@ -83,9 +86,8 @@ def test_adaptive_sampling_fills_up_from_the_rest():
 
 def test_balanced_sampling_takes_one_of_each():
     rules = SolveVerifyCorrect(TRAINING)
-    settings = GroupedSettings(sampling="balanced")
     for seed in range(20):
-        grower = Grouped(rules, PROBLEM, "p#0", seed, settings)
+        grower = Grouped(rules, PROBLEM, "p#0", seed, GroupedSettings(sampling="balanced"))
         expansions = grow(grower, rules, lambda e, i: ("Correctness: Wrong", float(i == 5)))
         judged = [e.parent.turn.reward for e in expansions if e.parent.id.count(".") == 0 and e.parent.turn]
         assert sorted(judged) == [0.0, 1.0]
@@ -94,15 +96,10 @@ def test_balanced_sampling_takes_one_of_each():
 @pytest.mark.parametrize("sampling", ["random", "balanced", "adaptive"])
 def test_the_choice_does_not_depend_on_the_order_of_finishing(sampling):
     rules, settings = SolveVerifyCorrect(TRAINING), GroupedSettings(sampling=sampling)
-    trees = {
-        tuple(
-            sorted(
-                e.id
-                for e in grow(Grouped(rules, PROBLEM, "p#0", 7, settings), rules, noisy, random.Random(s))
-            )
-        )
-        for s in range(5)
-    }
+    trees = set()
+    for order in map(random.Random, range(5)):
+        expansions = grow(Grouped(rules, PROBLEM, "p#0", 7, settings), rules, noisy, order)
+        trees.add(frozenset(expansion.id for expansion in expansions))
     assert len(trees) == 1
 
 
@@ -127,11 +124,11 @@ def test_a_lost_group_does_not_hold_up_the_rest():
     grower = Grouped(rules, PROBLEM, "p#0", 0)
     [solver] = grower.ask(10)
     turns = [replace(turn_of(solver, i, "?", 0.0)) for i in range(8)]
-    grower.tell(solver, [Node(t, rules.apply(solver.parent.state, t.action, None)) for t in turns])
+    grower.tell(solver, [after(solver, turn, rules) for turn in turns])
     first, second = grower.ask(10)
     grower.tell(first, None)
     turns = [turn_of(second, i, "Correctness: Wrong", 1.0) for i in range(8)]
-    grower.tell(second, [Node(t, rules.apply(second.parent.state, t.action, None)) for t in turns])
+    grower.tell(second, [after(second, turn, rules) for turn in turns])
     assert [e.agent for e in grower.ask(10)] == ["corrector_0", "corrector_0"]
 
 
@@ -141,14 +138,9 @@ def test_linear_waits_to_be_told_and_names_the_answer():
     assert grower.final() is None
     [order] = grower.ask(5)
     assert grower.ask(5) == []
-    turn = turn_of(order, 0, "4", 1.0)
-    from mars_env.types import Grade
-
-    turn = replace(turn, grade=Grade.correct())
-    grower.tell(order, [Node(turn, rules.apply(order.parent.state, turn.action, turn.grade))])
+    grower.tell(order, [after(order, turn_of(order, 0, "4", 1.0), rules)])
     [order] = grower.ask(5)
-    judge = turn_of(order, 0, "Correctness: Correct", 1.0)
-    grower.tell(order, [Node(judge, rules.apply(order.parent.state, judge.action, None))])
+    grower.tell(order, [after(order, turn_of(order, 0, "Correctness: Correct", 1.0), rules)])
     assert grower.ask(5) == [] and grower.final() == "0"
 
 
@@ -162,30 +154,21 @@ def test_a_lost_turn_ends_an_episode_without_an_answer():
 
 def test_chains_are_episodes_that_share_a_problem_and_nothing_else():
     rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(Chains(rules, PROBLEM, "p#0", 0, n=4), rules, noisy, random.Random(0))
+    expansions = grow(chains(4)(rules, PROBLEM, "p#0", 0), rules, noisy, random.Random(0))
     turns = Counter(turn.count(".") for e in expansions for turn in e.turn_ids)
     # Each Verifier is number 0 of its input, and `noisy` says "Wrong" there, so every chain goes to its end.
     assert turns == dict.fromkeys(range(5), 4)
     assert all(len(e.turn_ids) == 1 for e in expansions if e.parent.turn)
     groups = Counter(e.group for e in expansions for _ in e.turn_ids)
-    assert groups == {
-        "p#0/solver_0/0": 4,
-        "p#0/verifier_0/1": 4,
-        "p#0/corrector_0/2": 4,
-        "p#0/verifier_0/3": 4,
-        "p#0/corrector_0/4": 4,
-    }
+    agents = ["solver", "verifier", "corrector", "verifier", "corrector"]
+    assert groups == {f"p#0/{agent}_0/{depth}": 4 for depth, agent in enumerate(agents)}
 
 
 def test_chains_end_where_a_turn_was_lost():
     rules = SolveVerifyCorrect(TRAINING)
-    grower = Chains(rules, PROBLEM, "p#0", 0, n=2)
+    grower = chains(2)(rules, PROBLEM, "p#0", 0)
     [order] = grower.ask(9)
-    nodes = [
-        Node(turn_of(order, i, "4", None), rules.apply(order.parent.state, Action("4"), None))
-        for i in range(2)
-    ]
-    grower.tell(order, nodes)
+    grower.tell(order, [after(order, turn_of(order, i, "4", None), rules) for i in range(2)])
     first, second = grower.ask(9)
     assert (first.turn_ids, second.turn_ids, first.group) == (("0.0",), ("1.0",), second.group)
     grower.tell(first, None)

@@ -2,6 +2,7 @@
 
 import pytest
 from messages import raises
+from small_runs import ABOUT
 
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
@@ -12,7 +13,7 @@ from mars_env.envs.tree_search import TreeSearch
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ContextError
 from mars_env.evaluation import build_report
-from mars_env.evaluation.counts import count
+from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import system_right
 from mars_env.grading import grader_for
@@ -80,15 +81,15 @@ async def test_a_limit_of_its_own_stays_the_model_s_fault():
     [tree] = await collect(game(), team(solver=("It is", "length")), [Job(PROBLEM)], seed=0)
     assert tree.turns[0].grade.verdict is Verdict.WRONG
     assert tree.turns[0].reward == 0.0
-    assert count([tree]).truncated == {"solver": 1}
-    assert count([tree]).interrupted == {}
+    assert count_trees([tree]).truncated == {"solver": 1}
+    assert count_trees([tree]).interrupted == {}
 
 
 async def test_a_report_that_was_cut_off_has_no_reward_and_is_in_no_rate():
     [tree] = await collect(game(), team(verifier=("Findings", "context")), [Job(PROBLEM)], seed=0)
     verifier = tree.turns[1]
     assert verifier.role == "verifier" and verifier.reward is None
-    metrics, counts = measure([tree]), count([tree])
+    metrics, counts = measure([tree]), count_trees([tree])
     assert not metrics.keys() & {"malformed", "verifier_recall", "verifier_accuracy"}
     assert (counts.malformed, counts.false_rejects) == (0, 0)
     assert counts.interrupted == {"verifier": 2}
@@ -166,7 +167,6 @@ async def test_a_verifier_that_gives_fewer_reports_than_asked_for_is_no_score_of
     searching = Game(rules, grader_for("math"), grower=SearchGrower, visibility=visible)
     _, seen = await searching.grades(PROBLEM, rules.start(PROBLEM), Action("5"))
     assert (seen.verdict, seen.score) == (Verdict.UNKNOWN, None)
-    assert "0 reports where 2 were asked for" in seen.reason
 
 
 async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
@@ -179,11 +179,9 @@ async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
     trees = await collect(
         game(), team(solver=answers), [Job(PROBLEM, i) for i in range(4)], seed=0, concurrency=1
     )
-    report = build_report(trees, title="t", problem_set="p", generated=False)
+    report = build_report(trees, ABOUT)
     assert report.counts.interrupted == {"solver": 2}
-    text = report.markdown()
-    assert "Turns cut off by the model's context or a content filter" in text
-    assert "solver 2 of 4" in text
+    assert "solver 2 of 4" in report.markdown()
     assert report.metrics["solver_accuracy"].estimate.value == 0.5
     write_page(tmp_path / "report.html", trees, title="t", report=report)
     assert "cut off by the context" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from messages import raises
 from pettingzoo.test import api_test
 
 import mars_env
-from mars_env.envs import GroupedSettings, SolveVerifyCorrect, grouped, make_game, registry, spec
+from mars_env.envs import GroupedSettings, RulesSpec, SolveVerifyCorrect, grouped, make_game, registry, spec
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.visibility import public_tests
 from mars_env.errors import ConfigError
@@ -61,8 +61,7 @@ class Watched:
 
     def agents(self, game):
         return assign_agents(
-            game.rules,
-            {"solver": self.write, "verifier": self.verify, "corrector": self.write},
+            game.rules, {"solver": self.write, "verifier": self.verify, "corrector": self.write}
         )
 
 
@@ -209,8 +208,9 @@ def test_own_rules_may_take_feedback(monkeypatch):
 
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))  # registered for this test alone
     name = "told-solve-verify-correct"
+    visibility = SolveVerifyCorrect.visibility
     mars_env.register_rules(
-        name, lambda: SolveVerifyCorrect(TRAINING, True), visibility=SolveVerifyCorrect.visibility
+        name, RulesSpec(lambda: SolveVerifyCorrect(TRAINING, True), visibility=visibility)
     )
     env = mars_env.make(f"programs-{name}", problems=[DOUBLE])
     env.reset(seed=0)

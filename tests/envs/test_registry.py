@@ -8,7 +8,7 @@ from pydantic import BaseModel, PositiveInt
 
 import mars_env
 from mars_env.api import make_gymnasium
-from mars_env.envs import Solve, registry
+from mars_env.envs import RulesSpec, Solve, registry
 from mars_env.envs.growers import Linear
 from mars_env.envs.rewards import outcome, team_outcome
 from mars_env.errors import ConfigError
@@ -50,12 +50,6 @@ def test_a_reward_of_named_rules_must_fit():
 def test_a_misspelt_argument_is_suggested_beside_the_settings():
     team = {"agents": lambda seen: "4"}
     for wrong, meant, call in (
-        ("sample", "samples", lambda **given: mars_env.evaluate("arithmetic-solve", **team, **given)),
-        (
-            "sample",
-            "samples",
-            lambda **given: mars_env.evaluate("arithmetic-solve-verify-correct", **team, **given),
-        ),
         ("sample", "samples", lambda **given: mars_env.evaluate("arithmetic-tree-search", **team, **given)),
         ("problem", "problems", lambda **given: mars_env.make("arithmetic-solve", **given)),
         ("lerner", "learner", lambda **given: make_gymnasium("arithmetic-solve", **given)),
@@ -121,7 +115,7 @@ def test_settings_may_have_the_names_of_arguments():
 
 
 def test_arguments_replace_what_the_class_declares():
-    registry.register_rules("debate", Debate, training={}, rewards={})
+    registry.register_rules("debate", RulesSpec.of(Debate, training={}), rewards={})
     assert registry.rules_spec("debate").training == {} == registry.rules_spec("debate").rewards
 
 

@@ -56,17 +56,7 @@ class Broken(Solve):
         return 7 if self.fault == "answer" and state.written else super().final(state)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "leak",
-        "stranger",
-        "grade",
-        "late grade",
-        "endless",
-        "answer",
-    ],
-)
+@pytest.mark.parametrize("fault", ["leak", "stranger", "grade", "late grade", "endless", "answer"])
 def test_the_contract_finds_what_is_broken(fault):
     with raises(AssertionError):
         check_rules(Broken(2, fault=fault), PROBLEM)

@@ -123,13 +123,3 @@ async def test_a_text_that_could_not_be_rated_comes_last_and_without_any_rating_
     model = Table({"a": None, "b": 0.0, "c": None})
     assert (await Highest(model).choose(PROBLEM, turns("a", "c", "b"), 0)).turn == "2"
     assert (await Highest(model).choose(PROBLEM, turns("c", "a"), 0)).turn == "0"
-
-
-@pytest.mark.parametrize("ratings", [(0.5,), (0.5, 1.5), (0.5, float("nan"))])
-async def test_a_broken_reward_model_is_a_fault(ratings):
-    class Broken:
-        async def rate(self, statement, texts, seed):
-            return Ratings(ratings)
-
-    with pytest.raises(ModelError):
-        await Highest(Broken()).choose(PROBLEM, turns("a", "b"), 0)

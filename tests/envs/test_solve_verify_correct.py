@@ -27,40 +27,23 @@ def test_training_chain_of_the_paper():
     assert rules.final(state) == 2  # never judged: the chain ended with it
 
 
-@pytest.mark.parametrize(("verdicts", "acted", "final"), [([PASS], "sv", 0), ([FAIL, PASS], "svcv", 1)])
-def test_training_stops_when_the_verifier_accepts(verdicts, acted, final):
-    played, state, rules = play(TRAINING, verdicts)
+@pytest.mark.parametrize(
+    ("schedule", "verdicts", "acted", "final"),
+    [
+        (TRAINING, [PASS], "sv", 0),
+        (TRAINING, [FAIL, PASS], "svcv", 1),
+        # Inference: four passes in a row accept, ten failures give up, eleven verifications at most.
+        (INFERENCE, [PASS, PASS, FAIL, PASS, PASS, PASS, PASS], "svvvcvvvv", 1),
+        (INFERENCE, [FAIL] * 20, "s" + "vc" * 9 + "v", 0),
+        (INFERENCE, [PASS, FAIL] * 20, "s" + "vvc" * 5 + "v", 0),
+        # Without acceptance: the solution most often judged correct, ties to the earliest.
+        (Schedule(rounds=6, accept_after=3), [PASS, FAIL, PASS, PASS, FAIL, PASS, FAIL], "svvcvvvcvv", 1),
+        (Schedule(rounds=3, accept_after=2), [PASS, FAIL, PASS, FAIL], "svvcvv", 0),
+    ],
+)
+def test_schedules(schedule, verdicts, acted, final):
+    played, state, rules = play(schedule, verdicts)
     assert (played, rules.final(state)) == (acted, final)
-
-
-def test_inference_accepts_after_four_passes_in_a_row():
-    acted, state, rules = play(INFERENCE, [PASS, PASS, FAIL, PASS, PASS, PASS, PASS])
-    assert acted == "svvvcvvvv"
-    assert rules.final(state) == 1
-
-
-def test_inference_gives_up_after_ten_failures_in_a_row():
-    acted, state, rules = play(INFERENCE, [FAIL] * 20)
-    assert acted.count("v") == 10
-    assert acted.endswith("v")
-    assert rules.final(state) == 0  # none ever passed: the earliest
-
-
-def test_inference_has_at_most_eleven_verifications():
-    acted, _, _ = play(INFERENCE, [PASS, FAIL] * 20)
-    assert acted.count("v") == 11
-    assert acted.endswith("v")
-
-
-def test_fallback_is_the_solution_most_often_judged_correct():
-    schedule = Schedule(rounds=6, accept_after=3)
-    _, state, rules = play(schedule, [PASS, FAIL, PASS, PASS, FAIL, PASS, FAIL])
-    assert rules.final(state) == 1
-
-
-def test_fallback_ties_go_to_the_earliest():
-    _, state, rules = play(Schedule(rounds=3, accept_after=2), [PASS, FAIL, PASS, FAIL])
-    assert rules.final(state) == 0
 
 
 @pytest.mark.parametrize(

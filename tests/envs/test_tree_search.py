@@ -11,6 +11,7 @@ from mars_env.envs.tree_search import TRAINING, TreeSearch
 from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, groups_of, play
+from mars_env.rollout.engine import at_most
 from mars_env.rollout.regrade import regrade
 from mars_env.testing import check_env, check_rules
 from mars_env.types import Action, Grade, Problem
@@ -142,7 +143,7 @@ def test_early_stop_looks_at_the_search_score():
     assert stopped.final == "0.0" and stopped.turns[-1].grade.score < 1
 
 
-def test_the_tree_does_not_depend_on_width_or_speed():
+def test_the_tree_depends_neither_on_width_nor_speed():
     def timeless(tree):
         return [(t.id, t.agent, t.text, t.search_score, t.info) for t in tree.turns], tree.final
 
@@ -154,7 +155,7 @@ def test_the_tree_does_not_depend_on_width_or_speed():
             return [Action(longer(observation) + "y" * (seed % 2))]
 
     game = game_of(search_grader=HalfLength(), nodes=24, agents=2, early_stop=False)
-    trees = [timeless(played(game, Sleepy(), width=width)) for width in (1, 2, 64)]
+    trees = [timeless(played(game, Sleepy(), gate=at_most(width))) for width in (1, 2, 64)]
     assert trees[0] == trees[1] == trees[2]
     assert timeless(played(game, Sleepy(), seed=1)) != trees[0]
 

@@ -2,50 +2,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.envs.verdicts import bug_report, read_judgement
+from mars_env.envs.verdicts import Judgement, bug_report, read_judgement
+
+PASSES = ["Correctness: Correct", "Fine.\ncorrectness: correct.", "**Correctness:** Correct"]
+PASSES += ["Correctness: Wrong\nAfter a second look:\nCorrectness: Correct", "> Correctness: `Correct`  "]
+FAILS = ["Correctness: Wrong", "Correctness: Correct\nCorrectness: wrong", "## Correctness: **Wrong**"]
+MALFORMED = ["", "The solution is correct.", "Correctness: Incorrect", "Correctness: not correct"]
+MALFORMED += ["Correctness: Correct|Wrong", "Correctness: Correct, but step 2 is wrong", "Correctness:"]
+MALFORMED += ["In terms of correctness: Correct", "Correctness\n: Correct"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Correctness: Correct",
-        "Fine.\ncorrectness: correct.",
-        "**Correctness: Correct**",
-        "**Correctness:** Correct",
-        "Correctness: Wrong\nAfter a second look:\nCorrectness: Correct",
-        "> Correctness: `Correct`  ",
-    ],
-)
-def test_passes(text):
-    judgement = read_judgement(text)
-    assert judgement.passed and not judgement.malformed
-
-
-@pytest.mark.parametrize(
-    "text", ["Correctness: Wrong", "Correctness: Correct\nCorrectness: wrong", "## Correctness: **Wrong**"]
-)
-def test_fails(text):
-    judgement = read_judgement(text)
-    assert not judgement.passed and not judgement.malformed
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "The solution is correct.",
-        "Correctness: Incorrect",
-        "Correctness: not correct",
-        "Correctness: Correct|Wrong",
-        "Correctness: Correct, but step 2 is wrong",
-        "Correctness:",
-        "In terms of correctness: Correct",
-        "Correctness\n: Correct",
-    ],
-)
-def test_what_cannot_be_read_is_a_malformed_failure(text):
-    judgement = read_judgement(text)
-    assert judgement.malformed and not judgement.passed
+@pytest.mark.parametrize("text", PASSES + FAILS + MALFORMED)
+def test_verdicts(text):
+    assert read_judgement(text) == Judgement(passed=text in PASSES, malformed=text in MALFORMED)
 
 
 @given(st.text())

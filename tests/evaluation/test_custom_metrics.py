@@ -4,9 +4,10 @@ import logging
 
 import pytest
 from messages import raises
+from small_runs import ABOUT
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation import build_report, compare, register_metric, remove_metric
+from mars_env.evaluation import build_report, compare_trees, register_metric, remove_metric
 
 
 @pytest.fixture(autouse=True)
@@ -19,20 +20,20 @@ def _forgotten():
 def test_a_metric_stands_in_reports_and_comparisons(run):
     register_metric("shortness", lambda tree: len(tree.turns) <= 2, title="Short episodes", scale="rate")
     register_metric("debt", lambda tree: -float(len(tree.turns)))
-    report = build_report(run, title="t", problem_set="s", generated=False)
+    report = build_report(run, ABOUT)
     assert report.metrics["shortness"].estimate.value == pytest.approx(4 / 6 - 1 / 6)
     assert "Short episodes" in str(report) and report.metrics["shortness"].estimate.low > 0
     debt = report.metrics["debt"].estimate
     assert debt.value == pytest.approx(-(4 + 2 + 2 + 6 + 4 + 2) / 6) and debt.low < debt.value < debt.high < 0
     assert "-3.333" in str(report)
-    assert compare(run, run).rows["debt"].difference.value == 0
+    assert compare_trees(run, run).rows["debt"].difference.value == 0
 
 
 def test_an_amount_of_nothing_is_a_figure_too(run):
     register_metric("debt", lambda tree: 0, scale="amount")
-    report = build_report(run, title="t", problem_set="s", generated=False)
+    report = build_report(run, ABOUT)
     assert report.metrics["debt"].estimate.value == 0
-    assert compare(run, run).rows["debt"].a.value == 0
+    assert compare_trees(run, run).rows["debt"].a.value == 0
 
 
 def test_none_says_nothing_and_a_fault_is_logged(run, caplog):
@@ -43,7 +44,7 @@ def test_none_says_nothing_and_a_fault_is_logged(run, caplog):
 
     register_metric("fussy", fussy, scale="amount")
     with caplog.at_level(logging.WARNING):
-        estimate = build_report(run, title="t", problem_set="s", generated=False).metrics["fussy"].estimate
+        estimate = build_report(run, ABOUT).metrics["fussy"].estimate
     assert (estimate.value, estimate.problems) == (2.0, 2)
     assert len(caplog.records) == 2 and "\x1b" not in caplog.text
     assert "metric fussy left tree p1#0 out: KeyError" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.counts import count
+from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import estimates, measure, powers_of_two
 from mars_env.evaluation.trees import answers_of_grading, rounds, system_right
 from mars_env.grading import grade as grade_of
@@ -57,7 +57,7 @@ def test_costs(run):
 
 
 def test_counts(run):
-    counts = count(run)
+    counts = count_trees(run)
     assert (counts.problems, counts.episodes, counts.faults, counts.unknown) == (3, 6, {}, {})
     assert counts.turns == {"solver": 6, "verifier": 10, "corrector": 4}
     assert counts.truncated == {"corrector": 1}
@@ -69,7 +69,7 @@ def test_tokens_are_counted_from_their_ids_where_a_server_does_not_tell():
     action = Action(
         "4", (Completion("4", prompt_ids=(1, 2), token_ids=(3, 4, 5)), Completion("5", token_ids=(6,)))
     )
-    counts = count(
+    counts = count_trees(
         [Tree("p#0", Problem("p", "?", "4"), (Turn("p#0", "0", None, "", "a_0", "", "p", action),))]
     )
     assert (counts.calls, counts.prompt_tokens, counts.completion_tokens) == (2, 2, 4)
@@ -88,7 +88,7 @@ def test_unknown_grades_are_left_out_and_counted(episode):
     assert metrics["gain"].pairs == {"p": (0, 1)}  # of the third alone
     assert "fix_rate" not in metrics  # one input and one output are unknown
     assert value(metrics, "verifier_accuracy") == 1  # (+, c), (-, w), (+, c)
-    assert count(trees).unknown == {"the worker was lost": 2}
+    assert count_trees(trees).unknown == {"the worker was lost": 2}
 
 
 def test_faults_are_left_out_of_the_system_and_counted(episode):
@@ -98,7 +98,7 @@ def test_faults_are_left_out_of_the_system_and_counted(episode):
     assert metrics["solver_accuracy"].pairs == {"p": (0.5, 1)}  # its attempt was judged
     assert metrics["tokens"].pairs == {"p": (40, 1)}
     assert metrics["reward:solver"].pairs == {"p": (0.5, 1)}  # its reward is known, too
-    assert count(trees).faults == {"ModelError: gone": 1}
+    assert count_trees(trees).faults == {"ModelError: gone": 1}
 
 
 def test_every_known_grade_and_reward_of_a_role_counts_whatever_became_of_its_tree(episode):

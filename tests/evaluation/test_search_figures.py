@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from small_runs import ABOUT
 
-from mars_env.evaluation.counts import count
+from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.report import build_report
 from mars_env.evaluation.trees import any_right, depth, is_search, judging_tokens
@@ -60,10 +61,10 @@ def test_figures():
 def test_counts_and_notes():
     unknown = tree("d", "0 0 w")
     lost = replace(unknown.turns[0], info={"call": 0, "search_unknown": "no verdict"})
-    counted = count([*TREES, Tree("d#0", unknown.problem, (lost,))])
+    counted = count_trees([*TREES, Tree("d#0", unknown.problem, (lost,))])
     assert counted.unknown == {"the sandbox was lost": 2, "search score: no verdict": 1}
     assert counted.completion_tokens == 9 * 10 + 23 + 10
-    report = build_report(TREES, title="t", problem_set="s", generated=False, notes=["The search saw X"])
+    report = build_report(TREES, ABOUT, notes=["The search saw X"])
     assert report.notes[0] == "The search saw X" and "Share of final answers, coder_1" in report.markdown()
 
 

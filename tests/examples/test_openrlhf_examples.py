@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -145,11 +144,3 @@ def test_they_play_on_a_server_too(calibration, monkeypatch):
     named = "coder_0=roles:simplest,coder_1=roles:careful,coder_2=roles:comparing"
     coders = make_agents(named, ["coder_0", "coder_1", "coder_2"])
     assert {agent.policy for agent in coders.values()} == {"some-model"}
-
-
-def test_servers_of_a_comment_run_beside_each_other_on_gpus_of_their_own():
-    for file in EXAMPLES.glob("*.toml"):
-        text = file.read_text(encoding="utf-8")
-        assert not re.search(r"vllm serve.*;", text), file  # the second would wait for the first
-        both = re.findall(r"CUDA_VISIBLE_DEVICES=(\d) vllm serve .*&$", text, re.M)
-        assert len(set(both)) == len(both)

@@ -5,7 +5,7 @@ import pytest
 
 from mars_env.errors import MissingExtra
 from mars_env.grading import math_verify
-from mars_env.grading.math.pool import Limits
+from mars_env.grading.math.pool import VerdictLimits
 from mars_env.testing.grader_suite import check_grader
 from mars_env.types import Problem, Verdict
 
@@ -13,7 +13,7 @@ from mars_env.types import Problem, Verdict
 @pytest.fixture(scope="module")
 def grader():
     pytest.importorskip("math_verify")
-    own = math_verify.MathVerifyGrader(limits=Limits(cpu_seconds=1.0), workers=1)
+    own = math_verify.MathVerifyGrader(limits=VerdictLimits(cpu_seconds=1.0), workers=1)
     yield own
     own.close()
 

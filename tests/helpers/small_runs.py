@@ -2,6 +2,7 @@
 
 import pytest
 
+from mars_env.evaluation.report import RunDescription
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
 ROLES = {"S": "solver_0", "V": "verifier_0", "C": "corrector_0"}
@@ -10,6 +11,8 @@ GRADES = {
     "-": Grade.wrong("not the reference"),
     "?": Grade.unknown("the worker was lost"),
 }
+
+ABOUT = RunDescription(title="t", problem_set="s", generated=False)
 
 
 def problem_of(name):

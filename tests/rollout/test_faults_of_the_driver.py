@@ -17,10 +17,10 @@ from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, StoreError
 from mars_env.grading.math.grader import MathGrader
-from mars_env.grading.math.pool import Limits
+from mars_env.grading.math.pool import VerdictLimits
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, collect, play_all, read_run
-from mars_env.types import Grade, Problem
+from mars_env.types import Problem
 
 PROBLEMS = [Problem(f"sum/{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(6)]
 
@@ -55,13 +55,13 @@ async def test_a_grader_that_hangs_on_one_problem_is_given_up_as_unknown():
             assert (turn.reward is None) == hung
             if turn.grade is not None and hung:
                 assert turn.grade.verdict == "UNKNOWN"
-                assert turn.grade.reason == "the grader did not answer within 0.2 s"
+                assert turn.grade.reason.startswith("the grader raised TimeoutError: no answer within 0.2 s")
 
 
 async def test_a_grading_process_that_stands_still_is_killed_and_the_verdict_unknown():
     """Real workers, stopped by SIGSTOP: they neither work nor end."""
     problems = [Problem(f"root/{i}", "Simplify.", r"\sqrt{8}") for i in range(3)]
-    grader = MathGrader(limits=Limits(wall_seconds=1.5), workers=1)
+    grader = MathGrader(limits=VerdictLimits(wall_seconds=1.5), workers=1)
     game = Game(SolveVerifyCorrect(TRAINING), grader)
     agents = make_agents(ScriptedModel([r"\boxed{2\sqrt{2}}"]), game.rules.possible_agents)
     try:
@@ -274,17 +274,3 @@ async def test_a_time_out_of_the_agents_own_keeps_its_words():
 def test_a_limit_on_turns_is_a_time():
     with raises(ConfigError):
         Game(SolveVerifyCorrect(TRAINING), MathGrader(), turn_timeout=0.0)
-
-
-async def test_a_grade_is_never_of_another_kind(tmp_path):
-    """A grader that returns what is no grade is a fault, too: no reward comes of it."""
-
-    class Odd:
-        async def grade(self, problem, text):
-            return True
-
-    game = Game(SolveVerifyCorrect(TRAINING), Odd())
-    [tree] = await collect(game, team(game), [Job(PROBLEMS[0])], seed=1)
-    graded = [turn for turn in tree.turns if turn.grade is not None]
-    assert graded and all(isinstance(turn.grade, Grade) for turn in graded)
-    assert all(turn.grade.verdict == "UNKNOWN" and turn.reward is None for turn in graded)

@@ -14,7 +14,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect
-from mars_env.rollout.pipeline import PipelineSettings, pipeline
+from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.rollout.staleness import acting_after, least_updates
 from mars_env.types import Action, Completion, Grade, Problem
 
@@ -48,7 +48,9 @@ async def ages(bound, size, first, seed, train_time):
     actor = Laggard(first, random.Random(seed))
     options = PipelineSettings(staleness=bound, groups_per_update=size)
     found = []
-    batches = pipeline(GAME, assign_agents(GAME.rules, actor), steps, options, seed=7, version=first)
+    batches = pipeline(
+        GAME, assign_agents(GAME.rules, actor), steps, options, seed=7, training=Training(version=first)
+    )
     async with aclosing(batches) as due:
         async for batch in due:
             assert batch.dropped == 0

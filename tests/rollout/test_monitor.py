@@ -20,8 +20,7 @@ from mars_env.players import assign_agents
 from mars_env.rollout import Job, Slots, Store, collect, play_all
 from mars_env.rollout.monitor import Monitor, Trace, live_view, prometheus_text, reporting
 from mars_env.rollout.store import finished_trees
-from mars_env.sandbox import Pool
-from mars_env.types import Action, Completion, Grade, Problem, Sampling, Turn
+from mars_env.types import Action, Completion, Grade, Problem, Turn
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(8)]
 
@@ -142,15 +141,7 @@ async def test_the_live_view_says_what_is_the_matter():
     with console.capture() as shown:
         console.print(live_view(monitor.figures()))
     text = shown.get()
-    for words in (
-        "24/24 episodes",
-        "turns/s",
-        "in flight",
-        "verifier accepts",
-        "UNKNOWN",
-        "discarded 3: ModelE",
-    ):
-        assert words in text, text
+    assert all(word in text for word in ("24/24", "turns/s", "accepts", "UNKNOWN", "discarded")), text
     with console.capture() as shown:
         console.print(Monitor())
     assert "0 episodes" in shown.get() and "left" not in shown.get()
@@ -190,16 +181,6 @@ async def test_metrics_go_to_a_logger_and_to_prometheus():
             await session.get(f"http://127.0.0.1:{port}/metrics")
 
 
-async def test_tensorboard_reads_them(tmp_path):
-    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
-    from mars_env.loggers import TensorBoardLogger
-
-    monitor = Monitor(len(JOBS))
-    async with reporting(monitor, logger=TensorBoardLogger(tmp_path)):
-        await played(monitor)
-    assert any(b"rollout/trees/finished" in path.read_bytes() for path in tmp_path.iterdir())
-
-
 async def test_a_trace_shows_every_turn_in_a_row_of_its_own(tmp_path):
     with Trace(tmp_path / "trace.json") as trace:
         trees = await played(Monitor(trace=trace))
@@ -218,12 +199,6 @@ async def test_a_trace_shows_every_turn_in_a_row_of_its_own(tmp_path):
     for spans in rows.values():
         spans.sort()
         assert all(one[1] <= two[0] for one, two in pairwise(spans))
-
-
-def test_a_trace_of_nothing_can_be_read(tmp_path):
-    with Trace(tmp_path / "trace.json"):
-        pass
-    assert json.loads((tmp_path / "trace.json").read_text()) == []
 
 
 async def test_what_an_earlier_run_finished_counts(tmp_path):
@@ -273,18 +248,6 @@ async def test_the_models_of_a_team_are_measured_under_their_names():
     assert (server.capacity, server.under_way) == (3, 0)
 
 
-async def test_calls_to_a_server_are_counted_while_they_are_under_way(chaos):
-    server = HTTPModel(chaos.start(seconds=0.3).url, "m", concurrency=2)
-    calls = [
-        asyncio.create_task(server.complete([{"role": "user", "content": "?"}], 1, Sampling(seed=i)))
-        for i in range(5)
-    ]
-    await asyncio.sleep(0.15)
-    assert server.under_way == 5
-    await asyncio.gather(*calls)
-    assert server.under_way == 0
-
-
 def test_turns_of_other_processes_are_seen(tmp_path):
     turn = Turn(
         "p#0", "0", None, "g", "solver_0", "", "p", Action("4", (Completion("4", completion_tokens=5),))
@@ -303,19 +266,6 @@ def test_turns_of_other_processes_are_seen(tmp_path):
     for process in (0, 1):
         monitor.record_remote_acting(process, {})
     assert monitor.figures()["turns/in_flight"] == 0
-
-
-async def test_the_pool_of_sandboxes_tells_what_is_under_way():
-    pool = Pool(slots=1)
-    runs = [asyncio.create_task(pool.run("print(1)")) for _ in range(3)]
-    seen = {pool.under_way}
-    while not all(run.done() for run in runs):
-        await asyncio.sleep(0)
-        seen.add(pool.under_way)
-    assert pool.capacity == 1 and seen == {0, 1, 2, 3}
-    await asyncio.gather(*runs)
-    assert pool.under_way == 0
-    await pool.aclose()
 
 
 @pytest.mark.parametrize(

@@ -135,19 +135,6 @@ async def test_it_keeps_the_contract_of_models():
     await check_model(model, "1 + 1 =", sampling=Sampling(max_tokens=8, seed=1), exact=True)
 
 
-async def test_a_scripted_count_is_the_same_in_segments():
-    def count(prompt, sample, seed):
-        read = len(prompt) if not isinstance(prompt, str) else len(prompt.split())
-        return "".join(f" {i}" for i in range(read, 20))
-
-    inner = ScriptedModel(count, ids=True)
-    for limit in (7, 40):
-        expected = await inner.complete("count on from here", 1, Sampling(max_tokens=limit))
-        for segment in (1, 4, 16):
-            model = SegmentedModel(inner, segment)
-            assert await model.complete("count on from here", 1, Sampling(max_tokens=limit)) == expected
-
-
 async def test_models_without_token_ids_are_refused_only_where_that_matters():
     model = SegmentedModel(ScriptedModel(["one two three four"]), 3)
     with raises(ModelError):

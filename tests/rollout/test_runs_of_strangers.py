@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import raises
+from small_runs import ABOUT
 
 from mars_env.agents import make_agents
 from mars_env.cli.stored import stored_game
@@ -27,6 +28,8 @@ from mars_env.viewer.page import render_page
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(2)]
 CONFIG = {"title": "arithmetic-self-refine", "settings": {}}
 FILES = ("turns", "trees", "problems")
+NO_COUNTS = [None, "x", 1.5, -1, 10**30, float("nan"), [1]]
+TOO_LARGE = {"token_ids": [1], "logprobs": [-(10**400)]}
 
 
 @pytest.fixture
@@ -48,41 +51,6 @@ def write_rows(run, name, rows):
     (run / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-VALUES = [None, True, 5, -1, 1.5, float("nan"), "x", "", "../..", [], [1], {}, {"a": 1}, "\ud800", 10**400]
-
-
-def wrong_rows(row):
-    """A row with each of its fields missing, or of another kind."""
-    for field in row:
-        yield {key: value for key, value in row.items() if key != field}
-        for value in VALUES:
-            yield {**row, field: value}
-    for field in ("grade", "completions"):
-        for inner in wrong_rows(copy.deepcopy(_inner(row.get(field)))) if row.get(field) else ():
-            yield {**row, field: [inner] if field == "completions" else inner}
-
-
-def _inner(value):
-    return value[0] if isinstance(value, list) else value
-
-
-@pytest.mark.parametrize("name", FILES)
-async def test_whatever_a_row_holds_is_read_or_refused_with_one_sentence(run, name):
-    rows = rows_of(run, name)
-    read = refused = 0
-    for wrong in [*wrong_rows(rows[0]), [1, 2], None, "x", 5]:
-        write_rows(run, name, [wrong, *rows[1:]])
-        try:
-            trees = read_run(run).trees
-            finished_trees(run)
-            render_page(trees, title="t")
-            read += 1
-        except MarsError as error:
-            refused += 1
-            assert "\n" not in str(error) and len(str(error)) < 1000
-    assert refused > 20 and read  # some other values are fine: another text, another count
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -97,9 +65,13 @@ async def test_whatever_a_row_holds_is_read_or_refused_with_one_sentence(run, na
         lambda row: {**row, "grade": {**row["grade"], "score": "x"}},
         lambda row: {**row, "grade": {**row["grade"], "verdict": "X"}},
         lambda row: {**row, "grade": {**row["grade"], "evil": 1}},
+        lambda row: {**row, "completions": [{**row["completions"][0], "evil": 1}]},
+        lambda row: {**row, "completions": [{**row["completions"][0], **TOO_LARGE}]},
+        *(lambda row, field=f: {k: v for k, v in row.items() if k != field} for f in ("seconds", "reward")),
+        *(lambda row, n=n: {**row, "info": {"search_tokens": n}} for n in NO_COUNTS),
     ],
 )
-async def test_turns_that_are_none_are_refused(run, change):
+async def test_rows_that_are_no_turn(run, change):
     turns = rows_of(run, "turns")
     write_rows(run, "turns", [change(turns[0]), *turns[1:]])
     with pytest.raises(StoreError):
@@ -108,16 +80,7 @@ async def test_turns_that_are_none_are_refused(run, change):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "[1]",
-        "{",
-        "null",
-        '{"a": 1}',
-        '{"config": []}',
-        "[" * 5000,
-        '{"config": ' + '{"a":' * 90 + "1" + "}" * 91,
-    ],
+    ["", "[1]", "{", "null", '{"config": []}', "[" * 5000, '{"config": ' + '{"a":' * 90 + "1" + "}" * 91],
 )
 async def test_a_manifest_that_is_none_is_refused(run, text):
     (run / "manifest.json").write_text(text)
@@ -126,30 +89,11 @@ async def test_a_manifest_that_is_none_is_refused(run, text):
             reads()
 
 
-async def test_a_row_that_lacks_a_field_or_has_another_says_which(run):
-    for name in FILES:
-        rows = rows_of(run, name)
-        for field in {"turns": ["seconds", "reward", "text"], "trees": ["problem"], "problems": ["kind"]}[
-            name
-        ]:
-            write_rows(run, name, [{key: v for key, v in rows[0].items() if key != field}, *rows[1:]])
-            with raises(StoreError):
-                read_run(run)
-        write_rows(run, name, rows)
-    turns = rows_of(run, "turns")
-    for wrong in (
-        {"grade": {**turns[0]["grade"], "evil": 1}},
-        {"completions": [{**turns[0]["completions"][0], "evil": 1}]},
-    ):
-        write_rows(run, "turns", [{**turns[0], **wrong}, *turns[1:]])
-        with raises(StoreError):
-            read_run(run)
-
-
 async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
     trees = rows_of(run, "trees")
-    left_out = {"info": {"left_out": "0"}}
-    for wrong in ({"problem": "other"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}, left_out):
+    infos = [{"left_out": "0"}, *({"choice_tokens": number} for number in NO_COUNTS)]
+    rows = [{"problem": "other"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}]
+    for wrong in rows + [{"info": info} for info in infos]:
         write_rows(run, "trees", [{**trees[0], **wrong}, *trees[1:]])
         with pytest.raises(StoreError):
             read_run(run)
@@ -208,13 +152,11 @@ def test_what_is_written_anew_replaces_links_alone(tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"format": 0}, {"format": None}, {"format": "1", "versions": []}])
-async def test_a_run_in_another_format_is_one_error_with_its_version(run, change):
+async def test_a_run_in_another_format(run, change):
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**manifest, **change}))
     for reads in (lambda: read_run(run), lambda: Store(run, CONFIG, PROBLEMS)):
-        with pytest.raises(
-            StoreError, match="unknown" if "versions" in change else manifest["versions"]["mars-env"]
-        ):
+        with pytest.raises(StoreError):
             reads()
 
 
@@ -289,7 +231,7 @@ def read_or_refused(run):
         trees = read_run(run).trees
         finished_trees(run)
         render_page(trees, title="t")
-        build_report(trees, title="t", problem_set="p", generated=False).json_text()
+        build_report(trees, ABOUT).json_text()
     except MarsError as error:
         assert "\n" not in str(error) and len(str(error)) < 1000
 
@@ -319,21 +261,3 @@ def test_damaged_files_are_read_or_refused(run, data, name):
         read_or_refused(run)
     finally:
         (run / name).write_bytes(before)
-
-
-@pytest.mark.parametrize("value", [None, "x", 1.5, -1, 10**30, float("nan"), [1]])
-@pytest.mark.parametrize(("name", "field"), [("turns", "search_tokens"), ("trees", "choice_tokens")])
-async def test_tokens_of_a_search_that_are_no_number_are_refused(run, name, field, value):
-    rows = rows_of(run, name)
-    rows[0]["info"][field] = value
-    write_rows(run, name, rows)
-    with raises(StoreError):
-        read_run(run)
-
-
-async def test_a_log_probability_too_large_for_a_number_is_refused(run):
-    rows = rows_of(run, "turns")
-    rows[0]["completions"][0] |= {"token_ids": [1], "logprobs": [-(10**400)]}
-    write_rows(run, "turns", rows)
-    with raises(StoreError):
-        read_run(run)

@@ -17,6 +17,7 @@ from mars_env.errors import StoreError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, play, play_all, read_run
 from mars_env.rollout import store as store_module
+from mars_env.rollout.engine import at_most
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
@@ -92,6 +93,9 @@ async def test_what_is_written_is_read_back_exactly(tmp_path):
     assert timeless(stored.trees) == await expected()
     assert stored.manifest["config"] == CONFIG
     assert stored.manifest["versions"]["mars-env"]
+    again = Guesser()
+    await run(tmp_path / "run", again)
+    assert again.acts == 0
 
 
 @pytest.mark.parametrize("lives", [1, 2, 7, 20, 50])
@@ -115,13 +119,6 @@ async def test_a_torn_last_line_is_played_again(tmp_path, cut):
         path.write_bytes(path.read_bytes()[:-cut])
     await run(tmp_path / "run", Guesser())
     assert timeless(read_run(tmp_path / "run").trees) == await expected()
-
-
-async def test_a_finished_run_plays_nothing_again(tmp_path):
-    await run(tmp_path / "run", Guesser())
-    agent = Guesser()
-    await run(tmp_path / "run", agent)
-    assert agent.acts == 0
 
 
 async def test_a_tree_with_a_fault_is_taken_up_again(tmp_path):
@@ -158,25 +155,6 @@ async def test_a_broken_row_in_the_middle_is_named(tmp_path):
     path.write_text("".join([lines[0], "{broken\n", *lines[1:]]))
     with raises(StoreError):
         read_run(tmp_path / "run")
-
-
-def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
-    with Store(tmp_path / "run", CONFIG, PROBLEMS) as store:
-        turn = Turn("p0#0", "0", None, "g", "solver_0", "", "p0", Action("x"))
-
-        class Full:
-            name = "turns.jsonl"
-
-            def write(self, text):
-                raise OSError(28, "No space left on device")
-
-            def close(self):
-                pass
-
-        store._turns.close()
-        monkeypatch.setattr(store, "_turns", Full())
-        with raises(StoreError):
-            store.write_turns([turn])
 
 
 texts = st.text(st.characters(), max_size=20)  # surrogates included: a model may emit anything
@@ -241,7 +219,7 @@ async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played
     async def played(agent):
         with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
             return await play(
-                game, assign_agents(game.rules, agent), JOBS[0], seed=chance, journal=store, width=4
+                game, assign_agents(game.rules, agent), JOBS[0], seed=chance, journal=store, gate=at_most(4)
             )
 
     faulty = [

@@ -48,11 +48,3 @@ def test_the_table_shows_each_seed_so_that_one_outlier_is_seen():
         "| joint adds nothing to part | +11.0 [-34.2, +56.2] | not shown | +1.0, +0.0, +32.0 |",
         "| System above Solver | +41.0 [+38.5, +43.5] | holds | +40.0, +41.0, +42.0 |",
     ]
-
-
-def test_seeds_that_agree_show_nothing_of_their_spread():
-    rows = [row("all", s, system=x) for s, x in enumerate((0.4, 0.5))]
-    rows += [row("none", s, system=x) for s, x in enumerate((0.3, 0.4))]  # 0.1 twice, apart from rounding
-    for above in (True, False):
-        claim = Claim("a claim", "all", "system", "none", above=above)
-        assert "| not shown | +10.0, +10.0 |" in claims_table(rows, [claim])

@@ -1,6 +1,5 @@
 """The ledger: append-only, one setting a table, intervals over seeds."""
 
-import json
 import multiprocessing
 
 import numpy as np
@@ -58,13 +57,6 @@ def test_a_last_line_that_was_cut_inside_of_a_letter_is_no_row(ledger):
     assert [r.seed for r in ledger.rows()] == [0, 1]
 
 
-def test_a_line_that_is_no_text_is_named(ledger):
-    ledger.append(row())
-    ledger.path.write_bytes(ledger.path.read_bytes() + b"\xff\n")
-    with raises(StoreError):
-        ledger.rows()
-
-
 def test_only_what_is_missing_is_run(ledger):
     ledger.append(row("none", 0))
     ledger.append(row("all", 1))
@@ -92,35 +84,13 @@ def test_a_row_without_versions_is_read_but_not_written(ledger):
     assert len(ledger.rows()) == 2
 
 
-def test_a_row_that_a_kill_cut_off_is_no_row(ledger):
-    ledger.append(row(seed=0))
-    with ledger.path.open("ab") as file:
-        file.write(b'{"arm": "all", "seed": 1, "comm')
-    assert [r.seed for r in ledger.rows()] == [0]
-    ledger.append(row(seed=1))
-    assert [r.seed for r in ledger.rows()] == [0, 1]
-    assert all(json.loads(line) for line in ledger.path.read_text().splitlines())
-
-
-def test_earlier_rows_are_never_touched(ledger):
-    ledger.append(row(seed=0))
-    before = ledger.path.read_bytes()
-    ledger.append(row(seed=1))
-    assert ledger.path.read_bytes().startswith(before)
-
-
-@pytest.mark.parametrize("line", ["not json", '{"arm": "all"}', "", '{"arm": 1, "seed": "x"}'])
+@pytest.mark.parametrize("line", ["not json", "\udcff", '{"arm": "all"}', "", '{"arm": 1, "seed": "x"}'])
 def test_a_line_that_cannot_be_read_is_named(ledger, line):
     ledger.append(row())
-    with ledger.path.open("a") as file:
+    with ledger.path.open("a", errors="surrogateescape") as file:
         file.write(line + "\n")
     with raises(StoreError):
         ledger.rows()
-
-
-def test_figures_must_be_numbers():
-    with raises(ValueError):
-        row(system=float("nan"))
 
 
 def _append(path, seed):
@@ -218,16 +188,6 @@ def test_intervals_of_rates_stay_within_what_a_rate_can_be():
         "| low | 0, 1, 2 | 6.7 [0.0, 35.4] | -6.7 [-35.4, +22.0] |",
     ]
     assert seed_text(over_seeds([0.9, -0.9, 1.0]), signed=True) == "+33.3 [-100.0, +100.0]"
-
-
-def test_cutting_an_interval_at_the_bounds_of_a_rate_loses_no_coverage():
-    rng = np.random.default_rng(0)
-    covered = {"as it is": 0, "cut": 0}
-    for values in rng.beta(9, 1, size=(2000, 5)):
-        found = over_seeds(list(values))
-        covered["as it is"] += found.low <= 0.9 <= found.high
-        covered["cut"] += max(found.low, 0.0) <= 0.9 <= min(found.high, 1.0)
-    assert covered["cut"] == covered["as it is"] > 1700
 
 
 def test_where_the_rows_come_from_is_said():

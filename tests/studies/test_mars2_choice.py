@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
 from messages import raises
@@ -70,13 +69,6 @@ def test_a_problem_shows_as_many_outputs_as_asked_and_hides_the_others(shown, in
     assert public == [[x, r] for r in (0, 1) for x in inputs]
     assert problem.statement.count("f(") - 1 == len(public)  # the signature has one, too
     assert len(tests) == 32 and len({tuple(test["arguments"]) for test in tests}) == 32
-
-
-def test_six_outputs_are_the_problems_of_before():
-    problems = load_problems("nibbles", registers=2, level=(1, 3), shown=6, seed=4)
-    assert problems[7] == load_problems("nibbles", registers=2, level=(1, 3), seed=4)[7]
-    assert problems[7].id == "nibble-pairs-1to3-0.85/train/4/7"
-    assert load_problems("nibbles", shown=3)[0].id == "nibbles-shown3/train/0/0"
 
 
 def test_splits_share_no_shown_outputs():
@@ -220,9 +212,3 @@ def test_the_figures_repeat_and_no_choice_beats_a_perfect_one(team, tmp_path):
     assert figures["depth_pass@n"] == figures["t-plus_pass@n"] >= figures["t-plus_pass@1"]
     assert figures["learned at 12_tokens"] < figures["learned_tokens"]
     assert figures["taught"] > 0 and 0 <= figures["taught_right"] <= 1
-
-
-def test_a_cut_tree_without_turns_is_refused_nowhere(team):
-    """A search that broke off at once has nothing to choose from; its tree is left as it is."""
-    _, trees, _ = team
-    assert within([replace(trees[0], turns=())], 12)[0].turns == ()

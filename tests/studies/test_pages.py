@@ -4,7 +4,7 @@ import pytest
 from messages import raises
 
 from mars_env.errors import ConfigError
-from studies.common.pages import rendered, write
+from studies.common.pages import write
 
 
 def test_a_part_of_a_page_is_replaced_between_its_marks(tmp_path):
@@ -24,8 +24,3 @@ def test_a_page_without_its_marks_once_each_stays_as_it_is(tmp_path, text):
     with raises(ConfigError):
         write(page, "a", "new")
     assert page.read_text() == before
-
-
-def test_pages_are_rendered_from_templates_that_lack_nothing():
-    with raises(Exception):
-        rendered("openrlhf/results.md.jinja")

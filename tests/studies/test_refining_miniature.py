@@ -13,10 +13,8 @@ from mars_env.grading import grader_for
 from mars_env.miniature import protocol
 from mars_env.rollout import Job, collect
 from mars_env.types import Completion
-from studies.marsrl.demonstrations import ROLES, Faults, demonstrate
-from studies.marsrl.warm_start import STAGES
+from studies.marsrl.demonstrations import Faults
 from studies.marsrl_refining.refining import (
-    REFINING_STAGES,
     RefiningSolver,
     at_budget,
     demonstrate_refining,
@@ -48,17 +46,6 @@ def test_a_revision_ends_right_from_right_and_from_wrong_solutions():
             ended += 1
             assert f"\\boxed{{{answer:03d}}}" in text
     assert shown_right > 20 and ended > 100
-
-
-def test_solutions_are_taught_as_to_the_team_and_in_as_many_steps():
-    for role in ("solver", "verifier"):
-        assert demonstrate_refining(role, random.Random(5), PLAIN) == demonstrate(
-            role, random.Random(5), PLAIN
-        )
-    assert [stage.steps for stage in REFINING_STAGES] == [stage.steps for stage in STAGES]
-    for stage, old in zip(REFINING_STAGES, STAGES, strict=True):
-        assert dict(zip(ROLES, stage.mix, strict=True))["verifier"] == 0
-        assert sum(stage.mix) == pytest.approx(sum(old.mix))
 
 
 class Slow:

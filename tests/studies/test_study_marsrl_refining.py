@@ -77,11 +77,3 @@ def test_an_episode_with_fewer_corrections_is_the_beginning_of_the_same():
     right, tokens = study.by_correction([repaired, accepted], rules)
     assert right == [0.5, 1.0, 1.0, 1.0]
     assert tokens == [(15 + 26) / 2] + [(26 + 26) / 2] * 3
-
-
-def test_where_no_solution_is_accepted_the_rules_choose():
-    rules = SolveVerifyCorrect(Schedule(rounds=1, accept_after=1))
-    spoilt = chain(
-        ("solver_0", 10, True), ("verifier_0", 5, False), ("corrector_0", 7, False), ("verifier_0", 4, False)
-    )
-    assert study.by_correction([spoilt], rules) == ([1.0, 1.0], [15.0, 26.0])

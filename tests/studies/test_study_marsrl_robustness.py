@@ -26,14 +26,6 @@ def test_the_rows_are_those_of_the_plan():
     assert sum(len(row.seeds) for row in study.ROWS.values()) == 6 * 10 + 3 * 3 * 5 + 3 * 5
 
 
-def test_the_primary_comparisons_are_among_the_claims():
-    texts = [claim.text for claim in study.CLAIMS]
-    assert len(texts) == len(set(texts))
-    assert set(study.PRIMARY) <= set(texts)
-    arms = set(study.ROWS)
-    assert all({claim.arm, claim.other_arm} <= arms for claim in study.CLAIMS)
-
-
 def made_up(name, seed):
     """A row with every figure that its kind has."""
     figures = dict.fromkeys((*study.COLUMNS, "tokens"), 0.5 + 0.01 * (seed % 3))

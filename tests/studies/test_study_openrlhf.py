@@ -3,9 +3,6 @@
 import asyncio
 import re
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 import studies.openrlhf.study as study
 from mars_env.loggers import read_jsonl
@@ -33,27 +30,6 @@ def test_arms_and_seeds_are_those_of_the_plan():
     assert RECIPE.marsrl.train.learning_rate == 3e-4 and RECIPE.marsrl.train.warmup_updates == 5
 
 
-def test_arms_differ_in_staleness_and_numbers_alone():
-    flags = {
-        name: study.flags_of(way, 5, RECIPE, Path("run"))
-        for name, way in study.WAYS.items()
-        if way.flags is not None
-    }
-    plain = flags["synchronous"]
-    assert "--mars.staleness" not in plain and plain["--train.batch_size"] == "720"
-    assert flags["synchronous, float32"] == plain
-    stale = {"--train.async_enable": None, "--mars.staleness": "1", "--mars.groups_per_update": "77"}
-    assert flags["asynchronous"] == plain | stale
-    assert flags["partial rollouts"] == plain | stale | {"--train.partial_rollout_enable": None}
-    assert flags["partial rollouts, float32"] == flags["partial rollouts"]
-    for name in ("asynchronous", "partial rollouts"):
-        assert flags[f"{name}, 38 at once"] == flags[name] | {"--mars.concurrency": "38"}
-        assert flags[f"{name}, capped above"] == flags[name] | {study.THRESHOLD: "5"}
-    assert [name for name, way in study.WAYS.items() if way.float32] == [
-        "synchronous, float32", "partial rollouts, float32"
-    ]  # fmt: skip
-
-
 def test_exploratory_arms_leave_the_hash_of_the_stored_rows_as_it_was(monkeypatch):
     stored = study.STUDY.rows()
     assert {row.arm for row in stored} >= {"local", "synchronous", "asynchronous", "partial rollouts"}
@@ -72,12 +48,6 @@ def test_late_updates_train_groups_of_one_version_before(tmp_path):
     ages = [step["pipeline/age"] for step in read_jsonl(tmp_path / "figures.jsonl")]
     assert ages == [0.0, 1.0, 1.0]
     assert counts == {"updates": 3.0, "oldest": 1.0, "age": 2 / 3}
-
-
-@pytest.mark.parametrize("recipe", [RECIPE, QUICK])
-def test_an_update_is_whole_micro_batches(recipe):
-    flags = study.flags_of(study.WAYS["synchronous"], 5, recipe, Path("run"))
-    assert int(flags["--train.batch_size"]) % int(flags["--train.micro_batch_size"]) == 0
 
 
 def test_the_page_compares_with_the_local_trainer_seed_by_seed(tmp_path):
@@ -105,14 +75,3 @@ def test_curves_leave_out_updates_in_which_a_role_did_not_act():
     rows = [row("local", 5, 0.8)]
     assert [y for _, y in study.curves(rows, "verifier", parts=4)["local"]] == [0.5, 0.6, 0.7]
     assert study.curves(rows, "corrector") == {}
-
-
-def test_rows_of_every_arm_can_be_plotted():
-    curves = study.curves([row(name, 5, 0.8) for name in study.WAYS], "solver", parts=4)
-    assert list(curves) == list(study.PLOTTED)
-    assert b"<svg" in study.training_curves(curves, ylabel="reward", xlabel="% of the updates")
-
-
-def test_only_arms_that_do_not_depend_on_timing_repeat():
-    exact = [name for name in study.WAYS if name not in study.STUDY.unrepeatable]
-    assert exact == ["local", "local, one update late", "local, one update late, weights"]

@@ -4,7 +4,7 @@ import pytest
 from messages import raises
 from pydantic import ValidationError
 
-from mars_env.envs import EnvSpec, GroupedSettings, SolveVerifyCorrect, register_rules, spec
+from mars_env.envs import EnvSpec, GroupedSettings, RulesSpec, SolveVerifyCorrect, register_rules, spec
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers.config import Overlong, TrainConfig
@@ -98,8 +98,9 @@ def test_rules_name_their_recipe():
     assert recipe_of(spec("arithmetic-solve-verify-correct")) is MARSRL
     assert recipe_of(spec("arithmetic-self-refine")) is MARSRL
     assert recipe_of(spec("programs-tree-search")) is MARS2
-    register_rules("rules-of-my-recipe", SolveVerifyCorrect, recipe=f"{__name__}:MINE")
+    register_rules("rules-of-my-recipe", RulesSpec.of(SolveVerifyCorrect, recipe=f"{__name__}:MINE"))
     assert recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe")).steps == 7
-    register_rules("rules-of-my-recipe", SolveVerifyCorrect, recipe=f"{__name__}:NOT_A_RECIPE")
+    none = RulesSpec.of(SolveVerifyCorrect, recipe=f"{__name__}:NOT_A_RECIPE")
+    register_rules("rules-of-my-recipe", none)
     with raises(ConfigError):
         recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe"))

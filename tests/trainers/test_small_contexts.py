@@ -9,7 +9,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.contexts import needs
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ContextError
-from mars_env.evaluation.counts import count
+from mars_env.evaluation.counts import count_trees
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
@@ -108,7 +108,7 @@ async def test_a_context_that_is_wide_enough_changes_nothing():
 async def test_an_evaluation_reports_the_cut_turns_or_ends():
     jobs = [Job(problem) for problem in problems()[:8]]
     trees = await collect(game(), team(load(context=SMALL), "unknown"), jobs, seed=0)
-    counts = count(trees)
+    counts = count_trees(trees)
     assert counts.interrupted["solver"] > 0 and counts.interrupted["verifier"] > 0
     assert sum(counts.unknown.values()) >= counts.interrupted["solver"]
     with raises(ContextError):

@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_runs import ABOUT
 
-from mars_env.evaluation.compare import compare
-from mars_env.evaluation.report import build_report
+from mars_env.evaluation.compare import compare_trees
+from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Grade, Problem, Tree, Turn
-from mars_env.viewer.page import render_page, write_page
+from mars_env.viewer import Display, render_page, write_page
 
 VOID = {"meta", "input", "img", "link", "br"}
 
@@ -59,8 +60,10 @@ def hostile_tree():
 
 def test_hostile_output_is_only_text():
     trees = [hostile_tree()]
-    report = build_report(trees, title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
-    comparison = compare(trees, trees, (HOSTILE, HOSTILE))
+    report = build_report(
+        trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
+    )
+    comparison = compare_trees(trees, trees, (HOSTILE, HOSTILE))
     text = render_page(
         trees, title=HOSTILE, report=report, comparison=comparison, notes=[HOSTILE],
         figures=[(HOSTILE, HOSTILE.encode("utf-8", "ignore"))],
@@ -98,7 +101,9 @@ def test_any_text_leaves_the_page_well_formed(text):
 
 def test_turns_show_what_happened(run):
     text = render_page(
-        run, title="A run", report=build_report(run, title="t", problem_set="s", generated=False)
+        run,
+        title="A run",
+        report=build_report(run, ABOUT),
     )
     for expected in (
         "says Wrong, rightly", "says Wrong, wrongly", "says Correct, wrongly", "malformed", "cut off",
@@ -140,21 +145,21 @@ def test_branches_nest_and_episodes_do_not(run):
 
 @pytest.mark.parametrize("max_turns", [1, 2, 3, 7, 4000])
 def test_a_tree_that_is_cut_is_still_well_formed(max_turns):
-    page = Page(render_page([branched(2000)], title="t", max_turns=max_turns))
+    page = Page(render_page([branched(2000)], title="t", display=Display(max_turns=max_turns)))
     assert page.attributes.count(("article", "class", "turn solver")) == min(max_turns, 4000)
 
 
 def test_thousands_of_turns_are_capped_with_a_note(episode):
     trees = [episode(f"p{i}", 0, "S- Vw C+ Vc") for i in range(2000)]
-    text = render_page(trees, title="t", max_turns=1000)
+    text = render_page(trees, title="t", display=Display(max_turns=1000))
     assert "This page shows the first 250 of 2000 trees (1000 turns)" in text
     assert text.count('class="tree"') == 250
-    assert "This page shows" not in render_page(trees[:250], title="t", max_turns=1000)
+    assert "This page shows" not in render_page(trees[:250], title="t", display=Display(max_turns=1000))
 
 
 def test_long_texts_keep_their_beginning_and_their_end(episode):
     tree = episode("p", 0, "S+", answers=["begin " + "x" * 10_000 + " end"])
-    text = render_page([tree], title="t", max_characters=1000)
+    text = render_page([tree], title="t", display=Display(max_characters=1000))
     assert "begin" in text and " end</pre>" in text and "characters left out" in text
     assert len(text) < 30_000
 

@@ -1,14 +1,13 @@
 """The page of a run in a real browser: a way through it, hostile texts, a phone, dark mode, no scripts."""
 
-from urllib.parse import quote
-
 import pytest
 from chromium import launched, needs_chromium, playwright
 from shown_run import prompts, shown_run
+from small_runs import ABOUT
 
-from mars_env.evaluation.report import build_report
+from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
-from mars_env.viewer.page import write_page
+from mars_env.viewer import Display, write_page
 
 pytestmark = needs_chromium
 PHONE = {"viewport": {"width": 375, "height": 760}, "is_mobile": True, "has_touch": True}
@@ -70,8 +69,8 @@ def open_everything(page):
 def test_a_way_through_a_run(opened):
     trees = shown_run(80)
     advantages = {("code-0#0", "0.1"): 1.5}
-    report = build_report(trees, title="t", problem_set="sums", generated=False)
-    page = opened(trees, report=report, prompts=prompts, advantages=advantages)
+    report = build_report(trees, ABOUT)
+    page = opened(trees, report=report, display=Display(prompts, advantages))
     expect = playwright.expect
     everything = shown_ids(page)
     assert everything == [tree.id for tree in trees]
@@ -192,10 +191,12 @@ def hostile_tree(sample):
 
 def test_hostile_texts_do_nothing(opened):
     trees = [hostile_tree(0), hostile_tree(1)]
-    report = build_report(trees, title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
+    report = build_report(
+        trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
+    )
     page = opened(
         trees, title=HOSTILE, report=report, notes=[HOSTILE],
-        prompts=lambda tree: {turn.id: [(HOSTILE, HOSTILE)] for turn in tree.turns},
+        display=Display(lambda tree: {turn.id: [(HOSTILE, HOSTILE)] for turn in tree.turns}),
     )  # fmt: skip
     open_everything(page)
     playwright.expect(page.locator("article")).to_have_count(6)
@@ -224,8 +225,8 @@ def test_a_phone_shows_all_without_scrolling_sideways(opened):
     program = f"```python\nprint('{'y' * 300}')\n```"
     turn = Turn("wide#0", "0", None, "", "solver_0", "", "wide", Action(f"${wide}$\n{'z' * 400}\n{program}"))
     trees = [Tree("wide#0", problem, (turn,)), *shown_run(40)]
-    report = build_report(trees, title="t", problem_set="sums", generated=False)
-    page = opened(trees, report=report, prompts=prompts, **PHONE)
+    report = build_report(trees, ABOUT)
+    page = opened(trees, report=report, display=Display(prompts), **PHONE)
     open_everything(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     assert page.evaluate("document.documentElement.clientWidth") == 375
@@ -272,8 +273,8 @@ READ = [
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_colour_schemes_can_be_read(opened, scheme):
     trees = shown_run(60)
-    report = build_report(trees, title="t", problem_set="sums", generated=False)
-    page = opened(trees, report=report, prompts=prompts, color_scheme=scheme)
+    report = build_report(trees, ABOUT)
+    page = opened(trees, report=report, display=Display(prompts), color_scheme=scheme)
     open_everything(page)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, background[4:-1].split(","))) < 200) == (scheme == "dark")
@@ -286,33 +287,6 @@ def test_without_scripts_the_page_is_still_whole(opened):
     assert not page.locator("#controls").is_visible()
     page.locator("details.tree > summary").first.click()
     playwright.expect(page.locator("details.tree").first.locator("article").first).to_be_visible()
-
-
-def test_a_way_through_ten_thousand_turns(opened):
-    """All of it is found, filtered, ordered and opened; benchmarks/viewer.py says how long each takes."""
-    trees = shown_run(10_000)
-    assert sum(len(tree.turns) for tree in trees) >= 10_000
-    report = build_report(trees, title="t", problem_set="sums", generated=False)
-    page = opened(trees, report=report, prompts=prompts)
-    expect, told = playwright.expect, page.locator("#shown")
-    expect(told).to_have_text(f"{len(trees)} of {len(trees)}")
-    page.select_option("#outcome", "broken")
-    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
-    broken = int(told.text_content().split()[0])
-    assert 0 < broken < len(trees)
-    page.select_option("#outcome", "")
-    page.select_option("#order", "failures")
-    first = page.locator("details.tree").first
-    expect(first).to_contain_text("wrong")
-    first.locator("summary").first.click()
-    expect(page.locator("article").nth(1)).to_be_visible()
-    last = trees[-1]
-    page.fill("#query", last.id)
-    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
-    assert last.id in shown_ids(page)
-    page.keyboard.press("Escape")
-    page.evaluate("link => { location.hash = link }", f"tree-{quote(last.id, safe='')}/{last.turns[-1].id}")
-    expect(page.locator("article.here .id")).to_have_text(last.turns[-1].id)
 
 
 def test_a_long_run_is_laid_out_in_parts(opened):

@@ -7,7 +7,7 @@ problem's own numbers in its metadata. The reference is then one right answer am
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mars_env.errors import ProblemError
@@ -67,12 +67,9 @@ def _subset_sum(metadata: Mapping[str, Any], answer: str) -> str:
 
 def _needs_subset_sum(metadata: Mapping[str, Any]) -> str:
     numbers = metadata.get("numbers")
-    whole = isinstance(numbers, Sequence) and not isinstance(numbers, str) and all(map(_is_whole, numbers))
-    return "" if whole and _is_whole(metadata.get("target")) else "integers 'numbers' and 'target'"
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    values = [*numbers, metadata.get("target")] if isinstance(numbers, list | tuple) else [None]
+    integers = all(type(value) is int for value in values)
+    return "" if integers else "integers 'numbers' and 'target'"
 
 
 _CHECKS: Final[Mapping[str, Check]] = {"subset-sum": _subset_sum}

@@ -1,13 +1,11 @@
-r"""Exact rational arithmetic on parsed answers, with hard bounds on every value.
-
-`exact_value` returns the exact value of a rational number, and None for anything that may not be rational. It
-raises `OverLimit` before it computes anything beyond the bound. It never uses `eval`.
-"""
+r"""Exact rational arithmetic on parsed answers, with hard bounds on every value."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from mars_env.grading.math.nodes import Node, OverLimit
 
@@ -26,7 +24,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
 
     Args:
         node: A parsed expression.
-        bits: The longest numerator or denominator allowed.
+        bits: The longest numerator or denominator allowed; nothing longer is computed.
 
     Returns:
         Its value, or None if it has variables, irrational parts, or is not a number at all.
@@ -36,10 +34,10 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         Undefined: It has no value (it divides by zero, for example).
 
     Example:
-        >>> from mars_env.grading.math.parser import read
-        >>> exact_value(read(r"\frac{50}{2}")), exact_value(read(r"2\cdot 3^4 - \binom{5}{2}"))
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> exact_value(read_answer(r"\frac{50}{2}")), exact_value(read_answer(r"2\cdot 3^4 - \binom{5}{2}"))
         (Fraction(25, 1), Fraction(152, 1))
-        >>> exact_value(read(r"\sqrt{2}")) is None
+        >>> exact_value(read_answer(r"\sqrt{2}")) is None
         True
     """
     kind = node.kind
@@ -51,7 +49,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
     if kind == "quantity" and node.value == "%":
         inner = exact_value(node.args[0], bits)
         return None if inner is None else inner / 100
-    if kind in ("sym", "const", "text", "dots") or kind not in _OPERATIONS:
+    if kind not in _OPERATIONS:
         return None
     values = []
     for child in node.args:
@@ -142,40 +140,44 @@ def _integer_root(value: int, degree: int) -> int:
 
 def _call(name: str, values: list[Fraction], bits: int) -> Fraction | None:
     if name == "root":
-        if values[1].denominator != 1 or values[1] < 1:
-            return None
-        return _root(values[0], values[1].numerator)
-    if name == "abs":
-        return abs(values[0])
-    if name == "floor":
-        return Fraction(math.floor(values[0]))
-    if name == "ceil":
-        return Fraction(math.ceil(values[0]))
-    if name in ("max", "min"):
-        return max(values) if name == "max" else min(values)
-    if any(value.denominator != 1 for value in values):
+        whole = values[1].denominator == 1 and values[1] >= 1
+        return _root(values[0], values[1].numerator) if whole else None
+    if name in _OF_RATIONALS:
+        return Fraction(_OF_RATIONALS[name](*values))
+    if name not in _OF_INTEGERS or any(value.denominator != 1 for value in values):
         return None
-    whole = [value.numerator for value in values]
-    if name in ("gcd", "lcm"):
-        return _bounded(Fraction(math.gcd(*whole) if name == "gcd" else math.lcm(*whole)), bits)
-    if name == "rem":
-        if whole[1] == 0:
-            raise Undefined("a division by zero")
-        return Fraction(whole[0] % whole[1])
-    if name in ("factorial", "factorial2"):
-        step = 1 if name == "factorial" else 2
-        if whole[0] < 0:
-            raise Undefined("a factorial of a negative number")
-        if whole[0] > bits or math.lgamma(whole[0] + 1) / math.log(2) / step > bits:
-            raise OverLimit("a factorial is larger than the limit")
-        if step == 1:
-            return Fraction(math.factorial(whole[0]))
-        return Fraction(math.prod(range(whole[0], 0, -2)))
-    if name == "binom":
-        top, below = whole
-        if below < 0 or top < 0:
-            return None
-        if top.bit_length() * min(below, abs(top - below)) > 8 * bits:
-            raise OverLimit("a binomial coefficient is larger than the limit")
-        return _bounded(Fraction(math.comb(top, below)), bits)
-    return None
+    found = _OF_INTEGERS[name](bits, *(value.numerator for value in values))
+    return None if found is None else _bounded(Fraction(found), bits)
+
+
+def _remainder(bits: int, value: int, modulus: int) -> int:
+    if modulus == 0:
+        raise Undefined("a division by zero")
+    return value % modulus
+
+
+def _factorial(bits: int, value: int, step: int = 1) -> int:
+    if value < 0:
+        raise Undefined("a factorial of a negative number")
+    if value > bits or math.lgamma(value + 1) / math.log(2) / step > bits:
+        raise OverLimit("a factorial is larger than the limit")
+    return math.factorial(value) if step == 1 else math.prod(range(value, 0, -step))
+
+
+def _binomial(bits: int, top: int, below: int) -> int | None:
+    if below < 0 or top < 0:
+        return None
+    if top.bit_length() * min(below, abs(top - below)) > 8 * bits:
+        raise OverLimit("a binomial coefficient is larger than the limit")
+    return math.comb(top, below)
+
+
+_OF_RATIONALS: dict[str, Callable[..., Any]] = {
+    "abs": abs, "floor": math.floor, "ceil": math.ceil, "max": lambda *values: max(values),
+    "min": lambda *values: min(values),
+}  # fmt: skip
+_OF_INTEGERS: dict[str, Callable[..., int | None]] = {
+    "gcd": lambda bits, *values: math.gcd(*values), "lcm": lambda bits, *values: math.lcm(*values),
+    "rem": _remainder, "factorial": _factorial, "factorial2": lambda bits, value: _factorial(bits, value, 2),
+    "binom": _binomial,
+}  # fmt: skip

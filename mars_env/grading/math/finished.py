@@ -1,8 +1,8 @@
 r"""One rule: an answer is at least as finished as its reference.
 
 Without it, copying the question pays: ``882 - 27`` equals 855, ``2^{100} \bmod 7`` equals 2 and ``2x = 10``
-means ``x = 5``, but none of them is an answer. The rule reads parsed answers. It takes their numbers one by
-one (members of lists, ends of intervals, right sides), and what each leaves to compute. By reference:
+means ``x = 5``, but none of them is an answer. The rule takes the numbers of an answer one by one (members of
+lists, ends of intervals, right sides), and what each leaves to compute. By reference:
 
 - An integer or a decimal leaves nothing. A fraction of two literals and ``3 \cdot 10^8`` may stand for it,
   unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
@@ -22,40 +22,34 @@ from itertools import combinations
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, operators, words
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, operators, word_set
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
 from mars_env.grading.math.simplify import simplified
-from mars_env.grading.math.units import Unit, letter_unit, measure, unit
+from mars_env.grading.math.units import Unit, letter_unit, unit, value_and_unit
 
-_RATIONAL = words("/ ^ product scientific")
-_CLOSED = _RATIONAL | words("root log constant sum")
-_CONTAINERS = words("list set group matrix row setop builder mod approx")
-_MULTIPLES = words("add neg mul quantity")
-"""Kinds of nodes that may hold a container: ``2 (1, 2)``, ``\\mathbb{R} - \\{1\\}``."""
+_RATIONAL = word_set("/ ^ product scientific")
+_CLOSED = _RATIONAL | word_set("root log constant sum")
+_CONTAINERS = word_set("list set group matrix row setop builder mod approx")
+_MULTIPLES = word_set("add neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
-    words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
+    word_set("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
 )
 """Functions of one kind: a reference that holds one of them allows all."""
-_MOST_TERMS = 8
+_MAX_TERMS = 8
 """A sum of more terms is not compared term by term: it is not finished."""
-_COMPARISONS = words("< > <= >= !=")
+_COMPARISONS = word_set("< > <= >= !=")
 
 
 def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     r"""Whether an answer leaves no more to compute than a reference of the same value.
 
-    Args:
-        reference: The parsed reference.
-        answer: The parsed answer, which equals it.
-        integer: Whether an integer must be written as one, so that ``\frac{50}{2}`` is not 25.
+    With `integer`, an integer must be written as one: ``\frac{50}{2}`` is not 25.
 
     Example:
-        >>> from mars_env.grading.math.parser import read
-        >>> def done(a, b, **how): return finished(read(a), read(b), **how)
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> def done(a, b, **how): return finished(read_answer(a), read_answer(b), **how)
         >>> done("5", "2+3"), done("5", r"\frac{10}{2}"), done("5", r"\frac{10}{2}", integer=True)
         (False, True, False)
-        >>> done(r"2\sqrt{3}", r"\sqrt{12}"), done(r"5\sqrt{2}", r"\sqrt{8}+\sqrt{18}")
-        (True, False)
         >>> done("x = 5", "2x = 10"), done("x < 3", "2x + 1 < 7"), done("x < 3", r"(-\infty, 3)")
         (False, False, True)
     """
@@ -75,10 +69,10 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
 def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Iterator[tuple[Node, ...]]:
     """The numbers and expressions that an answer consists of, each in all ways that a chain writes it."""
     parts: tuple[Node, ...] = ()
-    if node.kind == "relation" and _COMPARISONS & {*operators(node)}:
-        node = simplified(node)
+    if _COMPARISONS & {*operators(node)}:
+        node = simplified(node)  # "x < 1 \\cup x > 3"
     if node.kind == "relation":
-        ways = _values(node, named, rounded=rounded)
+        ways = _values(node, named, rounded)
         if len(ways) == 1 and ways[0] is not node:
             parts = ways
         elif ways:
@@ -89,11 +83,7 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
         parts = node.args[:1]
     elif node.kind == "builder":
         parts = tuple(part for part in node.args if not _is_bare_name(part))
-    elif (
-        node.kind in _CONTAINERS
-        or _is_reduced(node)
-        or (node.kind in _MULTIPLES and any(part.kind in _CONTAINERS for part in node.walk()))
-    ):
+    elif node.kind in _CONTAINERS or _is_reduced(node) or _is_multiple(node):
         parts = node.args
     elif node.kind not in ("text", "dots"):
         yield (node,)
@@ -101,7 +91,12 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
         yield from _numbers(part, named, rounded=rounded)
 
 
-def _values(relation: Node, named: Callable[[Node], bool], *, rounded: bool) -> tuple[Node, ...]:
+def _is_multiple(node: Node) -> bool:
+    r"""``2 (1, 2)``, ``\mathbb{R} - \{1\}``."""
+    return node.kind in _MULTIPLES and any(part.kind in _CONTAINERS for part in node.walk())
+
+
+def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tuple[Node, ...]:
     """The values that ``x = 2 + 3 = 5`` gives to a name; the relation itself if it is still to be solved.
 
     None for a solved inequality or membership: its sides are names and values.
@@ -110,7 +105,7 @@ def _values(relation: Node, named: Callable[[Node], bool], *, rounded: bool) -> 
     if not set(signs) <= {"=", "~", "=="}:
         to_solve = any(free_symbols(side) and not _is_bare_name(side) for side in args)
         return (relation,) if to_solve and _COMPARISONS & {*signs} else ()
-    if "~" in signs and not rounded and signs.index("~") > 0:
+    if "~" in signs[1:] and not rounded:
         args = args[: signs.index("~") + 1]
     last = args[-1].args[-1] if args[-1].kind == "mul" else args[-1]
     values = tuple(arg for arg in args if not (named(arg) or names_matrix(arg, last)))
@@ -130,8 +125,8 @@ def _is_reduced(node: Node) -> bool:
     r"""``3 \bmod 7``, but not ``10 \bmod 7``."""
     if node.kind != "call" or node.value != "rem" or any(part.kind != "num" for part in node.args):
         return False
-    value, modulus = map(_exact, node.args)
-    return value is not None and modulus is not None and 0 <= value < modulus
+    value, modulus = (part.value for part in node.args)
+    return 0 <= value < modulus  # type: ignore[operator]
 
 
 def _is_joint(answer: Node) -> bool:
@@ -143,39 +138,27 @@ def _is_joint(answer: Node) -> bool:
 
 def _peers(node: Node, theirs: list[Node], joint: bool) -> list[Node]:
     """The numbers of the reference that have a number's value; all of them if none has."""
-    value = _exact(node)
-    same = [other for other in theirs if _exact(other) == value]
-    if joint and value is not None:
-        return same
-    return same or theirs or [node]
-
-
-def _exact(node: Node) -> Fraction | None:
-    try:
-        return exact_value(node, WORKER_BITS)
-    except (OverLimit, Undefined):
-        return None
+    value = exact_value(node, WORKER_BITS)
+    same = [other for other in theirs if exact_value(other, WORKER_BITS) == value]
+    return same if joint and value is not None else same or theirs or [node]
 
 
 def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     """Whether one number, of a reference, allows what another leaves to compute."""
     if answer.kind == "sym":
         return True
-    try:
-        value, of = measure(reference)
-    except Unreadable:
-        value, of = reference, None
+    value, of = value_and_unit(reference)
     if isinstance(of, Unit):
         answer = letter_unit(answer, of)[0]
     held, left = _work(reference), _work(answer)
     if "name" in held:
         return "series" not in left - held
-    exact = _exact(value)
-    allowed: frozenset[str] = _RATIONAL if exact is not None else _CLOSED
+    exact = exact_value(value, WORKER_BITS)
+    allowed = _CLOSED if exact is None else _RATIONAL
     if exact is not None and not held:
-        allowed = frozenset() if integer and exact.denominator == 1 else frozenset(("/", "scientific"))
+        allowed = frozenset() if integer and exact.denominator == 1 else word_set("/ scientific")
         if of == "deg":
-            allowed = words("/ product constant")  # radians
+            allowed = word_set("/ product constant")  # radians
     if is_complex(value) and Node("const", value="e") in value.walk():
         allowed |= {"trig"}
     return left <= held | allowed and _sums(answer) <= max(1, _sums(reference))
@@ -185,15 +168,15 @@ def _work(node: Node) -> frozenset[str]:
     """The operations that a number leaves to compute: none for a literal with its sign and unit."""
     kind = node.kind
     if kind == "sym":
-        return frozenset(("name",))
+        return word_set("name")
     if kind == "const":
-        return frozenset(("constant",)) if node.value in ("pi", "e", "i") else frozenset()
+        return word_set("constant") if node.value in ("pi", "e", "i") else frozenset()
     if kind == "based":
-        return frozenset() if node.name.endswith("_10") else frozenset(("base",))
+        return word_set("" if node.name.endswith("_10") else "base")
     if kind in ("sum", "prod"):
-        return frozenset(("series", "name")) if free_symbols(node) else frozenset(("series",))
+        return word_set("series name" if free_symbols(node) else "series")
     if _is_scientific(node):
-        return frozenset(("scientific",))
+        return word_set("scientific")
     sides = _factors(node) if kind in ("mul", "div") else (list(node.args), [])
     works = [[_work(part) for part in side] for side in sides]
     inner = frozenset[str]().union(*works[0], *works[1])
@@ -202,42 +185,30 @@ def _work(node: Node) -> frozenset[str]:
     if kind == "add":
         return inner | _work_of_sum(node)
     if kind in ("mul", "div"):
-        return inner | _work_of_product(works)
+        literals = any(side.count(frozenset()) > 1 for side in works)
+        product = max(map(len, works)) > 1
+        return inner | word_set("/" * bool(works[1]) + " product" * product + " arithmetic" * literals)
     if kind in ("ratio", "time"):  # 7:12 is read as a time
         return inner | {"/"}
+    name = _SAME.get(node.name, node.name) if kind == "call" else kind
+    undone = False
     if kind == "pow":
-        return inner | _work_of_power(node, works[0][0])
-    if kind == "call":
-        name = _SAME.get(node.name, node.name)
-        return inner | {name} | ({"arithmetic"} if name in ("root", "log") and _is_rational(node) else set())
-    return inner | {kind}
+        exponent = exact_value(node.args[1], WORKER_BITS)
+        name = "^" if exponent is not None and exponent.denominator == 1 else "root"
+        undone = bool(works[0][0] & {"sum", "product", "root"})
+    undone = undone or (name in ("root", "log") and _is_rational(node))
+    return inner | {name, "arithmetic"} if undone else inner | {name}
 
 
-def _work_of_sum(node: Node) -> set[str]:
+def _work_of_sum(node: Node) -> frozenset[str]:
     if node.value == "mixed":
-        return {"/"}
+        return word_set("/")
     if _has_units(node):
-        return set()
+        return frozenset()
     terms = [term.args[0] if term.kind == "quantity" else term for term in node.args]
     pairs = combinations(terms, 2)
-    alike = len(terms) > _MOST_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
-    return {"sum", "arithmetic"} if alike else {"sum"}
-
-
-def _work_of_product(sides: list[list[frozenset[str]]]) -> set[str]:
-    found = {"/"} if sides[1] else set()
-    if max(map(len, sides)) > 1:
-        found.add("product")
-    if any(side.count(frozenset()) > 1 for side in sides):  # two literals
-        found.add("arithmetic")
-    return found
-
-
-def _work_of_power(node: Node, base: frozenset[str]) -> set[str]:
-    exponent = _exact(node.args[1])
-    name = "^" if exponent is not None and exponent.denominator == 1 else "root"
-    undone = base & {"sum", "product", "root"} or (name == "root" and _is_rational(node))
-    return {name, "arithmetic"} if undone else {name}
+    alike = len(terms) > _MAX_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
+    return word_set("sum arithmetic" if alike else "sum")
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
@@ -257,7 +228,7 @@ def _is_scientific(node: Node) -> bool:
     r"""``3.5 \cdot 10^8``, or ``10^8``."""
     if node.kind == "mul" and node.args[0].kind == "num":
         node = node.args[1]
-    if node.kind != "pow" or node.args[0] != number(10):
+    if node.kind != "pow" or node.args[0] != num(10):
         return False
     exponent = node.args[1].args[0] if node.args[1].kind == "neg" else node.args[1]
     return exponent.kind == "num"
@@ -267,10 +238,7 @@ def _has_units(node: Node) -> bool:
     """``5 hours 30 minutes``: a sum whose terms have different units."""
     if any(term.kind != "quantity" for term in node.args):
         return False
-    try:
-        sizes = {of.factor for of in (unit(term.name) for term in node.args) if of is not None}
-    except Unreadable:
-        return False
+    sizes = {of.factor for of in (unit(term.name) for term in node.args) if of is not None}
     return len(sizes) == len(node.args)
 
 
@@ -281,9 +249,9 @@ def _sums(node: Node) -> int:
 
 def _is_rational(node: Node) -> bool:
     """Whether a number is rational, with a denominator that could be written."""
-    if _exact(node) is not None:
-        return True
     try:
+        if exact_value(node, WORKER_BITS) is not None:
+            return True
         value = value_at(node, {}, digits_needed(node), real=not is_complex(node))[0]
     except (Undefined, Unreadable, OverLimit):
         return False

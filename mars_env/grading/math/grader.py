@@ -12,9 +12,9 @@ from mars_env.errors import ProblemError
 from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.nodes import OverLimit, Unreadable, number
-from mars_env.grading.math.parser import plain_integer, read, read_integer
-from mars_env.grading.math.pool import Limits, Outcome, WorkerPool
+from mars_env.grading.math.nodes import OverLimit, Unreadable, num
+from mars_env.grading.math.parser import plain_integer, read_answer, read_integer
+from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
 from mars_env.grading.math.question import (
     asked_value,
     names_another,
@@ -79,7 +79,7 @@ class MathGrader:
         *,
         strict: bool = False,
         tolerance: float | None = None,
-        limits: Limits | None = None,
+        limits: VerdictLimits | None = None,
         workers: int | None = None,
     ) -> None:
         if tolerance is not None and not 0 <= tolerance < 1:
@@ -137,21 +137,15 @@ class MathGrader:
             return f"the reference is not a right answer: {wrong}" if wrong else None
         if read_integer(reference) is not None:
             return None
-        outcome = self.pool.submit({"op": "check", "reference": reference}).result()
-        if outcome.fault:
+        reply = self.pool.submit({"op": "check", "reference": reference}).result()
+        if "fault" in reply:
             raise RuntimeError(
-                f"the reference of problem {problem.id!r} could not be checked: {outcome.fault}"
+                f"the reference of problem {problem.id!r} could not be checked: {reply['fault']}"
             )
-        reply = outcome.reply
-        if "limit" in reply:
-            return f"the reference is beyond the limits: {reply['limit']}"
-        why = reply.get("unfit") or reply.get("error")
-        if not why:
-            return None
+        why = reply.get("limit") or reply.get("unfit") or reply.get("error")
+        beyond = why and "limit" in why
         return (
-            f"the reference is beyond the limits: {why}"
-            if "limit" in why
-            else f"the reference cannot be used: {why}"
+            f"the reference {'is beyond the limits' if beyond else 'cannot be used'}: {why}" if why else None
         )
 
     def close(self) -> None:
@@ -160,6 +154,13 @@ class MathGrader:
 
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
         """The grade if it needs no worker, otherwise the request for one."""
+
+        def wrong(reason: str, backend: str = "extraction") -> Grade:
+            return Grade.wrong(reason, seconds=time.perf_counter() - started, backend=backend)
+
+        def correct(backend: str) -> Grade:
+            return Grade.correct(seconds=time.perf_counter() - started, backend=backend)
+
         try:
             reference, check = reference_of(problem), check_of(problem)
             flags = {name: _flag(problem, name) for name in _FLAGS}
@@ -167,39 +168,31 @@ class MathGrader:
             return Grade.unknown(str(error), backend="math")
         answer, how = extract_answer(text, strict=self.strict, statement=problem.statement)
         if answer is None:
-            return Grade.wrong(how, seconds=time.perf_counter() - started, backend="extraction")
+            return wrong(how)
         if len(answer) > MAX_LENGTH:
-            reason = f"the answer is longer than the limit of {MAX_LENGTH} characters"
-            return Grade.wrong(reason, seconds=time.perf_counter() - started, backend="extraction")
+            return wrong(f"the answer is longer than the limit of {MAX_LENGTH} characters")
         if "%" not in reference and _asks_for_percent(problem.statement):
             answer = _PERCENT_SIGN.sub("", answer)
         if not self.strict:
             if "=" not in reference and names_another(problem.statement, answer):
-                return Grade.wrong(
-                    "the answer names something else than the problem asks for",
-                    seconds=time.perf_counter() - started,
-                    backend="extraction",
-                )
+                return wrong("the answer names something else than the problem asks for")
             answer = without_numbering(problem.statement, answer)
             answer = asked_value(problem.statement, answer)
             reference = with_asked_unit(problem.statement, reference, answer)
         if check is not None:
-            why, seconds = check(problem.metadata, answer), time.perf_counter() - started
-            if why:
-                return Grade.wrong(why, seconds=seconds, backend="check")
-            return Grade.correct(seconds=seconds, backend="check")
+            why = check(problem.metadata, answer)
+            return wrong(why, "check") if why else correct("check")
         integer = _integer_reference(reference)
         if integer is not None:
             found = plain_integer(answer.strip())
             equal = (
                 found == integer if found is not None else _small_value_is(answer, integer, flags["integer"])
             )
-            perhaps_near = self.tolerance is not None and "." in reference + answer
-            if equal or (equal is False and not perhaps_near):
-                seconds = time.perf_counter() - started
-                if equal:
-                    return Grade.correct(seconds=seconds, backend="integer")
-                return Grade.wrong(_differs(answer), seconds=seconds, backend="integer")
+            if equal:
+                return correct("integer")
+            if equal is False and (self.tolerance is None or "." not in reference + answer):
+                differs = f"the answer {answer} differs" if len(answer) <= 40 else "the answer differs"
+                return wrong(f"{differs} from the reference", "integer")
         request: dict[str, object] = {
             "op": "judge",
             "reference": reference,
@@ -265,7 +258,7 @@ def _small_value_is(answer: str, integer: int, literally: bool | None) -> bool |
     if len(answer) > _INLINE_LENGTH:
         return None
     try:
-        node = read(answer)
+        node = read_answer(answer)
         if node.kind == "relation" and node.value == ("=",) and node.args[0].kind == "sym":
             node = node.args[1]
         value = exact_value(node)
@@ -275,41 +268,22 @@ def _small_value_is(answer: str, integer: int, literally: bool | None) -> bool |
         return None  # a worker reads more, and allows larger values
     if value is None or value != integer:
         return None if value is None else False
-    return finished(number(integer), node, integer=bool(literally)) or None
+    return finished(num(integer), node, integer=bool(literally)) or None
 
 
-def _differs(answer: str) -> str:
-    return (
-        f"the answer {answer} differs from the reference"
-        if len(answer) <= 40
-        else "the answer differs from the reference"
-    )
-
-
-def graded(outcome: Outcome, started: float, backend: str = "symbolic") -> Grade:
+def graded(reply: Reply, started: float, backend: str = "symbolic") -> Grade:
     """The grade for what a worker says of an answer."""
-    seconds = time.perf_counter() - started
-    reply = outcome.reply
-    if outcome.fault:
-        return Grade.unknown(outcome.fault, seconds=seconds, backend=backend)
-    phase = reply.get("phase", "answer")
-    if "limit" in reply:
-        if phase == "reference":
-            return Grade.unknown(
-                f"the reference is beyond the limits: {reply['limit']}", seconds=seconds, backend="symbolic"
-            )
-        reason = f"the answer is beyond the limits of its evaluation: {reply['limit']}"
-        return Grade.wrong(reason, seconds=seconds, backend=backend)
+    spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "backend": backend}
+    if "fault" in reply:
+        return Grade.unknown(reply["fault"], **spent)
     if "unfit" in reply:
-        return Grade.unknown(
-            f"the reference cannot be used: {reply['unfit']}", seconds=seconds, backend="symbolic"
-        )
+        return Grade.unknown(f"the reference cannot be used: {reply['unfit']}", **spent)
+    if "limit" in reply:
+        if reply["phase"] == "reference":
+            return Grade.unknown(f"the reference is beyond the limits: {reply['limit']}", **spent)
+        return Grade.wrong(f"the answer is beyond the limits of its evaluation: {reply['limit']}", **spent)
     if "error" in reply:
-        if phase == "reference":
-            return Grade.unknown(
-                f"the reference could not be read: {reply['error']}", seconds=seconds, backend="symbolic"
-            )
-        return Grade.wrong("the answer could not be read", seconds=seconds, backend=backend)
-    if reply["equal"]:
-        return Grade.correct(seconds=seconds, backend=backend)
-    return Grade.wrong(str(reply["reason"]), seconds=seconds, backend=backend)
+        if reply["phase"] == "reference":
+            return Grade.unknown(f"the reference could not be read: {reply['error']}", **spent)
+        return Grade.wrong("the answer could not be read", **spent)
+    return Grade.correct(**spent) if reply["equal"] else Grade.wrong(str(reply["reason"]), **spent)

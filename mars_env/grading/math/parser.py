@@ -11,21 +11,23 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from mars_env.grading.math.factors import Factors
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, integer, number, operators, with_sign
+from mars_env.grading.math.factors import Factors, with_sign
+from mars_env.grading.math.literals import decimal
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 from mars_env.grading.math.vectors import times
 
 _CONDITION_WORDS = frozenset(
     ("where", "for", "with", "if", "when", "for any", "for all", "for integer", "for some")
-) | {
-    f"for {which} {what}"
-    for which in ("any", "all", "some", "every")
-    for what in ("constant", "real", "real number")
-}
+)
+_RELATIONS = {
+    "=": "=", "<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\approx": "~",
+    r"\equiv": "==", r"\in": "in", r"\mapsto": "mapsto", r"\rightarrow": "to", r"\parallel": "parallel",
+    r"\perp": "perp", r"\cong": "cong", r"\sim": "similar", r"\subset": "subset", r"\subseteq": "subseteq",
+}  # fmt: skip
 
 
-def read(text: str, *, commas: bool = True) -> Node:
+def read_answer(text: str, *, commas: bool = True) -> Node:
     r"""Read an answer.
 
     Args:
@@ -37,9 +39,9 @@ def read(text: str, *, commas: bool = True) -> Node:
         OverLimit: It is too long or too deep.
 
     Example:
-        >>> read(r"\left(-\infty, 3\right]").value
+        >>> read_answer(r"\left(-\infty, 3\right]").value
         ('(', ']')
-        >>> read("x = 5").kind, read(r"25 \text{ cm}").kind, read("1, 2 and 3").kind
+        >>> read_answer("x = 5").kind, read_answer(r"25 \text{ cm}").kind, read_answer("1, 2 and 3").kind
         ('relation', 'quantity', 'list')
     """
     if not text.isascii() and (han := _HAN.fullmatch(text)) and han[1] not in UNICODE:
@@ -55,8 +57,7 @@ def read(text: str, *, commas: bool = True) -> Node:
 def read_integer(text: str) -> int | None:
     r"""The integer that a text writes; None if it is anything else.
 
-    Leading zeros, a sign, thousands separators, a decimal part of zeros, dollar signs and font
-    commands do not matter. Two numbers, a value to compute, words and per cent are not an integer here.
+    Two numbers, a value to compute, words and per cent are not an integer here.
 
     Example:
         >>> [read_integer(t) for t in ("025", "1{,}024", r"\text{25}", "$25$", "25.0", "-7", "25.")]
@@ -69,7 +70,7 @@ def read_integer(text: str) -> int | None:
     if _SCIENTIFIC.search(text):
         return None
     try:
-        node = read(text)
+        node = read_answer(text)
     except (Unreadable, OverLimit, RecursionError):
         return None
     sign, node = (-1, node.args[0]) if node.kind == "neg" else (1, node)
@@ -102,27 +103,6 @@ def _time(match: re.Match[str]) -> Node:
     return Node("time", value=(str(int(hour)), minute or "00", (half or "").lower()))
 
 
-_RELATIONS = {
-    "=": "=",
-    "<": "<",
-    ">": ">",
-    r"\le": "<=",
-    r"\ge": ">=",
-    r"\ne": "!=",
-    r"\approx": "~",
-    r"\equiv": "==",
-    r"\in": "in",
-    r"\mapsto": "mapsto",
-    r"\rightarrow": "to",
-    r"\parallel": "parallel",
-    r"\perp": "perp",
-    r"\cong": "cong",
-    r"\sim": "similar",
-    r"\subset": "subset",
-    r"\subseteq": "subseteq",
-}
-
-
 class _Parser(Factors):
     """A recursive-descent parser with one method per level of precedence."""
 
@@ -133,36 +113,33 @@ class _Parser(Factors):
         return node
 
     def listing(self) -> Node:
-        self.deeper()
         items, joiners, condition = [self.statement()], list[str](), None
-        while self.peek().kind != "end":
-            if self.peek().kind == "text" and self.peek().text.lower() in _CONDITION_WORDS:
+        while True:
+            if self.conditional():
                 self.next()
                 condition = self.statement()
-                continue
-            if not (found := self.accept(",", ";", "and", "or")):
+            elif found := self.accept(",", ";", "and", "or"):
+                if self.conditional():
+                    continue
+                joiners.append(self.accept("and", "or") or found)
+                items.append(self.statement())
+            else:
                 break
-            if self.peek().kind == "text" and self.peek().text.lower() in _CONDITION_WORDS:
-                continue
-            if also := self.accept("and", "or"):
-                found = also
-            joiners.append(found)
-            items.append(self.statement())
-        self.depth -= 1
         node = items[0] if len(items) == 1 else _joined(items, joiners)
         return node if condition is None else Node("where", (node, condition))
+
+    def conditional(self) -> bool:
+        return self.peek().kind == "text" and self.peek().text.lower() in _CONDITION_WORDS
 
     def statement(self) -> Node:
         """A chain of relations, or a bare expression; "about 25" does not mean 25."""
         if self.accept(r"\approx"):
             return Node("approx", (self.set_expression(),))
-        args, operators = [self.set_expression()], []
-        while self.peek().kind in ("op", "cmd") and self.peek().text in _RELATIONS:
-            operators.append(_RELATIONS[self.next().text])
+        args, signs = [self.set_expression()], list[str]()
+        while self.peek().text in _RELATIONS and self.peek().kind in ("op", "cmd"):
+            signs.append(_RELATIONS[self.next().text])
             args.append(self.set_expression())
-        if not operators:
-            return args[0]
-        return Node("relation", tuple(args), tuple(operators))
+        return Node("relation", tuple(args), tuple(signs)) if signs else args[0]
 
     def set_expression(self) -> Node:
         node = self.ratio()
@@ -178,13 +155,9 @@ class _Parser(Factors):
         return items[0] if len(items) == 1 else Node("ratio", tuple(items))
 
     def sum(self) -> Node:
-        self.deeper()
         terms = [self.signed()]
-        while (sign := self.peek().text) in ("+", "-", r"\pm", r"\mp") and self.peek().kind in ("op", "cmd"):
-            self.next()
-            term = self.signed()
-            terms.append(with_sign(sign, term))
-        self.depth -= 1
+        while sign := self.accept("+", "-", r"\pm", r"\mp"):
+            terms.append(with_sign(sign, self.signed()))
         node = terms[0] if len(terms) == 1 else Node("add", tuple(terms))
         if self.accept(r"\pmod"):
             modulus = self.primary() if self.peek().kind == "num" else self.argument()
@@ -192,11 +165,8 @@ class _Parser(Factors):
         return node
 
     def signed(self) -> Node:
-        if self.peek().kind in ("op", "cmd") and (sign := self.accept("+", "-", r"\pm", r"\mp")):
-            self.deeper()
-            node = with_sign(sign, self.signed())
-            self.depth -= 1
-            return node
+        if sign := self.accept("+", "-", r"\pm", r"\mp"):
+            return with_sign(sign, self.signed())
         return self.term()
 
     def term(self) -> Node:
@@ -204,85 +174,67 @@ class _Parser(Factors):
         while True:
             token = self.peek()
             if operator := self.accept(r"\cdot", r"\times", r"\div", r"\bmod"):
-                sign = self.accept("-", "+")
-                right = self.factor()
-                if sign == "-":
-                    right = Node("neg", (right,))
+                sign = self.accept("-", "+") or "+"
+                right = with_sign(sign, self.factor())
                 if operator == r"\bmod":
                     node = Node("call", (node, right), "rem")
                 else:
                     node = Node("div", (node, right)) if operator == r"\div" else times(node, operator, right)
-            elif token.kind == "text" and token.text.lower() not in (*_CONDITION_WORDS, "to"):
+            elif token.kind == "text" and not self.conditional() and token.text.lower() != "to":
                 node = self.unit(node)
-            elif self.begins_factor(token):
-                mixed = self.mixed(node)
-                if mixed is not None:
-                    node = mixed
-                    continue
-                before = self.tokens[self.place - 1]
-                if token.kind in ("num", "repeat", "science", "based"):
-                    if node.kind == "quantity":
-                        node = Node("add", (node, self.term()))
-                        continue
-                    if before.kind in ("num", "sym", "repeat", "science"):
-                        raise Unreadable("two numbers stand side by side")
+            elif not self.begins_factor(token):
+                return node
+            elif (mixed := self.mixed(node)) is not None:
+                node = mixed
+            elif token.kind in ("num", "repeat", "science", "based") and node.kind == "quantity":
+                node = Node("add", (node, self.term()))
+            else:
                 if node.kind == "quantity":
                     raise Unreadable("something follows a unit")
+                if token.kind in ("num", "repeat", "science", "based") and self.peek(-1).kind in (
+                    "num", "sym", "repeat", "science",
+                ):  # fmt: skip
+                    raise Unreadable("two numbers stand side by side")
                 node = times(node, "", self.factor())
-            else:
-                return node
 
     def mixed(self, node: Node) -> Node | None:
         r"""A mixed number, ``2\\frac{1}{2}`` or ``2 1/2``; None if there is none."""
-        before = self.tokens[self.place - 1]
-        earlier = self.peek(-2).text if self.place >= 2 else ""
-        if (
-            before.kind != "num"
-            or not before.text.isdigit()
-            or earlier in (r"\cdot", r"\times", r"\div", "^", "_")
-        ):
+        before, earlier = self.peek(-1), self.peek(-2).text if self.place >= 2 else ""
+        if not before.text.isdigit() or earlier in (r"\cdot", r"\times", r"\div", "^", "_"):
             return None
         place = self.place
-        if self.peek().text == r"\frac":
-            self.next()
+        if self.accept(r"\frac"):
             top, bottom = self.argument(), self.argument()
         elif self.peek().kind == "num" and self.peek(1).text == r"\div" and self.peek(2).kind == "num":
-            top, bottom = number(integer(self.peek().text)), number(integer(self.peek(2).text))
+            top, bottom = decimal(self.peek().text), decimal(self.peek(2).text)
             self.place += 3
         else:
             return None
-        values = top.value, bottom.value
-        if (
-            top.kind == bottom.kind == "num"
-            and isinstance(values[0], Fraction)
-            and isinstance(values[1], Fraction)
-        ):
-            whole = number(integer(before.text))
-            power = self.peek().text == "^" and r"\circ" not in (self.peek(1).text, self.peek(2).text)
-            if 0 < values[0] < values[1] and not power and node == whole:
-                return self.postfix(Node("add", (whole, Node("div", (top, bottom))), "mixed"))
+        whole = decimal(before.text)
+        power = self.peek().text == "^" and r"\circ" not in (self.peek(1).text, self.peek(2).text)
+        proper = top.kind == bottom.kind == "num" and 0 < top.value < bottom.value  # type: ignore[operator]
+        if proper and node == whole and not power:
+            return self.postfix(Node("add", (whole, Node("div", (top, bottom))), "mixed"))
         self.place = place
         return None
 
     def unit(self, node: Node) -> Node:
-        name = self.next().text
-        if node.kind == "sym" and name.lower() not in ("degrees",):
-            raise Unreadable(f"the words {name!r} follow a variable")
-        if self.accept("^"):
-            name += f"^{self.power_of_unit()}"
-        while self.peek().text == r"\div" and self.peek(1).kind == "text":
+        if node.kind == "sym" and self.peek().text.lower() != "degrees":
+            raise Unreadable(f"the words {self.peek().text!r} follow a variable")
+        name = self.next().text + self.power_of_unit()
+        while self.peek().text == r"\div" and self.peek(1).kind in ("text", "sym"):
             self.next()
-            name += "/" + self.next().text
-            if self.accept("^"):
-                name += f"^{self.power_of_unit()}"
+            name += "/" + self.next().text + self.power_of_unit()
         return Node("quantity", (node,), " ".join(name.lower().split()) if len(name) > 2 else name)
 
     def power_of_unit(self) -> str:
+        if not self.accept("^"):
+            return ""
         power = self.argument()
         sign, power = ("-", power.args[0]) if power.kind == "neg" else ("", power)
         if power.kind != "num":
             raise Unreadable("a unit has an odd power")
-        return f"{sign}{power.value}"
+        return f"^{sign}{power.value}"
 
 
 def _joined(items: list[Node], joiners: list[str]) -> Node:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import queue
 import select
 import signal
 import subprocess
@@ -20,22 +19,26 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from typing import Any
 
 _BOOTSTRAP = """
 import json, sys
 settings = json.loads(sys.stdin.buffer.readline())
 sys.path[:] = settings["path"]
-from mars_env.grading.math.worker import main
-main(settings)
+from mars_env.grading.math.worker import serve_verdicts
+serve_verdicts(settings)
 """
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
+Reply = Mapping[str, Any]
+"""``{"equal", "reason"}``, or why there is no verdict: ``{"limit", "phase"}``, ``{"unfit"}``,
+``{"error", "phase"}``, and ``{"fault"}`` if the machinery, and not the request, is to blame."""
+
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VerdictLimits:
     """What one verdict may use.
 
     Attributes:
@@ -55,29 +58,9 @@ class Limits:
     recycle_after: int = 2000
 
     def __post_init__(self) -> None:
-        for name in ("cpu_seconds", "memory_mb", "wall_seconds", "recycle_after"):
-            limit = getattr(self, name)
+        for name, limit in asdict(self).items():
             if not 0 < limit < float("inf"):
                 raise ValueError(f"the limit {name} must be a finite number above 0, got {limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a request: the worker's reply, or the fault that prevented it.
-
-    Attributes:
-        reply: The worker's reply, or ``{"limit": ..., "phase": ...}`` if the kernel ended it.
-        fault: Why there is no reply, if the request is not to blame.
-    """
-
-    reply: Mapping[str, Any] = field(default_factory=dict)
-    fault: str = ""
-
-
-@dataclass(slots=True)
-class _Job:
-    request: dict[str, Any]
-    future: Future[Outcome] = field(default_factory=Future)
 
 
 class WorkerPool:
@@ -86,86 +69,73 @@ class WorkerPool:
     Args:
         workers: How many; None means one per CPU.
         limits: What one verdict may use.
-        judge: The module whose functions ``unfit``, ``judge`` and ``warm`` the workers call.
+        judge: The module whose ``JUDGE`` (`mars_env.grading.math.worker.Judge`) the workers ask.
 
     Example:
         >>> with WorkerPool(workers=1) as pool:
-        ...     outcome = pool.submit({"op": "judge", "reference": "x + 1", "answer": "1 + x"}).result()
-        >>> outcome.reply["equal"]
+        ...     reply = pool.submit({"op": "judge", "reference": "x + 1", "answer": "1 + x"}).result()
+        >>> reply["equal"]
         True
     """
 
     def __init__(
         self,
         workers: int | None = None,
-        limits: Limits | None = None,
+        limits: VerdictLimits | None = None,
         judge: str = "mars_env.grading.math.symbolic",
     ) -> None:
-        self.size = workers if workers is not None else _cpus()
-        if self.size < 1:
+        self.capacity = workers if workers is not None else _cpus()
+        if self.capacity < 1:
             raise ValueError(f"a pool needs at least one worker, got {workers}")
-        self.limits = limits or Limits()
+        self.limits = limits or VerdictLimits()
         self.judge = judge
         self._start()
         _POOLS.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
-        return WorkerPool, (self.size, self.limits, self.judge)
+        return WorkerPool, (self.capacity, self.limits, self.judge)
 
     def __deepcopy__(self, memo: object) -> WorkerPool:
         """Copies share one pool: processes are machinery, not state."""
         return self
 
     def _start(self) -> None:
-        self._shared = _Shared()
-        self._finalizer = weakref.finalize(self, _release, self._shared)
-
-    @property
-    def capacity(self) -> int:
-        """Verdicts at a time."""
-        return self.size
+        self._threads = ThreadPoolExecutor(self.capacity, "mars-env-grading")
+        self._of_thread, self._workers = threading.local(), list[_Worker]()
+        self._unfinished: set[Future[Reply]] = set()
 
     @property
     def under_way(self) -> int:
         """Requested verdicts that are not finished, including those that wait for a worker."""
-        shared = self._shared
-        return shared.jobs.qsize() + max(0, len(shared.threads) - shared.idle)
+        return len(self._unfinished)
 
-    def submit(self, request: dict[str, Any]) -> Future[Outcome]:
+    def submit(self, request: dict[str, Any]) -> Future[Reply]:
         """Queue a request; its future never raises because of the request's content.
 
         Raises:
             RuntimeError: The pool is closed.
         """
-        job, shared = _Job({"tolerance": None, **request}), self._shared
-        with shared.lock:
-            if shared.closed:
-                raise RuntimeError("the pool is closed")
-            shared.jobs.put(job)
-            if shared.jobs.qsize() > shared.idle and len(shared.threads) < self.size:
-                slot = _Slot(self.limits, self.judge)
-                shared.slots.append(slot)
-                thread = threading.Thread(
-                    target=_work, args=(slot, shared), name="mars-env-grading", daemon=True
-                )
-                shared.threads.append(thread)
-                thread.start()
-        return job.future
+        # the threads know nothing of the pool itself, so that it can be freed
+        parts = (self._of_thread, self._workers, self.limits, self.judge)
+        future = self._threads.submit(_judged, *parts, {"tolerance": None, **request})
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
 
-    async def run(self, request: dict[str, Any]) -> Outcome:
+    async def run(self, request: dict[str, Any]) -> Reply:
         """Like `submit`, but awaitable from any running event loop."""
         return await asyncio.wrap_future(self.submit(request))
 
     def close(self) -> None:
         """Finish the submitted requests, then end the workers."""
-        self._finalizer()
-        for thread in self._shared.threads:
-            thread.join()
+        self._threads.shutdown()
+        for worker in self._workers:
+            worker.stop()
 
     def pids(self) -> list[int]:
         """Process ids of the workers that are running."""
-        return [slot.process.pid for slot in self._shared.slots if slot.process is not None]
+        return [worker.process.pid for worker in self._workers if worker.process is not None]
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -174,112 +144,90 @@ class WorkerPool:
         self.close()
 
 
-@dataclass(slots=True)
-class _Shared:
-    """State that the pool shares with its threads; they hold no reference to the pool, so it can be freed."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
-    threads: list[threading.Thread] = field(default_factory=list)
-    slots: list[_Slot] = field(default_factory=list)
-    idle: int = 0
-    closed: bool = False
-
-
-def _release(shared: _Shared) -> None:
-    with shared.lock:
-        shared.closed = True
-        for _ in shared.threads:
-            shared.jobs.put(None)
-
-
-def _work(slot: _Slot, shared: _Shared) -> None:
-    """The loop of one worker's thread: take a job, have the worker do it, set its future."""
-    while True:
-        with shared.lock:
-            shared.idle += 1
-        job = shared.jobs.get()
-        with shared.lock:
-            shared.idle -= 1
-        if job is None:
-            slot.stop()
-            return
-        if not job.future.set_running_or_notify_cancel():
-            continue
-        try:
-            outcome = slot.judge(job.request)
-        except Exception as error:  # a bug here must not leave a caller waiting forever
-            slot.stop()
-            outcome = Outcome(fault=f"{type(error).__name__}: {error}")
-        job.future.set_result(outcome)
+def _judged(
+    of_thread: threading.local,
+    workers: list[_Worker],
+    limits: VerdictLimits,
+    judge: str,
+    request: dict[str, Any],
+) -> Reply:
+    """Have this thread's worker answer."""
+    if not hasattr(of_thread, "worker"):
+        of_thread.worker = _Worker(limits, judge)
+        workers.append(of_thread.worker)
+    try:
+        return of_thread.worker.judge(request)  # type: ignore[no-any-return]
+    except Exception as error:  # a bug here is a fault of the machinery
+        of_thread.worker.stop()
+        return {"fault": f"{type(error).__name__}: {error}"}
 
 
-class _Slot:
+class _Worker:
     """One worker process and the conversation with it; used by one thread."""
 
-    def __init__(self, limits: Limits, judge: str) -> None:
-        self.limits = limits
-        self.module = judge
+    def __init__(self, limits: VerdictLimits, judge: str) -> None:
+        self.limits, self.module = limits, judge
         self.process: subprocess.Popen[bytes] | None = None
-        self._served = 0
-        self._received = b""
+        self.served, self.received = 0, b""
 
-    def judge(self, request: dict[str, Any]) -> Outcome:
+    def judge(self, request: dict[str, Any]) -> Reply:
         """Have a request answered; if the worker is lost, once more by a fresh one.
 
         If two workers crash on one answer after reading its reference, that answer crashed
         them; a worker that is lost from outside is a fault.
         """
         first = self._attempt(request)
-        if not first.fault:
+        if "fault" not in first:
             return first
         second = self._attempt(request)
-        if second.fault and first.reply.get("crashed") and second.reply.get("crashed"):
-            return Outcome({"limit": "it crashed the evaluator twice", "phase": second.reply["phase"]})
+        if first.get("crashed") and second.get("crashed"):
+            return {"limit": "it crashed the evaluator twice", "phase": second["phase"]}
         return second
 
-    def _attempt(self, request: dict[str, Any]) -> Outcome:
+    def _attempt(self, request: dict[str, Any]) -> Reply:
         try:
             process = self._started()
             _write(process, request)
             return self._reply(process)
         except _Lost as lost:
             self.stop()
-            return Outcome(fault=str(lost))
+            return {"fault": str(lost)}
 
-    def _reply(self, process: subprocess.Popen[bytes]) -> Outcome:
+    def _reply(self, process: subprocess.Popen[bytes]) -> Reply:
         phase, deadline = "reference", time.monotonic() + self.limits.wall_seconds
         while (message := self._read(process, deadline)) is not None:
             if set(message) == {"phase"}:
                 phase = message["phase"]
                 continue
-            self._served += 1
-            if message.get("spent") or self._served >= self.limits.recycle_after:
+            self.served += 1
+            if message.get("spent") or self.served >= self.limits.recycle_after:
                 self.stop()
-            return Outcome(message)
+            return message
         self.stop()
         killed = -process.returncode
         if killed == signal.SIGPROF:
             limit = f"the CPU time limit of {self.limits.cpu_seconds:g} s was reached"
-            return Outcome({"limit": limit, "phase": phase})
-        reply = {"crashed": killed in _CRASHES, "phase": phase}
-        return Outcome(reply, fault=f"a worker was lost (signal {killed})")
+            return {"limit": limit, "phase": phase}
+        return {
+            "fault": f"a worker was lost (signal {killed})",
+            "crashed": killed in _CRASHES,
+            "phase": phase,
+        }
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is not None and self.process.poll() is None:
             return self.process
         self.stop()
-        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONSTARTUP", "PYTHONINSPECT")}
-        process = subprocess.Popen(
+        self.process = process = subprocess.Popen(
             [sys.executable, "-c", _BOOTSTRAP],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            env={k: v for k, v in os.environ.items() if k not in ("PYTHONSTARTUP", "PYTHONINSPECT")},
             start_new_session=True,
             bufsize=0,
         )
-        self.process, self._served, self._received = process, 0, b""
+        self.served, self.received = 0, b""
         settings = {
             "path": [folder for folder in sys.path if isinstance(folder, str)],  # Python ignores others, too
             "cpu_seconds": self.limits.cpu_seconds,
@@ -298,15 +246,15 @@ class _Slot:
         assert process.stdout is not None
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN | select.POLLHUP)
-        while b"\n" not in self._received:
+        while b"\n" not in self.received:
             left = deadline - time.monotonic()
             if left <= 0 or not poll.poll(left * 1000):
                 raise _Lost("a worker did not answer within the wall-clock ceiling")
             part = os.read(process.stdout.fileno(), 65_536)
             if not part:
                 return None
-            self._received += part
-        line, _, self._received = self._received.partition(b"\n")
+            self.received += part
+        line, _, self.received = self.received.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
 
@@ -315,15 +263,10 @@ class _Slot:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-        self._close()
+        self.close()
 
-    def abandon(self) -> None:
-        """In a forked child: close its copies of the pipes, so that the worker notices its parent's end."""
-        if self.process is not None:
-            self.process.returncode = 0  # it is not this process's child: nothing to reap
-        self._close()
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the pipes; a worker whose parent's pipe is closed ends."""
         process, self.process = self.process, None
         for pipe in (process.stdin, process.stdout) if process is not None else ():
             if pipe is not None:
@@ -356,9 +299,10 @@ _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 def _after_fork() -> None:
     """In a forked child, which has no threads: leave the parent's workers alone, start new ones on demand."""
     for pool in list(_POOLS):
-        pool._finalizer.detach()
-        for slot in pool._shared.slots:
-            slot.abandon()
+        for worker in pool._workers:
+            if worker.process is not None:
+                worker.process.returncode = 0  # it is not this process's child: nothing to reap
+            worker.close()
         pool._start()
 
 

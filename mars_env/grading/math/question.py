@@ -6,10 +6,10 @@ import re
 from functools import lru_cache
 
 from mars_env.grading.math.doubt import doubtful
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators, words
-from mars_env.grading.math.parser import read
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators, word_set
+from mars_env.grading.math.parser import read_answer
 from mars_env.grading.math.sentences import MATH_SPAN, is_value, undelimited, without_remarks
-from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, measure, unit
+from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, unit, value_and_unit
 
 _LENGTH = 400  # longest answer or sentence that is looked at
 _STATEMENT = 4000  # so many characters at the end of a problem are searched for its questions
@@ -46,8 +46,8 @@ _MARK = re.compile(r"\$[^$]*\$|\d[\d.,]*\d|\d|(?<![A-Za-z'’])(?!a\b)[A-Za-z](?
 """A formula, a number or a letter among words."""
 _COMPUTED = re.compile(r"[\s$(]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _WORD = re.compile(r"[^\W\d_]+")
-_IDLE_WORDS = words("the a an of in for is are its his her their this that these to at on s")
-_ALWAYS_ASKED = words("answer value number total it result solution final")
+_IDLE_WORDS = word_set("the a an of in for is are its his her their this that these to at on s")
+_ALWAYS_ASKED = word_set("answer value number total it result solution final")
 
 
 def claimed(statement: str, sentence: str) -> str | None:
@@ -148,7 +148,7 @@ def _form(formula: str) -> Node | str:
 @lru_cache(maxsize=4096)
 def _parsed(formula: str) -> Node | None:
     try:
-        return read(formula)
+        return read_answer(formula)
     except (Unreadable, OverLimit, RecursionError):
         return None
 
@@ -232,7 +232,7 @@ def with_asked_unit(statement: str, reference: str, answer: str) -> str:
     if len(expected) < len(names) or node is None:
         return reference  # "how many hours and minutes"
     try:
-        value, given = measure(node.args[-1] if operators(node) == ("=",) else node)
+        value, given = value_and_unit(node.args[-1] if operators(node) == ("=",) else node)
         for name, of in expected.values():
             found = letter_unit(value, of)[1] if given is None else given
             if isinstance(found, Unit) and _bases(found) == _bases(of):

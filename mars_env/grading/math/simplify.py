@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import product, repeat
 
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, num, operators
 from mars_env.grading.math.spelled import spelled_number
 
 _ARTICLES = re.compile(r"\b(?:the|a|an)\b")
@@ -133,17 +133,17 @@ def _says_nothing(remark: Node) -> bool:
 def _words(node: Node) -> Node:
     text = normal_text(node.name)
     if (value := spelled_number(text)) is not None:
-        return number(value)
+        return num(value)
     first, _, rest = text.partition(" ")
     if rest and (value := spelled_number(first)) is not None and not spelled_number(rest):
-        return Node("quantity", (number(value),), rest)
+        return Node("quantity", (num(value),), rest)
     if _NO_SOLUTION.fullmatch(text):
         return Node("const", value="empty")
     if text in ("infinity", "positive infinity"):
         return Node("const", value="inf")
     if odd := _PARITY.fullmatch(text):
-        double = Node("mul", (number(2), Node("sym", value="k")))
-        every = double if odd[1] == "even" else Node("add", (double, number(1)))
+        double = Node("mul", (num(2), Node("sym", value="k")))
+        every = double if odd[1] == "even" else Node("add", (double, num(1)))
         integer = Node("relation", (Node("sym", value="k"), Node("const", value="Z")), ("in",))
         return Node("where", (every, integer))
     if text in ("all real numbers", "all reals", "real numbers"):

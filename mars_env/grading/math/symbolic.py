@@ -14,11 +14,12 @@ from mars_env.grading.math.compare import same_answer
 from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.labels import unlabelled, unnamed, without_letter
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number
-from mars_env.grading.math.parser import read
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num
+from mars_env.grading.math.parser import read_answer
 from mars_env.grading.math.shapes import in_order
 from mars_env.grading.math.simplify import normal_text
 from mars_env.grading.math.spelled import date
+from mars_env.grading.math.worker import Judge
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
@@ -39,7 +40,7 @@ _WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
 
 
 @dataclass(frozen=True)
-class Parsed:
+class _Parsed:
     """A text and every way to read it; usually one, but ``1,024`` may be a number or a list."""
 
     text: str
@@ -48,7 +49,7 @@ class Parsed:
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Parsed:
+def _parse(text: str) -> _Parsed:
     """Read a text in the library's own grammar; if there is no reading, `problem` says why.
 
     Raises:
@@ -59,18 +60,18 @@ def parse(text: str) -> Parsed:
     list_too = _COMMAS.search(text) and not _ZEROS.search(text)
     for commas in (True, False) if list_too else (True,):
         try:
-            readings.append(read(text, commas=commas))
+            readings.append(read_answer(text, commas=commas))
         except Unreadable as error:
             problem = str(error)
-    return Parsed(text, tuple(readings), problem)
+    return _Parsed(text, tuple(readings), problem)
 
 
-def _parsed(answer: str) -> Parsed:
+def _parsed(answer: str) -> _Parsed:
     """An answer, which is remembered only if it is short: later verdicts have the memory that is left."""
-    return parse(answer) if len(answer) <= 400 else parse.__wrapped__(answer)
+    return _parse(answer) if len(answer) <= 400 else _parse.__wrapped__(answer)
 
 
-def judge(
+def judge_answer(
     reference: str,
     answer: str,
     tolerance: float | None = None,
@@ -84,20 +85,17 @@ def judge(
         reference: The reference answer.
         answer: What a model wrote.
         tolerance: See `same_answer`.
-        ordered: Whether order counts in lists; with None the form decides: in ``(a, b)`` it counts, in
-            ``a, b`` and ``\{a, b\}`` it does not.
+        ordered: Whether order counts in lists; with None only in ``(a, b)``.
         integer: See `finished`.
 
     Raises:
         OverLimit: The answer, or a value in it, is larger than the limits allow.
 
     Example:
-        >>> judge(r"\frac{3}{4}", "0.75")
+        >>> judge_answer(r"\frac{3}{4}", "0.75")
         (True, '')
-        >>> judge(r"\frac{1}{3}", "0.333333")
+        >>> judge_answer(r"\frac{1}{3}", "0.333333")
         (False, 'the answer differs from the reference')
-        >>> judge("10, 4, -2", "4, 10, -2")[0], judge("10, 4, -2", "4, 10, -2", ordered=True)[0]
-        (True, False)
     """
     equal, why = _judge(reference, answer, tolerance, ordered, integer)
     if equal:
@@ -122,7 +120,7 @@ def _judge(
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
-    first, second, why = parse(reference), _parsed(answer), DIFFERENT
+    first, second, why = _parse(reference), _parsed(answer), DIFFERENT
     for left in first.readings:
         for right in second.readings:
             try:
@@ -148,19 +146,14 @@ def _judge_offered(
         if (also[1] or also[2]) != letter:
             return False, DIFFERENT
         answer = also[3]
-    return judge(value, answer, tolerance, ordered=ordered, integer=integer)
+    return judge_answer(value, answer, tolerance, ordered=ordered, integer=integer)
 
 
 @lru_cache(maxsize=8192)  # many answers are judged against one reference
-def unfit(reference: str) -> str | None:
-    r"""Why a reference cannot be used; None if it can.
-
-    Example:
-        >>> unfit(r"\frac{1}{2}") is None, unfit(r"10 \mathrm{ft} x 18 \mathrm{ft}")
-        (True, 'it cannot be read: something follows a unit')
-    """
+def why_unfit(reference: str) -> str | None:
+    r"""Why a reference cannot be used; None if it can."""
     try:
-        parsed = parse(reference)
+        parsed = _parse(reference)
         for reading in parsed.readings:
             try:
                 _evaluate(reading)
@@ -168,7 +161,7 @@ def unfit(reference: str) -> str | None:
                 continue
         if not (parsed.readings or _wordy(reference)):
             return f"it cannot be read: {parsed.problem}"
-        if not judge(reference, reference)[0]:
+        if not judge_answer(reference, reference)[0]:
             return f"not even the same text would equal it: {parsed.problem}"
     except OverLimit as limit:
         return str(limit)
@@ -184,7 +177,7 @@ def _evaluate(node: Node) -> None:
     ):
         _evaluate(part)
     if node.kind in ("add", "mul", "div", "pow", "call", "neg", "sum", "prod"):
-        same_answer(node, Node("add", (node, number(1))))
+        same_answer(node, Node("add", (node, num(1))))
 
 
 def _plain(text: str) -> str:
@@ -219,8 +212,4 @@ def _same_words(reference: str, answer: str) -> bool | None:
     return None
 
 
-def warm() -> None:
-    """Import and run everything once, so that no verdict pays for the start-up."""
-    judge(r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")
-    judge("x^2", "x \\cdot x")
-    parse.cache_clear()
+JUDGE = Judge(why_unfit, judge_answer)

@@ -7,13 +7,11 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mars_env.grading.math.nodes import OverLimit, Unreadable, words
+from mars_env.grading.math.nodes import OverLimit, Unreadable, word_set
 from mars_env.grading.math.spelled import in_digits
 
 MAX_LENGTH = 10_000
 """Longest text that is read, in characters."""
-MAX_DEPTH = 160
-"""Deepest recursion of the reader; a pair of brackets takes four levels."""
 
 
 def _look_alikes() -> dict[int, str]:
@@ -68,13 +66,13 @@ _CHINESE_UNITS = {
     **dict.fromkeys("个只人种次本张条块页名辆棵颗", "units"),
 }  # fmt: skip
 _CHINESE_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_CHINESE_UNITS)})(?![\u4e00-\u9fff])")
-SPACING = words(
+SPACING = word_set(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
     r" \thinspace \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl"
     r" \biggr \Biggl \Biggr \mathopen \mathclose \nobreak"
 ) | {"\\ ", "~", "\\\n"}
-_SYMBOL_FONTS = words(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
-_BOLD = words(r"\mathbf \boldsymbol \bm")
+_SYMBOL_FONTS = word_set(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
+_BOLD = word_set(r"\mathbf \boldsymbol \bm")
 _LETTER = re.compile(r"\{[A-Za-z]\}")
 _ALIASES = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\sfrac": r"\frac",
@@ -91,7 +89,7 @@ _ALIASES = {
     r"\to": r"\rightarrow", r"\R": r"\RR", "**": "^", r"\tg": r"\tan", r"\arctg": r"\arctan",
     r"\ctg": r"\cot", "$": r"\$", r"\textdollar": r"\$",
 }  # fmt: skip
-FUNCTIONS = words(
+FUNCTIONS = word_set(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp"
     " gcd lcm max min sqrt abs floor ceil binom"
 )
@@ -104,8 +102,8 @@ _WORD_ALIASES = {
     "acos": "arccos",
     "atan": "arctan",
 }
-SHORT_WORDS = words("no yes odd red not the one two six ten all any may per old")
-RAW_UNITS = words(
+SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
+RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
     " feet inches hours minutes pct"
 )
@@ -113,12 +111,10 @@ RAW_UNITS = words(
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<repeat>[0-9]*\.[0-9]*\\(?:overline|bar|dot|overset\{\.\})\s*(?:\{[0-9]+\}|[0-9]))
-    |(?P<based>(?!(?:F_\{?1[1-5]|E_\{?1[1-4]|D_\{?1[1-3]|C_\{?1[12]|B_\{?11)|[A-F]_\{?[0-9]{2}\}?\s*[-+=^])[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2[0-9]|3[0-6])\}?(?![0-9]))
+    |(?P<based>(?=[0-9]*[A-F]+[0-9]|[0-9]+[A-F])[0-9A-F]+_\{?(?:1[1-9]|2[0-9]|3[0-6])\}?(?![0-9]))
     |(?P<science>[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,6}(?![0-9A-Za-z]))
     |(?P<grouped>[1-9][0-9]{0,2}
         (?:(?:\{\s*,\s*\}|,\\!|\\[,;:!\ ]|\{\\,\}|~)\s*[0-9]{3}(?![0-9]))+(?:\.[0-9]+)?)
-    |(?P<pointed>[1-9][0-9]{0,2}(?:(?:\.[0-9]{3}){2,}|(?:'[0-9]{3})+)(?![.']?[0-9]))
-    |(?P<decimal>[0-9]+\{\s*,\s*\}[0-9]+)
     |(?P<commas>[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?)
     |(?P<spaced>[1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9/])(?:\.[0-9]+)?)
     |(?P<num>[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?:\.(?![.0-9]))?)
@@ -132,7 +128,6 @@ _TOKEN = re.compile(
 )
 _TEXT_WORD = re.compile(r"(?:[ap]\.\ ?m\.?|[A-Za-z]+(?:['’\-][A-Za-z]+)*(?:/[A-Za-z]+)*)\.?")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
-_BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])")
 _SYSTEM = re.compile(
     r"\\left\s*\\(?:\{|lbrace)\s*\\begin\s*\{(array|aligned|matrix|gathered)\}(?:\s*\{[lcr| ]{1,9}\})?"
     r"(.{1,2000}?)"
@@ -143,58 +138,25 @@ _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
     r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
-_NATURALS = re.compile(
-    r"\\math(?:bf|bb)\s*\{?\s*N\s*\}?(?:\s*\^\s*\{?\s*(?:\*|\+|\\ast)\s*\}?|\s*_\s*\{?\s*\+\s*\}?)?(?![A-Za-z])"
-)
-_SPEED = re.compile(r"(?<=[0-9}])\s*((?:km|cm|mm|ft|mi)/(?:hr?|s|sec|min))(?![A-Za-z^])")
-_TIME_UNIT = re.compile(
-    r"(?:(?P<per>/\s*)|(?<=[0-9}])\s*)\\mathrm\s*\{\s*~?\s*(?P<unit>min|sec)\s*\}"
-    r"(?!\s*(?:\(|\\left|\{|[A-Za-z0-9_\\]))(?(per)|(?!\s*\^))"
-)
-"""Minutes and seconds, and not the functions min and sec."""
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
-_ROW_GAP = re.compile(r"\\\\\[-?[\d.]+(?:pt|em|ex|mm|cm|in)\]")
-_CONSTANTLY = re.compile(
-    r"(?<![A-Za-z])([a-zA-Z](?=\([a-z]\))|[fgh](?=\s*\\equiv))(?:\(([a-z])\))?\s*\\equiv(?![A-Za-z])(?!.*mod)"
-)
-_REPEATED = re.compile(r"(?<![0-9.])([0-9]+\.)\(([0-9]+)\)")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
-_GIVEN = rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{\s*,?\s*"
-_INTEGER_NAME = re.compile(
-    rf"{_GIVEN}(?:(?:where|for|with)\s+)?"
-    r"(?:(?:any|all|some|every|an)\s+)?integers?\s*\}\s*\$?([a-z])\$?\s*\Z"
-    rf"|{_GIVEN}(?:where|for|with)?\s*\}}\s*\$?([a-z])\$?\s*"
-    r"\\text\w*\s*\{\s*(?:is\s+)?(?:an?\s+)?(?:arbitrary\s+|any\s+)?integer\s*\}\s*\Z"
+_SAID = (
+    r"\s*,?\s*(?:(?:where|for|with|any|all|some|every|an?|arbitrary|real|is|are|constants?|numbers?|reals"
+    r"|integers?)\b\s*)+"
 )
-_LETTERS = r"\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{\s*and\s*\})\s*[a-zA-Z]){0,5})\$?\s*"
-_CONSTANTS = (
-    r"(?:(?:an?|any|some|all|every|arbitrary|real)\s+){0,3}(?:constants?|real\s+numbers|reals)\s*\}\s*"
+_REMARK = re.compile(
+    rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{{_SAID}\}}\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})\$?\s*"
+    rf"(?:\\text\w*\s*\{{{_SAID}\}}\s*)?\Z"
 )
-_REAL_NAMES = re.compile(
-    rf"(?:{_GIVEN}(?:where|for|with)\s+{_CONSTANTS}{_LETTERS}"
-    rf"|{_GIVEN}(?:where|for|with)\s*\}}\s*{_LETTERS}\\text\w*\s*\{{\s*(?:is|are)\s+{_CONSTANTS}"
-    rf"|{_GIVEN}\(?\s*([a-z])\s+(?:is\s+a\s+)?constant\s*\)?\s*\}}\s*"
-    rf"|{_GIVEN}(?:where|for|with)\s*\}}{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*"
-    rf"|{_SPACE},{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*)\Z"
-)
+"""``where c is a constant``, ``for any integer k``."""
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
 _POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
-_UNIT_NAME = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]{1,12})\s*\}"
-_FRACTION_OF_UNITS = re.compile(
-    rf"\\[dt]?frac\s*\{{\s*{_UNIT_NAME}\s*\}}\s*\{{\s*{_UNIT_NAME}(\s*\^\s*\{{?[23]\}}?)?\s*\}}"
-)
 _INVISIBLE = re.compile(
     r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*\{[^{}]*\}"
 )
 _END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
 """A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
-_ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
-
-
-_JOINERS = {"and": "and", "et": "and", "und": "and", "or": "or", "ou": "or", "oder": "or"}
-
-
 _MONEY = re.compile(
     r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
 )
@@ -241,9 +203,10 @@ def tidy(text: str) -> str:
     return in_digits(text.strip())
 
 
-def _real_names(match: re.Match[str]) -> str:
-    names = re.sub(r"\\[a-z]+|and|[^A-Za-z]", "", match[match.lastindex or 1])
-    return "".join(rf", {name}\in\mathbb{{R}}" for name in names)
+def _declared(remark: re.Match[str]) -> str:
+    of = "Z" if "integer" in remark[0] else "R" if re.search("constant|real", remark[0]) else ""
+    names = re.findall(r"\b[a-zA-Z]\b", remark[1])
+    return "".join(rf", {name}\in\mathbb{{{of}}}" for name in names) if of else remark[0]
 
 
 def escape_money(text: str) -> str:
@@ -264,36 +227,22 @@ def _system(match: re.Match[str]) -> str:
     return rf"\begin{{{name}}}{match[2]}\end{{{name}}}"
 
 
-def _french(match: re.Match[str]) -> str:
-    """Rewrite a French half-open interval, ``]a, b]``, in the usual notation."""
-    left, inner, right = match.groups()
-    if left == "[" and right == "]":
-        return match.group()
-    return f"{'(' if left == ']' else '['}{inner}{')' if right == '[' else ']'}"
-
-
 _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    ("/", _SPEED, r"\\text{ \1}"),
-    (r"\\[", _ROW_GAP, r"\\\\"),
+    (r"\\[", re.compile(r"\\\\\[-?[\d.]+(?:pt|em|ex|mm|cm|in)\]"), r"\\\\"),
     (r"\(", re.compile(r"\\[()]"), " "),
     (r"\[", re.compile(r"(?<!\\)\\[\[\]]"), " "),
     ("{", _INVISIBLE, " "),
     (":}", re.compile(r"\\text\{:\}|\{:\}"), ":"),
-    (".(", _REPEATED, r"\1\\overline{\2}"),
-    ("frac", _FRACTION_OF_UNITS, r"\\text{ \1/\2}\3"),
-    (r"\num", re.compile(r"\\num\s*\{([^{}]*)\}"), r"\1"),
     (r"\right", _SYSTEM, _system),
-    (r"\math", _NATURALS, r"\\mathbb{N}"),
-    (r"\mathbb", _BLACKBOARD, r"\\mathbb{\1}"),
+    (r"\mathbb", re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])"), r"\\mathbb{\1}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
-    (r"\equiv", _CONSTANTLY, lambda m: f"{m[1]}({m[2] or 'x'}) ="),
+    (
+        r"\mathbb{R}",
+        re.compile(r",(?:\\ |\s)*([a-z]),\s*([a-z]\s*\\in\s*\\mathbb\{R\}\s*)\Z"),
+        r", \1\\in\\mathbb{R}, \2",
+    ),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
-    (r"\mathrm", _TIME_UNIT, lambda m: rf"{m['per'] or ''}\text{{ {m['unit']}}}"),
-    ("integer", _INTEGER_NAME, lambda m: rf", {m[1] or m[2]}\in\mathbb{{Z}}"),
-    (r"\text", _REAL_NAMES, _real_names),
-    (r"\mathbb{R}", _REAL_NAMES, _real_names),
-    ("**", re.compile(r"\A\s*\*\*([^*]+)\*\*\s*\Z"), r"\1"),
-    ("]", _ENDPOINTS, _french),
+    (r"\text", _REMARK, _declared),
 )
 """A text that must occur, what is then looked for, and what is written in its place."""
 
@@ -301,16 +250,8 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
 def tokenize(text: str, *, commas: bool = True) -> list[Token]:
     r"""Tokens of a tidied text.
 
-    Args:
-        text: From `tidy`.
-        commas: Whether ``1,024`` outside brackets is one number (otherwise it is a list).
-
     Raises:
         Unreadable: A character is not in the grammar.
-
-    Example:
-        >>> [t.text for t in tokenize(r"\frac12 x")]
-        ['\\frac', '12', 'x']
     """
     tokens: list[Token] = []
     modes: list[str] = []  # for each open brace: "" or the font command that opened it
@@ -322,7 +263,7 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
             place, spaced = place + 1, False
             continue
         if mode and (word := _TEXT_WORD.match(text, place)):
-            tokens.extend(_text_word(word.group(), mode, spaced))
+            tokens.append(_text_word(word.group(), mode, spaced, tokens[:-1]))
             place, spaced = word.end(), False
             continue
         match = _TOKEN.match(text, place)
@@ -361,10 +302,6 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
 def _token(kind: str, piece: str, spaced: bool) -> Token:
     if kind in ("grouped", "commas", "spaced"):
         return Token("num", re.sub(r"[^0-9.]", "", piece), spaced)
-    if kind == "pointed":
-        return Token("num", re.sub("[.']", "", piece), spaced)
-    if kind == "decimal":
-        return Token("num", re.sub(r"\{\s*,\s*\}", ".", piece), spaced)
     if kind in ("repeat", "based", "science", "num", "env"):
         return Token(kind, piece, spaced)
     if piece in ("and", "or"):
@@ -372,22 +309,29 @@ def _token(kind: str, piece: str, spaced: bool) -> Token:
     return Token("cmd" if piece.startswith("\\") and piece[1:].isalpha() else "op", piece, spaced)
 
 
-def _text_word(word: str, mode: str, spaced: bool) -> list[Token]:
+def _text_word(word: str, mode: str, spaced: bool, before: list[Token]) -> Token:
     bare = word.rstrip(".")
     if mode == r"\mathbb":
-        return [Token("cmd", "\\" + bare * 2, spaced)]
-    if bare.lower() in _JOINERS:
-        return [Token("op", _JOINERS[bare.lower()], spaced)]
+        return Token("cmd", "\\" + bare * 2, spaced)
+    if bare.lower() in ("and", "or"):
+        return Token("op", bare.lower(), spaced)
+    if (
+        bare in ("min", "sec")
+        and mode == r"\mathrm"
+        and before
+        and (before[-1].kind == "num" or before[-1].text in ("}", r"\div"))
+    ):
+        return Token("text", bare, spaced)  # minutes, and not the function
     if bare in ("e", "i") and mode in (r"\text", r"\textrm"):
-        return [Token("sym", bare, spaced)]
+        return Token("sym", bare, spaced)
     if mode in _SYMBOL_FONTS:
         if bare in _WORD_COMMANDS:
-            return [Token("cmd", "\\" + bare, spaced)]
+            return Token("cmd", "\\" + bare, spaced)
         if len(bare) == 1 and bare in "eidxyzijkabcnCPT":
-            return [Token("sym", bare, spaced)]
+            return Token("sym", bare, spaced)
     if mode in (r"\mathcal", r"\mathscr"):
-        return [Token("sym", bare, spaced)]
-    return [Token("text", word if word.endswith("m.") else bare, spaced)]
+        return Token("sym", bare, spaced)
+    return Token("text", word if word.endswith("m.") else bare, spaced)
 
 
 def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
@@ -436,52 +380,3 @@ def _join_text(tokens: list[Token]) -> list[Token]:
             item = Token("text", f"{before.text} {item.text}", before.spaced)
         flat.append(item)
     return flat
-
-
-class Cursor:
-    """A position in some tokens, and what a reader must know about its context.
-
-    Attributes:
-        tokens: All tokens.
-        place: Index of the next token.
-        depth: The reader's recursion depth.
-        bars: Number of open ``|``; while there is one, a bar closes it.
-        colons: Whether a colon means a ratio here.
-    """
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.place = 0
-        self.depth = 0
-        self.bars = 0
-        self.colons = True
-
-    def peek(self, ahead: int = 0) -> Token:
-        """The token `ahead` places ahead; after the last one, a token of the kind "end"."""
-        place = self.place + ahead
-        return self.tokens[place] if place < len(self.tokens) else Token("end", "", False)
-
-    def next(self) -> Token:
-        """Pass the token here and return it."""
-        token = self.peek()
-        self.place += 1
-        return token
-
-    def accept(self, *texts: str) -> str | None:
-        """If the token here is one of these signs or commands, pass it and return its text; else None."""
-        if self.peek().kind in ("op", "cmd", "env") and self.peek().text in texts:
-            return self.next().text
-        return None
-
-    def expect(self, *texts: str) -> str:
-        """Like `accept`, but raise `Unreadable` for any other token."""
-        found = self.accept(*texts)
-        if found is None:
-            raise Unreadable(f"expected {' or '.join(texts)} at {self.peek().text!r}")
-        return found
-
-    def deeper(self) -> None:
-        """Count one more level of recursion."""
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise OverLimit("the answer is nested deeper than the limit")

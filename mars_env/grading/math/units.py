@@ -5,71 +5,67 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from mars_env.grading.math.nodes import Node, Unreadable, number, words
+from mars_env.grading.math.nodes import Node, Unreadable, num, word_set
 
 
 class Unit(NamedTuple):
-    """A unit: its factor to the base of its dimension, and the dimension (base names and powers)."""
+    """Its factor to the base of its dimension, and the dimension (base names and powers)."""
 
     factor: Fraction
     dimension: tuple[tuple[str, int], ...]
 
 
-def _table() -> dict[str, tuple[Fraction, str]]:
-    rows = {
-        "length": {
-            "mm millimeter millimetre": "1/1000", "cm centimeter centimetre": "1/100", "dm decimeter": "1/10",
-            "m meter metre": "1", "km kilometer kilometre": "1000",
-            "in inch": "254/10000", "ft foot feet": "3048/10000", "yd yard": "9144/10000",
-            "mi mile": "1609344/1000",
-        },
-        "mass": {
-            "mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000", "lb pound": "45359237/100000",
-            "oz ounce": "28349523125/1000000000",
-        },
-        "time": {
-            "s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400", "week": "604800",
-        },
-        "calendar": {"month": "1", "year yr": "12", "decade": "120", "century": "1200"},
-        "money": {"dollar usd buck": "1", "cent ¢": "1/100"},
-        "euro": {"euro eur": "1"},
-        "sterling": {"gbp": "1"},
-        "volume": {"l liter litre": "1", "ml milliliter millilitre": "1/1000"},
-        "angle": {"rad radian": "1"},
-        "force": {"N newton": "1", "kN": "1000"},
-        "energy": {"J joule": "1", "kJ kilojoule": "1000"},
-        "power": {"W watt": "1", "kW kilowatt": "1000"},
-        "pressure": {"Pa pascal": "1", "kpa kilopascal": "1000"},
-        "voltage": {"V volt": "1"},
-        "current": {"A amp ampere": "1"},
-        "charge": {"C coulomb": "1"},
-        "frequency": {"Hz hertz": "1"},
-        "temperature": {"K kelvin": "1"},
-        "amount": {"mol mole": "1"},
-    }  # fmt: skip
-    return {
-        name: (Fraction(factor), dimension)
-        for dimension, units in rows.items()
-        for names, factor in units.items()
-        for name in names.split()
-    }
-
-
-_UNITS = _table()
-DIMENSIONS = frozenset(dimension for _, dimension in _UNITS.values())
+_ROWS = {
+    "length": {
+        "mm millimeter millimetre": "1/1000", "cm centimeter centimetre": "1/100", "dm decimeter": "1/10",
+        "m meter metre": "1", "km kilometer kilometre": "1000",
+        "in inch": "254/10000", "ft foot feet": "3048/10000", "yd yard": "9144/10000",
+        "mi mile": "1609344/1000",
+    },
+    "mass": {
+        "mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000", "lb pound": "45359237/100000",
+        "oz ounce": "28349523125/1000000000",
+    },
+    "time": {
+        "s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400", "week": "604800",
+    },
+    "calendar": {"month": "1", "year yr": "12", "decade": "120", "century": "1200"},
+    "money": {"dollar usd buck": "1", "cent ¢": "1/100"},
+    "euro": {"euro eur": "1"},
+    "sterling": {"gbp": "1"},
+    "volume": {"l liter litre": "1", "ml milliliter millilitre": "1/1000"},
+    "angle": {"rad radian": "1"},
+    "force": {"N newton": "1", "kN": "1000"},
+    "energy": {"J joule": "1", "kJ kilojoule": "1000"},
+    "power": {"W watt": "1", "kW kilowatt": "1000"},
+    "pressure": {"Pa pascal": "1", "kpa kilopascal": "1000"},
+    "voltage": {"V volt": "1"},
+    "current": {"A amp ampere": "1"},
+    "charge": {"C coulomb": "1"},
+    "frequency": {"Hz hertz": "1"},
+    "temperature": {"K kelvin": "1"},
+    "amount": {"mol mole": "1"},
+}  # fmt: skip
+_UNITS = {
+    name: (Fraction(factor), dimension)
+    for dimension, units in _ROWS.items()
+    for names, factor in units.items()
+    for name in names.split()
+}
+DIMENSIONS = frozenset(_ROWS)
 """The dimensions of the units that can be converted."""
 _IRREGULAR = {
     "feet": "ft", "inches": "in", "mph": "mi/h", "kph": "km/h", "people": "person", "men": "man",
-    "women": "woman", "children": "child", "dice": "die", "vertices": "vertex", "degc": "degc",
-    "degf": "degf", "hrs": "hr", "lbs": "lb", "yds": "yd", "secs": "sec", "mins": "min", "kgs": "kg",
-    "cms": "cm",
+    "women": "woman", "children": "child", "dice": "die", "vertices": "vertex", "hrs": "hr", "lbs": "lb",
+    "yds": "yd", "secs": "sec", "mins": "min", "kgs": "kg", "cms": "cm",
 }  # fmt: skip
 _SCALES = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
     "tens": 10, "hundreds": 100, "thousands": 1000, "millions": 10**6,
 }  # fmt: skip
+_POWERS = {"square": 2, "sq": 2, "sq.": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
-NOT_UNITS = words(
+NOT_UNITS = word_set(
     """factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths wrong
     about above after all almost and approximately contradiction contradicts
     excluded extraneous fail failed fails impossible invalid rejected any are as at away base before below
@@ -86,6 +82,13 @@ NOT_UNITS = words(
 )
 
 
+PERCENT = (
+    "percentage points", "percentage point", "percentage", "percents", "percent", "per cent", "pct",
+)  # fmt: skip
+"""Words for per cent."""
+_SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
+
+
 def unit(name: str) -> Unit | None:
     """The unit that a name means; None for "units" and the like, which mean nothing.
 
@@ -95,74 +98,49 @@ def unit(name: str) -> Unit | None:
     Example:
         >>> unit("km/h").factor == unit("kilometers per hour").factor == Fraction(1000, 3600)
         True
-        >>> unit("m s^-1") == unit("m/s")
-        True
-        >>> unit("years old") == unit("years")
-        True
         >>> unit("square units") is None, unit("apples").dimension
         (True, (('apple', 1),))
     """
     name = name.removesuffix(" old")
-    name = _IRREGULAR.get(name, name)
-    scale = Fraction(1)
-    words = name.split()
-    while words and words[0] in _SCALES:
-        scale *= _SCALES[words.pop(0)]
-    while words and words[0] == "of":
-        words.pop(0)
+    words, scale = _IRREGULAR.get(name, name).split(), Fraction(1)
+    while words and (words[0] in _SCALES or words[0] == "of"):
+        scale *= _SCALES.get(words.pop(0), 1)
     name = " ".join(words)
     if not name or _singular(name) in _NEUTRAL:
         return Unit(scale, ()) if scale != 1 else None
-    factor, powers = scale, dict[str, int]()
-    for sign, part in _parts(name):
-        part_factor, base, power = _simple(part)
-        factor *= part_factor ** (sign * power)
-        powers[base] = powers.get(base, 0) + sign * power
+    top, *below = (part.split() for part in name.replace(" per ", "/").split("/"))
+    if len(below) > 2 or not all((top, *below)):
+        raise Unreadable(f"{name!r} is not a unit")
+    powers = dict[str, int]()
+    for sign, words in ((1, top), *((-1, words) for words in below)):
+        # "m s^-1" is a product; a name of several words, such as "square m", is one factor
+        product = all(word.partition("^")[0] in _UNITS for word in words)
+        for factor in ([word] for word in words) if product else [words]:
+            size, base, power = _factor(factor)
+            scale *= size ** (sign * power)
+            powers[base] = powers.get(base, 0) + sign * power
     if set(powers) == {"unit"}:
         return None
-    return Unit(factor, tuple(sorted((b, p) for b, p in powers.items() if p)))
+    return Unit(scale, tuple(sorted((b, p) for b, p in powers.items() if p)))
 
 
-def _parts(name: str) -> list[tuple[int, str]]:
-    top, *below = [part.strip() for part in name.replace(" per ", "/").split("/")]
-    if len(below) > 2 or not top or not all(below):
-        raise Unreadable(f"{name!r} is not a unit")
-    return [
-        (sign, factor)
-        for sign, part in ((1, top), *((-1, part) for part in below))
-        for factor in _factors(part)
-    ]
-
-
-def _factors(part: str) -> list[str]:
-    """The factors of ``m s^-1``; a name of several words, such as ``square m``, is one."""
-    words = part.split()
-    return words if all(word.partition("^")[0] in _UNITS for word in words) else [part]
-
-
-def _simple(part: str) -> tuple[Fraction, str, int]:
-    power = 1
-    part, _, exponent = part.partition("^")
-    if exponent:
-        if exponent not in ("2", "3", "-1", "-2"):
-            raise Unreadable(f"{part}^{exponent} is not a unit")
-        power = int(exponent)
-    words = part.split()
-    if len(words) > 1 and words[0] in ("square", "sq", "sq."):
-        words, power = words[1:], 2
-    elif len(words) > 1 and words[0] in ("cubic", "cu"):
-        words, power = words[1:], 3
+def _factor(words: list[str]) -> tuple[Fraction, str, int]:
+    """The size, the base and the power of one factor of a unit."""
+    name, _, exponent = " ".join(words).partition("^")
+    if exponent not in ("", "2", "3", "-1", "-2"):
+        raise Unreadable(f"{name}^{exponent} is not a unit")
+    power, words = int(exponent or 1), name.split()
+    if len(words) > 1 and words[0] in _POWERS:
+        power, words = _POWERS[words[0]], words[1:]
     elif len(words) > 1 and words[-1] in ("squared", "cubed"):
-        words, power = words[:-1], 2 if words[-1] == "squared" else 3
-    if len(words) > 3:
-        raise Unreadable(f"{part!r} is not a unit")
+        power, words = _POWERS[words[-1]], words[:-1]
     name = " ".join(words)
     name = _IRREGULAR.get(name, name)
-    known = _UNITS.get(name) or _UNITS.get(_singular(name))
-    if known:
-        return known[0], known[1], power
-    if len(name) < 2 or any(word in NOT_UNITS or not word.replace("-", "").isalpha() for word in words):
-        raise Unreadable(f"{part!r} is not a unit")
+    if known := _UNITS.get(name) or _UNITS.get(_singular(name)):
+        return *known, power
+    odd = any(word in NOT_UNITS or not word.replace("-", "").isalpha() for word in words)
+    if odd or len(name) < 2 or len(words) > 3:
+        raise Unreadable(f"{name!r} is not a unit")
     return Fraction(1), _singular(name), power
 
 
@@ -175,66 +153,46 @@ def _singular(name: str) -> str:
     return name[:-2] + "y" if name.endswith("ie") else name
 
 
-PERCENT = frozenset(
-    (
-        "percent",
-        "pct",
-        "per cent",
-        "percents",
-        "percentage",
-        "percentage point",
-        "percentage points",
-        "prozent",
-    )
-)
-"""Words for per cent."""
-_SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
-
-
-def measure(node: Node) -> tuple[Node, Unit | str | None]:
+def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
     """A number and its unit: a `Unit`, a mark such as ``"%"`` or ``"deg"``, or None for no unit.
 
     Raises:
         Unreadable: The words next to the number are not a unit.
     """
     if node.kind == "neg":
-        value, of = measure(node.args[0])
+        value, of = value_and_unit(node.args[0])
         return Node("neg", (value,)), of
     if node.kind == "quantity":
-        inner, name = node.args[0], node.name
-        if inner.kind == "quantity":
-            value, of = measure(inner)
-            following = unit(name)
-            if isinstance(of, Unit) and following is not None and of.dimension == following.dimension:
-                return value, of  # "$25 dollars"
-            if isinstance(of, Unit) and following is not None and not following.dimension:
-                return scaled(value, following.factor), of  # "$5 million"
-            raise Unreadable("a number has two units")
-        if name in ("%", "deg", "degC", "degF"):
-            return inner, name
-        if name in ("degree", "degrees"):
-            return inner, "deg"
-        if name in PERCENT:
-            return inner, "%"
-        return inner, unit(name)
-    if node.kind == "add" and any(map(_has_unit, node.args)):
-        parts = [measure(child) for child in node.args]
-        units = [of for _, of in parts]
-        if (
-            all(isinstance(of, Unit) for of in units)
-            and len({of.dimension for of in units if isinstance(of, Unit)}) == 1
-        ):
-            terms = tuple(scaled(value, of.factor) for value, of in parts if isinstance(of, Unit))
-            first = units[0]
-            assert isinstance(first, Unit)
-            return Node("add", terms), Unit(Fraction(1), first.dimension)
-        if isinstance(units[-1], Unit) and units[-1].dimension and not any(units[:-1]):
-            return Node("add", tuple(value for value, _ in parts)), units[-1]  # "2 + sqrt(3) cm"
+        return _quantity(node.args[0], node.name)
+    if node.kind != "add" or all(_bare(term).kind != "quantity" for term in node.args):
+        return node, None
+    parts = [value_and_unit(child) for child in node.args]
+    units = [of for _, of in parts if isinstance(of, Unit)]
+    if len(units) == len(parts) and len({of.dimension for of in units}) == 1:
+        terms = tuple(scaled(value, of.factor) for (value, _), of in zip(parts, units, strict=True))
+        return Node("add", terms), Unit(Fraction(1), units[0].dimension)
+    last = parts[-1][1]
+    if isinstance(last, Unit) and last.dimension and not any(of for _, of in parts[:-1]):
+        return Node("add", tuple(value for value, _ in parts)), last  # "2 + sqrt(3) cm"
     return node, None
 
 
-def _has_unit(term: Node) -> bool:
-    return (term.args[0] if term.kind == "neg" else term).kind == "quantity"
+def _bare(term: Node) -> Node:
+    return term.args[0] if term.kind == "neg" else term
+
+
+def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
+    if inner.kind == "quantity":
+        (value, of), following = value_and_unit(inner), unit(name)
+        if isinstance(of, Unit) and following is not None and following.dimension in ((), of.dimension):
+            # "$5 million", "$25 dollars"
+            return (value if following.dimension else scaled(value, following.factor)), of
+        raise Unreadable("a number has two units")
+    if name in ("%", "deg", "degC", "degF"):
+        return inner, name
+    if name in ("degree", "degrees"):
+        return inner, "deg"
+    return inner, "%" if name in PERCENT else unit(name)
 
 
 def letter_unit(node: Node, expected: Unit) -> tuple[Node, Unit | None]:
@@ -244,7 +202,7 @@ def letter_unit(node: Node, expected: Unit) -> tuple[Node, Unit | None]:
         try:
             of = unit(" ".join(letters))
         except Unreadable:
-            of = None
+            return node, None
         if of is not None and of.dimension == expected.dimension:
             return values[0], of
     return node, None
@@ -252,19 +210,17 @@ def letter_unit(node: Node, expected: Unit) -> tuple[Node, Unit | None]:
 
 def _split(node: Node, power: int, values: list[Node], letters: list[str]) -> bool:
     """Collect the factors of a product: values, and letters with their powers; False if there are others."""
-    if node.kind == "sym":
+    is_unit = node.kind == "quantity" and not {*node.name} & {*"/^"}
+    if node.kind == "sym" or is_unit:
         letters.append(node.name if power == 1 else f"{node.name}^{power}")
-        return True
-    if node.kind == "quantity" and "/" not in node.name and "^" not in node.name:
-        letters.append(node.name if power == 1 else f"{node.name}^{power}")
-        return _split(node.args[0], power, values, letters)
+        return not is_unit or _split(node.args[0], power, values, letters)
     if node.kind == "pow" and node.args[0].kind == "sym" and node.args[1].kind == "num":
         exponent = node.args[1].value
         return exponent in (2, 3) and _split(node.args[0], power * int(exponent), values, letters)
     if node.kind in ("mul", "div") and any(child.kind in ("sym", "quantity") for child in node.walk()):
+        below = -power if node.kind == "div" else power
         top, bottom = node.args
-        sign = -1 if node.kind == "div" else 1
-        return _split(top, power, values, letters) and _split(bottom, sign * power, values, letters)
+        return _split(top, power, values, letters) and _split(bottom, below, values, letters)
     values.append(node)
     return power == 1 and all(child.kind != "sym" for child in node.walk())
 
@@ -282,4 +238,4 @@ def time_span(node: Node) -> Node:
 
 def scaled(value: Node, factor: Fraction) -> Node:
     """A value times the factor of its unit."""
-    return value if factor == 1 else Node("mul", (value, number(factor)))
+    return value if factor == 1 else Node("mul", (value, num(factor)))

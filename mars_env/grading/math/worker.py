@@ -13,15 +13,23 @@ import os
 import resource
 import signal
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from mars_env.grading.math.nodes import OverLimit
 
-LONGEST = 250
-"""Most characters of a text in a reply."""
+_LONGEST = 250
+"""Most characters of a string in a reply."""
 
 
-def main(settings: dict[str, Any]) -> None:
+class Judge(NamedTuple):
+    """What a worker asks: why a reference cannot be used, and whether an answer equals it (if not, why)."""
+
+    unfit: Callable[[str], str | None]
+    judge: Callable[..., tuple[bool, str]]
+
+
+def serve_verdicts(settings: dict[str, Any]) -> None:
     """Serve until the end of input. Started by `pool.py`, never by hand."""
     replies = os.dup(1)
     quiet = os.open(os.devnull, os.O_WRONLY)
@@ -30,10 +38,10 @@ def main(settings: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     _die_with_parent(settings["parent"])
     try:
-        judge = importlib.import_module(settings["judge"])
-        judge.warm()
+        judge: Judge = importlib.import_module(settings["judge"]).JUDGE
+        judge.judge(r"$\sqrt{2}$", r"$\frac{2}{\sqrt{2}}$")  # import everything: no verdict pays for that
     except Exception as error:
-        _send(replies, {"broken": f"a worker could not start: {type(error).__name__}: {error}"[:LONGEST]})
+        _send(replies, {"broken": f"a worker could not start: {type(error).__name__}: {error}"[:_LONGEST]})
         return
     _limit_memory(int(settings["memory_mb"]) << 20)
     _send(replies, {"ready": True})
@@ -51,27 +59,27 @@ def _limit_memory(size: int) -> None:
         return  # some systems (macOS) have no such limit; the CPU limit still holds
 
 
-def _answer(request: dict[str, Any], replies: int, cpu_seconds: float, judge: Any) -> dict[str, Any]:
+def _answer(request: dict[str, Any], replies: int, cpu_seconds: float, judge: Judge) -> dict[str, Any]:
     phase = "reference"
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     try:
         problem = judge.unfit(request["reference"])
         if request["op"] == "check" or problem:
-            return {"unfit": (problem or "")[:LONGEST]}
+            return {"unfit": (problem or "")[:_LONGEST]}
         phase = "answer"
         _send(replies, {"phase": phase})
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         options = {key: request[key] for key in ("ordered", "integer") if key in request}
         equal, reason = judge.judge(request["reference"], request["answer"], request["tolerance"], **options)
-        return {"equal": equal, "reason": reason[:LONGEST]}
+        return {"equal": equal, "reason": reason[:_LONGEST]}
     except OverLimit as limit:
-        return {"limit": str(limit)[:LONGEST], "phase": phase}
+        return {"limit": str(limit)[:_LONGEST], "phase": phase}
     except MemoryError:
         return {"limit": "the memory limit was reached", "phase": phase, "spent": True}
     except RecursionError:
         return {"limit": "the recursion limit was reached", "phase": phase}
     except Exception as error:  # a fault of the judge must not end the worker
-        return {"error": f"{type(error).__name__}: {error}"[:LONGEST], "phase": phase}
+        return {"error": f"{type(error).__name__}: {error}"[:_LONGEST], "phase": phase}
 
 
 def _send(channel: int, message: dict[str, Any]) -> None:
@@ -79,11 +87,7 @@ def _send(channel: int, message: dict[str, Any]) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when its parent ends, in whatever way, even if this process is stopped.
-
-    The signal comes when the thread that started this process ends; the pool's threads live as long as their
-    workers.
-    """
+    """Ask Linux to kill this process when the thread that started it ends."""
     if sys.platform != "linux":
         return
     set_parent_death_signal = 1

@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mars_env.errors import ConfigError
-from mars_env.grading.rubrics.rubric import Criterion, Fractions, Rubric
+from mars_env.grading.rubrics.rubric import Fractions, Rubric
 
 
 class Aggregator(Protocol):
-    """A pure function of a rubric and the fractions of all its criteria."""
+    """A pure function of a rubric and the fractions of all its criteria; 1 for a perfect response."""
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
-        """The value; 1 for a perfect response, unless the aggregator says otherwise."""
+        """The value."""
         ...
 
 
@@ -46,7 +46,7 @@ class WeightedSum:
     """
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
-        """See the module's table."""
+        """The value; see the table above."""
         return sum(c.points * fractions[c.id] for c in rubric.criteria) / rubric.total
 
 
@@ -73,20 +73,16 @@ class Saturate:
 
     def __post_init__(self) -> None:
         if not 0 < self.at <= 1 or not 0 <= self.slope <= 1:
-            raise ConfigError(
-                f"Saturate needs 0 < at <= 1 and 0 <= slope <= 1, got at={self.at}, slope={self.slope}"
-            )
+            raise ConfigError(f"Saturate needs 0 < at <= 1 and 0 <= slope <= 1, got {self.at}, {self.slope}")
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
-        """See the module's table."""
-        saturated = {
-            c.id: self._bent(fractions[c.id]) / self._bent(1.0) if c.points > 0 else fractions[c.id]
-            for c in rubric.criteria
-        }
-        return self.inner(rubric, saturated)
+        """The value; see the table above."""
 
-    def _bent(self, fraction: float) -> float:
-        return min(fraction, self.at) + self.slope * max(fraction - self.at, 0.0)
+        def g(f: float) -> float:
+            return min(f, self.at) + self.slope * max(f - self.at, 0.0)
+
+        shares = {c.id: g(fractions[c.id]) / g(1.0) for c in rubric.criteria if c.points > 0}
+        return self.inner(rubric, {**fractions, **shares})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class Interaction:
     weight: float
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
-        """See the module's table."""
+        """The value; see the table above."""
         pair = fractions[rubric[self.first].id] * fractions[rubric[self.second].id]
         return self.inner(rubric, fractions) + self.weight * pair
 
@@ -130,7 +126,7 @@ class Shape:
             raise ConfigError(f"the power of Shape must be above 0, got {self.power}")
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
-        """See the module's table."""
+        """The value; see the table above."""
         value = self.inner(rubric, fractions)
         return float(value**self.power) if value > 0 else value
 
@@ -162,16 +158,11 @@ class Veto:
     def __post_init__(self) -> None:
         ids: object = self.ids  # a user may give anything
         if isinstance(ids, str):
-            raise ConfigError(f"the ids of Veto are several names, such as ({ids!r},), not one text")
+            raise ConfigError(f"the ids of Veto are several names, such as ({ids!r},), not one string")
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
-        """See the module's table."""
+        """The value; see the table above."""
         value = self.inner(rubric, fractions)
-        failed = any(self._fails(c, fractions[c.id]) for c in rubric.criteria if self._named(c))
+        named = (c for c in rubric.criteria if (c.id in self.ids if self.ids else "veto" in c.tags))
+        failed = any((fractions[c.id] < self.below) == (c.points > 0) for c in named)
         return min(value, self.floor) if failed else value
-
-    def _named(self, criterion: Criterion) -> bool:
-        return criterion.id in self.ids if self.ids else "veto" in criterion.tags
-
-    def _fails(self, criterion: Criterion, fraction: float) -> bool:
-        return (fraction < self.below) == (criterion.points > 0)

@@ -1,6 +1,6 @@
 """Programmatic criteria: checks by name, beside those of a judge.
 
-A rubric comes from a file, which may be a stranger's. So it only names checks; what a name means is decided
+A rubric comes from a file, which may be untrusted. So it only names checks; what a name means is decided
 here, or by the user who makes the grader (``RubricGrader(checks={...})``).
 """
 

@@ -16,7 +16,7 @@ from mars_env.checks import finite
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics.aggregators import Aggregator, WeightedSum
 from mars_env.grading.rubrics.checks import CHECKS, Check
-from mars_env.grading.rubrics.judging import SYSTEM, question, read_verdict
+from mars_env.grading.rubrics.judging import SYSTEM, judge_messages, read_verdict
 from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
 from mars_env.identity import changed_fields
@@ -103,7 +103,7 @@ class RubricGrader:
     def __post_init__(self) -> None:
         tags: object = self.tags  # a user may give anything
         if isinstance(tags, str):
-            raise ConfigError(f"tags are several names, such as ({tags!r},), not one text")
+            raise ConfigError(f"tags are several names, such as ({tags!r},), not one string")
         if self.rubric is not None and not isinstance(self.rubric, Rubric):
             raise ConfigError(
                 f"rubric must be a Rubric (Rubric.from_rows reads rows), not {type(self.rubric).__name__}"
@@ -153,7 +153,7 @@ class RubricGrader:
         votes = await asyncio.gather(*(self._votes(c, problem, text) for c in rubric.criteria))
         by_id = {c.id: each for c, each in zip(rubric.criteria, votes, strict=True)}
         fractions = {c.id: _decided(by_id[c.id], bool(c.tiers)) for c in rubric.criteria}
-        told = {
+        spent = {
             "seconds": time.perf_counter() - began,
             "backend": self.name,
             "tokens": sum(vote.tokens for each in votes for vote in each),
@@ -166,25 +166,25 @@ class RubricGrader:
             return Grade.unknown(
                 f"{len(unknown)} of {len(fractions)} criteria are UNKNOWN: {why}",
                 details=details,
-                **told,
+                **spent,
             )
         known = {id: fraction for id, fraction in fractions.items() if fraction is not None}
-        return self._graded(rubric, known, stored, **told)
+        return self._graded(rubric, known, stored, **spent)
 
     def _graded(
-        self, rubric: Rubric, fractions: Mapping[str, float], votes: Mapping[str, Any], **told: Any
+        self, rubric: Rubric, fractions: Mapping[str, float], votes: Mapping[str, Any], **spent: Any
     ) -> Grade:
         try:
             value = finite(self.aggregate(rubric, fractions))
         except Exception as error:  # a user's aggregator may raise anything
-            return Grade.unknown(f"the aggregator failed: {describe_error(error)}", **told)
+            return Grade.unknown(f"the aggregator failed: {describe_error(error)}", **spent)
         details = {"value": value, FRACTIONS: dict(fractions), VOTES: dict(votes)}
         score = min(1.0, max(0.0, value))
         if value >= self.passes_at:
-            return replace(Grade.correct(details=details, **told), score=score)
+            return replace(Grade.correct(details=details, **spent), score=score)
         failed = sum((fractions[c.id] < 1) == (c.points > 0) for c in rubric.criteria)
         reason = f"the value is {value:.3g}: {failed} of {len(rubric.criteria)} criteria failed"
-        return Grade.wrong(reason, score=score, details=details, **told)
+        return Grade.wrong(reason, score=score, details=details, **spent)
 
     def _rubric_of(self, problem: Problem) -> Rubric:
         rubric = self.rubric or Rubric.of(problem)
@@ -221,7 +221,7 @@ class RubricGrader:
     async def _judged(
         self, judge: Model, criterion: Criterion, problem: Problem, text: str, repeat: int
     ) -> _Vote:
-        messages, tokens, why = question(criterion, problem, text, self.seed), 0, ""
+        messages, tokens, why = judge_messages(criterion, problem, text, self.seed), 0, ""
         for attempt in range(self.tries):
             seed = derive_seed(self.seed, problem.id, text, criterion.text, repeat, attempt)
             try:

@@ -24,18 +24,14 @@ SYSTEM: Final = (
 )
 
 
-def question(criterion: Criterion, problem: Problem, text: str, seed: int = 0) -> list[Message]:
+def judge_messages(criterion: Criterion, problem: Problem, text: str, seed: int = 0) -> list[Message]:
     """The messages that ask a judge about one criterion.
 
-    Args:
-        criterion: What is asked about.
-        problem: Its statement is shown, and nothing else of it.
-        text: The response.
-        seed: Of the marks around texts.
+    Only the problem's statement is shown, and nothing else of it. The seed is that of the marks.
 
     Example:
-        >>> asked = question(Criterion("c1", "It is short."), Problem("p", "2 + 2?", "4"), "4 <|im_end|>")
-        >>> "4 < |im_end|>" in asked[1]["content"], "It is short." in asked[1]["content"]
+        >>> asked = judge_messages(Criterion("c1", "Short."), Problem("p", "2 + 2?", "4"), "4 <|im_end|>")
+        >>> "4 < |im_end|>" in asked[1]["content"], "Short." in asked[1]["content"]
         (True, True)
     """
     statement, response = (without_template_tokens(each) for each in (problem.statement, text))
@@ -65,15 +61,12 @@ def _asked(criterion: Criterion) -> str:
 def read_verdict(criterion: Criterion, text: str) -> float | None:
     r"""The fraction that a judge's answer gives a criterion; None if it cannot be read.
 
-    The answer is one JSON object, with or without a code fence around it, possibly after a thinking block.
-    Several objects, a key twice, or a value of another type make it unreadable.
-
     Example:
         >>> criterion = Criterion("c1", "It is short.")
         >>> read_verdict(criterion, '{"explanation": "One word.", "met": true}')
         1.0
-        >>> print(read_verdict(criterion, '{"met": true}\n{"met": false}'), read_verdict(criterion, "Yes."))
-        None None
+        >>> read_verdict(criterion, '{"met": true}\n{"met": false}') is None
+        True
     """
     answer = json_object(text) or json_object(after_thinking(text) or "")
     if answer is None:

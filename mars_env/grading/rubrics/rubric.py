@@ -51,10 +51,6 @@ class Criterion:
 
     Raises:
         ConfigError: A field makes no sense.
-
-    Example:
-        >>> Criterion("proof", "The result is proved.", 5).levels[1].text
-        'met'
     """
 
     id: str
@@ -68,7 +64,7 @@ class Criterion:
     def __post_init__(self) -> None:
         where = f"the criterion {shown(self.id)}"
         if not isinstance(self.id, str) or not self.id:
-            raise ConfigError(f"a criterion's id must be a text that is not empty, got {shown(self.id)}")
+            raise ConfigError(f"a criterion's id must be a string that is not empty, got {shown(self.id)}")
         if not isinstance(self.text, str) or not (self.text.strip() or self.check):
             raise ConfigError(f"{where} has no text")
         try:
@@ -123,16 +119,12 @@ class Rubric:
         return sum(criterion.points for criterion in self.criteria if criterion.points > 0)
 
     def __getitem__(self, id: str) -> Criterion:
-        """The criterion of an id.
-
-        Raises:
-            ConfigError: There is none.
-        """
         for criterion in self.criteria:
             if criterion.id == id:
                 return criterion
-        names = ", ".join(criterion.id for criterion in self.criteria)
-        raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {names}")
+        raise ConfigError(
+            f"the rubric has no criterion {shown(id)}; it has {', '.join(c.id for c in self.criteria)}"
+        )
 
     def tagged(self, tags: Sequence[str]) -> Rubric:
         """The criteria that have one of these tags: those of one stage.
@@ -201,7 +193,7 @@ def _criterion(row: object, place: str) -> Criterion:
         raise ConfigError(f"criterion {place} must be an object, not {type(row).__name__}")
     tags = row.get("tags") or ()
     if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
-        raise ConfigError(f"criterion {place}: tags must be a list of texts")
+        raise ConfigError(f"criterion {place}: tags must be a list of strings")
     check = row.get("check") or _released_check(tags)
     if not isinstance(check, Mapping) or len(check) > 1:
         raise ConfigError(

@@ -1,13 +1,10 @@
 """Watching a run while it plays: figures, a live view, metrics for dashboards, a trace of every turn.
 
-    monitor = Monitor(total=len(jobs))
-    async with reporting(monitor, logger=TensorBoardLogger("logs"), port=9400):
-        agents = monitor.watch(agents)
-        async for tree in play_all(game, agents, jobs, seed=0, on_turns=monitor.record_turns):
-            monitor.record_tree(tree)
-
-It observes from outside: agents as they act, and trees as they are finished. The engine does not know of it,
-and a run without a monitor pays nothing.
+monitor = Monitor(total=len(jobs))
+async with reporting(monitor, logger=TensorBoardLogger("logs"), port=9400):
+    agents = monitor.watch(agents)
+    async for tree in play_all(game, agents, jobs, seed=0, on_turns=monitor.record_turns):
+        monitor.record_tree(tree)
 """
 
 from mars_env.rollout.monitor.live_view import live_view

@@ -12,18 +12,7 @@ from rich.text import Text
 
 
 def live_view(figures: Mapping[str, float]) -> RenderableType:
-    """Figures of a `Monitor` as a few lines for a terminal.
-
-    Example:
-        >>> from rich.console import Console
-        >>> from mars_env.rollout.monitor import Monitor
-        >>> seen = Monitor(total=10).figures() | {"trees/finished": 5.0, "unknown/lost": 2.0}
-        >>> console = Console(width=80, color_system=None)
-        >>> with console.capture() as shown:
-        ...     console.print(live_view(seen))
-        >>> "5/10 episodes" in shown.get(), "UNKNOWN 2: lost" in shown.get()
-        (True, True)
-    """
+    """Figures of a `Monitor` as a few lines for a terminal."""
     done, total = figures["trees/finished"], figures.get("trees/total")
     bar = Table.grid(padding=(0, 2))
     left = figures.get("seconds/left")

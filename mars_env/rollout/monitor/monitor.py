@@ -41,14 +41,6 @@ class Monitor:
         total: How many trees are to be played; without it the time left is not estimated.
         finished: How many of them an earlier, interrupted run has finished.
         trace: Records every turn as well.
-
-    Example:
-        >>> from mars_env.types import Grade, Problem, Turn
-        >>> monitor = Monitor(total=4)
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), Grade.unknown("lost"))
-        >>> monitor.record_tree(Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
-        >>> monitor.figures()["trees/finished"], monitor.figures()["unknown/lost"]
-        (1.0, 1.0)
     """
 
     def __init__(self, total: int | None = None, *, finished: int = 0, trace: Trace | None = None) -> None:
@@ -65,8 +57,8 @@ class Monitor:
         self._known: defaultdict[str, set[str]] = defaultdict(set)  # turns of unfinished trees, counted
         self._unknown: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
-        self._judged: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])  # said Correct, said anything
-        self._correct: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._judged: defaultdict[str, Counter[str]] = defaultdict(Counter)  # verdicts: those Correct, all
+        self._correct: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def watch(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
         """The same agents, observed while they act."""
@@ -74,16 +66,7 @@ class Monitor:
         return {name: _WatchedAgent(name, agent, self) for name, agent in agents.items()}
 
     def measure(self, name: str, measured: Measured) -> None:
-        """Observe the queue and the free places of something from now on.
-
-        Example:
-            >>> from mars_env.rollout.slots import Slots
-            >>> monitor = Monitor()
-            >>> monitor.measure("engine", Slots(4))
-            >>> figures = monitor.figures()
-            >>> figures["queue/engine"], round(figures["idle/engine"], 6)
-            (0.0, 1.0)
-        """
+        """Observe the queue and the free places of something from now on."""
         self.sample()
         self._measured[name] = measured
         self._free[name] = (self._sampled - self._began) * measured.capacity  # unused so far
@@ -109,6 +92,11 @@ class Monitor:
         self._sampled = now
 
     @property
+    def acting(self) -> dict[str, int]:
+        """How many acts of each agent are under way."""
+        return {name: count for name, count in self._acts.copy().items() if count}
+
+    @property
     def begun(self) -> bool:
         """Whether anything has been played, or is being played."""
         return bool(self._now or self._turns or self._trees)
@@ -122,9 +110,9 @@ class Monitor:
             if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
                 self._unknown[_short(turn.grade.reason)] += 1
             elif turn.grade is not None:
-                _add(self._correct[turn.role], turn.grade.verdict is Verdict.CORRECT)
+                self._correct[turn.role].update(yes=turn.grade.verdict is Verdict.CORRECT, all=1)
             if "verdict" in turn.info and not turn.action.interrupted:
-                _add(self._judged[turn.role], turn.info["verdict"] == "Correct")
+                self._judged[turn.role].update(yes=turn.info["verdict"] == "Correct", all=1)
 
     def record_tree(self, tree: Tree) -> None:
         """Count a tree that is finished or discarded, and its turns that are not counted yet."""
@@ -177,8 +165,8 @@ class Monitor:
             "turns/in_flight": float(self._now),
             **{f"in_flight/{name}": float(count) for name, count in self._acts.copy().items()},
             "tokens/per_second": tokens,
-            **{f"accepted/{role}": a / b for role, (a, b) in self._judged.copy().items()},
-            **{f"correct/{role}": a / b for role, (a, b) in self._correct.copy().items()},
+            **{f"accepted/{role}": n["yes"] / n["all"] for role, n in self._judged.copy().items()},
+            **{f"correct/{role}": n["yes"] / n["all"] for role, n in self._correct.copy().items()},
             **{f"unknown/{reason}": float(count) for reason, count in self._unknown.copy().items()},
             **{f"fault/{kind}": float(count) for kind, count in self._faults.copy().items()},
             "idle_share": idle / elapsed,
@@ -270,11 +258,6 @@ def _tokens(action: Action) -> int:
     return sum(len(c.token_ids) or c.completion_tokens for c in action.completions)
 
 
-def _add(pair: list[int], yes: bool) -> None:
-    pair[0] += yes
-    pair[1] += 1
-
-
 def _kind_of(fault: str) -> str:
     """The error's name in a tree's fault, ``"<agent> at turn <id>: <error>: <words>"``."""
     parts = fault.split(": ", 2)
@@ -282,10 +265,5 @@ def _kind_of(fault: str) -> str:
 
 
 def _short(reason: str) -> str:
-    """A reason as the name of a counter: one line without numbers, so that there are few different ones.
-
-    Example:
-        >>> _short("a worker was lost (signal 9)")
-        'a worker was lost (signal N)'
-    """
+    """A reason as the name of a counter: one line without numbers, so that there are few different ones."""
     return re.sub(r"[0-9]+(\.[0-9]+)?", "N", " ".join(reason.split()))[:80] or "no reason given"

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mars_env.loggers import Logger
@@ -28,27 +29,21 @@ _SAMPLE_SECONDS = 0.1
 async def reporting(
     monitor: Monitor, *, logger: Logger | None = None, every: float = 10.0, port: int | None = None
 ) -> AsyncIterator[int | None]:
-    """While this is open, figures go to a logger, and can be read on a port of this machine.
+    """While this is open, metrics go to a logger, and can be read on a port of this machine.
 
     Args:
         monitor: What is reported.
-        logger: Gets the figures at intervals and at the end; the step is the number of finished turns.
-            What it raises while the run plays is a warning; the run goes on.
+        logger: Gets the metrics every so many seconds and at the end; the step is the number of finished
+            turns. What it raises while the run plays is a warning; the run goes on.
         every: Seconds between two logs.
-        port: Serve the figures at ``http://127.0.0.1:<port>/metrics`` in Prometheus' text format; 0 for
-            any free port.
-
-    Yields:
-        The port at which figures are served.
-
-    Raises:
-        ConfigError: The port cannot be used.
+        port: Serve the metrics at ``http://127.0.0.1:<port>/metrics`` in Prometheus' text format; 0 for
+            any free port. Yields the port; a ConfigError if it cannot be used.
     """
     if logger is not None:
         logger.start(0)
-    tasks = [asyncio.create_task(_sample_often(monitor))]
+    tasks = [asyncio.create_task(_repeat(monitor.sample, _SAMPLE_SECONDS))]
     if logger is not None:
-        tasks.append(asyncio.create_task(_log_often(monitor, logger, every)))
+        tasks.append(asyncio.create_task(_repeat(partial(_log, monitor, logger), every)))
     server = None
     try:
         server = await _served(monitor, port) if port is not None else None
@@ -84,16 +79,10 @@ def prometheus_text(figures: Mapping[str, float]) -> str:
     return "".join(lines)
 
 
-async def _sample_often(monitor: Monitor) -> None:
-    while True:
-        await asyncio.sleep(_SAMPLE_SECONDS)
-        monitor.sample()
-
-
-async def _log_often(monitor: Monitor, logger: Logger, every: float) -> None:
+async def _repeat(act: Callable[[], None], every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        _log(monitor, logger)
+        act()
 
 
 def _log(monitor: Monitor, logger: Logger) -> None:
@@ -105,8 +94,8 @@ def _log(monitor: Monitor, logger: Logger) -> None:
 def _tried(act: Callable[[], None]) -> None:
     try:
         act()
-    except Exception as error:  # a foreign logger may raise anything; it must not cost the run
-        log.warning("the figures of the run could not be logged: %s", describe_error(error))
+    except Exception as error:  # a user's logger may raise anything; it must not cost the run
+        log.warning("the metrics of the run could not be logged: %s", describe_error(error))
 
 
 async def _served(monitor: Monitor, port: int) -> Server:

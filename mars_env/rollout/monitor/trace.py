@@ -18,24 +18,11 @@ log = logger(__name__)
 class Trace:
     """A file of every turn that Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev) show.
 
-    A row of the picture is a lane: turns of one agent that overlap are in different lanes. The file can be
-    read even if the run was killed. Use it as a context manager. On a full disk the trace ends early, and
-    the run goes on.
+    Turns of one agent that overlap are in different lanes. The file can be read even if the run was killed.
+    Use it as a context manager. On a full disk the trace ends early, and the run goes on.
 
     Args:
         path: The file, which is overwritten. A link is replaced; its target is not changed.
-
-    Raises:
-        StoreError: It cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with Trace(f"{folder}/trace.json") as trace:
-        ...         trace.turn("solver_0", 1.0, 1.5, n=8)
-        ...     events = json.loads(Path(f"{folder}/trace.json").read_text())
-        >>> [(event["name"], event.get("dur")) for event in events]
-        [('process_name', None), ('solver_0', 500000.0)]
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.grader import MathGrader
-from mars_env.grading.math.nodes import Node, number
-from mars_env.grading.math.parser import read
+from mars_env.grading.math.nodes import Node, num
+from mars_env.grading.math.parser import read_answer
 from mars_env.types import Problem, Verdict
 
 
@@ -44,7 +44,7 @@ def grader():
     ],
 )
 def test_less_finished_than_its_reference(reference, answer):
-    assert not finished(read(reference), read(answer))
+    assert not finished(read_answer(reference), read_answer(answer))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_less_finished_than_its_reference(reference, answer):
     ],
 )
 def test_as_finished_as_its_reference(reference, answer):
-    assert finished(read(reference), read(answer))
+    assert finished(read_answer(reference), read_answer(answer))
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_an_unfinished_answer_says_so(grader):
 
 @pytest.mark.parametrize("kind", ["pow", "mul"])
 def test_a_deep_answer_takes_linear_time(kind):
-    node = read(r"\sqrt{2}")
+    node = read_answer(r"\sqrt{2}")
     for _ in range(60):
-        node = Node(kind, (Node("call", (node, number(1)), "root"), number(1)))
+        node = Node(kind, (Node("call", (node, num(1)), "root"), num(1)))
     started = time.process_time()
-    finished(read(r"\sqrt{2}"), node)
+    finished(read_answer(r"\sqrt{2}"), node)
     assert time.process_time() - started < 5

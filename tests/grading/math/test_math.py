@@ -8,7 +8,7 @@ from messages import raises
 from mars_env import grading
 from mars_env.errors import ConfigError
 from mars_env.grading.math.grader import MathGrader
-from mars_env.grading.math.pool import Limits
+from mars_env.grading.math.pool import VerdictLimits
 from mars_env.types import Grader, Problem, Verdict
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data"
@@ -138,7 +138,7 @@ def test_a_megabyte_is_no_trouble(grader):
 
 
 def test_a_lost_pool_is_unknown(monkeypatch):
-    own = MathGrader(workers=1, limits=Limits(wall_seconds=5))
+    own = MathGrader(workers=1, limits=VerdictLimits(wall_seconds=5))
     monkeypatch.setattr("mars_env.grading.math.pool._BOOTSTRAP", "raise SystemExit(1)")
     grade = own.grade_sync(problem(r"\sqrt{2}"), r"\boxed{\sqrt{3}}")
     assert grade.verdict is Verdict.UNKNOWN

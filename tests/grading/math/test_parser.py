@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import OverLimit, Unreadable
-from mars_env.grading.math.parser import read
+from mars_env.grading.math.parser import read_answer
 
 PIECES = [
     "1", "25", "0.5", "x", "y", "n", "\\frac", "\\sqrt", "{", "}", "(", ")", "[", "]", "\\{", "\\}", ",",
@@ -22,7 +22,7 @@ PIECES = [
 @settings(max_examples=400)
 def test_reads_or_refuses_whatever_comes(text):
     try:
-        read(text)
+        read_answer(text)
     except (Unreadable, OverLimit):
         return
 
@@ -30,7 +30,7 @@ def test_reads_or_refuses_whatever_comes(text):
 @given(st.text(max_size=100))
 def test_reads_or_refuses_any_unicode(text):
     try:
-        read(text)
+        read_answer(text)
     except (Unreadable, OverLimit):
         return
 
@@ -59,7 +59,7 @@ def expressions() -> st.SearchStrategy[tuple[str, Fraction]]:
 def test_arithmetic_is_read_as_it_is_meant(expression):
     text, value = expression
     try:
-        assert exact_value(read(text), 1 << 16) == value
+        assert exact_value(read_answer(text), 1 << 16) == value
     except OverLimit:
         assert "{" in text or "^" in text
 
@@ -79,7 +79,7 @@ def test_arithmetic_is_read_as_it_is_meant(expression):
     ],
 )  # fmt: skip
 def test_values(text, value):
-    assert exact_value(read(text)) == Fraction(value)
+    assert exact_value(read_answer(text)) == Fraction(value)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_values(text, value):
 )
 def test_refusals(text):
     with pytest.raises(Unreadable):
-        read(text)
+        read_answer(text)
 
 
 @pytest.mark.parametrize("text", ["1" * 20_000, "(" * 200 + "1" + ")" * 200, "9" * 5000, "1e99999"])
 def test_limits_of_size(text):
     with pytest.raises(OverLimit):
-        read(text)
+        read_answer(text)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_limits_of_size(text):
 )
 def test_large_values_are_refused_before_they_are_computed(text):
     with pytest.raises(OverLimit):
-        exact_value(read(text))
+        exact_value(read_answer(text))
 
 
 def test_division_by_zero_has_no_value():
     with pytest.raises(Undefined):
-        exact_value(read(r"\frac{1}{1-1}"))
+        exact_value(read_answer(r"\frac{1}{1-1}"))
 
 
 def test_nothing_of_the_text_is_dropped():
-    assert len(read("1, 2, 3").args) == 3
-    assert read("25 or 26").kind == "list"
+    assert len(read_answer("1, 2, 3").args) == 3
+    assert read_answer("25 or 26").kind == "list"

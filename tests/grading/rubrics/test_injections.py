@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.rubrics import Criterion, Rubric, RubricGrader, Tier
-from mars_env.grading.rubrics.judging import question
+from mars_env.grading.rubrics.judging import judge_messages
 from mars_env.grading.untrusted import without_template_tokens
 from mars_env.models import ScriptedModel
 from mars_env.types import Problem
@@ -189,7 +189,7 @@ def test_a_response_that_knows_its_marks_gets_others():
     criterion = RIGHT.criteria[0]
 
     def mark(text):
-        return re.search(r"mark [0-9a-f]{16}", question(criterion, PROBLEM, text)[1]["content"])[0]
+        return re.search(r"mark [0-9a-f]{16}", judge_messages(criterion, PROBLEM, text)[1]["content"])[0]
 
     first = mark("4")
     assert mark(f"4 [{first}]") != first and mark("4") == first

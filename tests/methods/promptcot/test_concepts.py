@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from messages import raises
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.grading.untrusted import MOST_JSON
+from mars_env.grading.untrusted import MAX_JSON
 from mars_env.methods.promptcot.concepts import (
     MOST_CHARACTERS,
     annotate,
@@ -64,7 +64,7 @@ def test_one_object_with_so_many_concepts_is_read(text):
         named("primes", "parity") * 2,
         f"<think>{named('primes', 'parity')}",
         "[" * 100_000,
-        " " * MOST_JSON + "x" + named("primes", "parity"),
+        " " * MAX_JSON + "x" + named("primes", "parity"),
     ],
 )
 def test_anything_else_names_no_concepts(text):

@@ -10,7 +10,7 @@ from messages import raises
 from spell_team import ASKED, CLUSTER, cut, played, rewards_of
 
 from mars_env.errors import ConfigError
-from mars_env.grading.untrusted import MOST_JSON
+from mars_env.grading.untrusted import MAX_JSON
 from mars_env.methods.spell.rewards import DIFFICULTY, SpellReward, gaussian, majority, outcomes
 from mars_env.methods.spell.rules import MOST_QUESTION, Spell, cluster, read_question, read_vote
 from mars_env.methods.spell.training import SpellSettings, spell_game
@@ -53,7 +53,7 @@ def test_a_problem_without_documents_is_refused():
         ASKED + ASKED,
         '{"question": "a", "question": "b", "answer": "c"}',
         "[" * 100_000,
-        " " * MOST_JSON + "x" + ASKED,
+        " " * MAX_JSON + "x" + ASKED,
         '{"a":' * 20_000,
         "```json\n" + ASKED,
         ASKED[:-1],

@@ -14,7 +14,7 @@ from mars_env.models.preflight import preflight
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
-from mars_env.rollout.pipeline import UpdateBatch, pipeline
+from mars_env.rollout.pipeline import Training, UpdateBatch, pipeline
 from mars_env.sync import end_tasks
 from mars_env.trainers.estimators import teaches_nothing
 from mars_env.trainers.lost_trees import LostTrees
@@ -120,11 +120,13 @@ class RolloutFeed:
                 self._problems.steps(self._size),
                 self._settings,
                 seed=self._settings.seed,
-                version=self._problems.updates,
-                policy_version=self._policy_version,
+                training=Training(
+                    version=self._problems.updates,
+                    policy_version=self._policy_version,
+                    trained=self._problems.trained,
+                    uniform=partial(teaches_nothing, self._settings.config),
+                ),
                 journal=self._lost,
-                trained=self._problems.trained,
-                uniform=partial(teaches_nothing, self._settings.config),
             )
         return await anext(self._batches, None)
 
