@@ -38,12 +38,12 @@ FIRST = 0x4E00
 
 def new_model(shape: tuple[int, int, int, int]) -> tuple[Any, Any]:
     """A model from nothing, and its tokenizer: one character a token, so that text and tokens correspond."""
-    from mars_env.miniature.model import Shape, build_model, build_tokenizer
+    from mars_env.miniature.model import ModelSize, build_model, build_tokenizer
 
     hidden, feed_forward, layers, tokens = shape
     names = ["<|pad|>", "<|end|>", *(chr(FIRST + i) for i in range(tokens - 2))]
     tokenizer = build_tokenizer(names, names[:2], f"[{chr(FIRST)}-{chr(FIRST + tokens)}]")
-    return build_model(0, tokens, Shape(hidden, feed_forward, layers)), tokenizer
+    return build_model(0, tokens, ModelSize(hidden, feed_forward, layers)), tokenizer
 
 
 def model_of(size: str, workload: str) -> tuple[Any, Any]:

@@ -33,7 +33,7 @@ from mars_env.evaluation.tables import interval, number_text
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS
-from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of, train_team
+from mars_env.miniature.experiment import TrainedMiniature, evaluate_team, metrics_of, train_team
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.rollout import write_run
 from mars_env.trainers.metrics import StepMetrics
@@ -83,9 +83,9 @@ class Bar:
 
 async def play(
     seed: int, progress: Progress, recipe: Recipe = RECIPE, checkpoints: Path | None = None
-) -> tuple[list[Tree], Trained, list[Tree]]:
+) -> tuple[list[Tree], TrainedMiniature, list[Tree]]:
     """Evaluate, train (from the newest checkpoint, if there is one), evaluate again."""
-    untrained = Trained(dict.fromkeys(LIMITS, load()), ())
+    untrained = TrainedMiniature(dict.fromkeys(LIMITS, load()), ())
     task = progress.add_task("evaluating the warm-started team", total=1)
     before = await evaluate_team(untrained, seed, recipe)
     progress.update(task, completed=1)
@@ -106,7 +106,9 @@ def curves(history: tuple[StepMetrics, ...]) -> dict[str, list[tuple[float, floa
     }
 
 
-def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out: Path) -> Comparison:
+def show(
+    seed: int, before: list[Tree], trained: TrainedMiniature, after: list[Tree], out: Path
+) -> Comparison:
     """Print the table, and write the page and the plots to a folder."""
     figures = metrics_of(before), metrics_of(after)
     table = Table(

@@ -17,7 +17,7 @@ from mars_env.envs import GroupedSettings
 from mars_env.models import tiny_model
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Policy, RunSettings, TrainConfig, train
-from mars_env.trainers.swarm import Swarm, run_sampler
+from mars_env.trainers.swarm import Swarm, SwarmSettings, run_sampler
 from mars_env.types import Sampling
 
 SAMPLING = Sampling(max_tokens=8)
@@ -52,7 +52,8 @@ async def learn(host, port, start):
     with tempfile.TemporaryDirectory() as weights:  # a run that is to be continued keeps it
         swarm = Swarm(
             {"solver_0": "tiny"}, policies, weights,
-            max_staleness=SETTINGS.pipeline.staleness, keys=[KEY] if KEY else [], host=host, port=port,
+            SwarmSettings(max_staleness=SETTINGS.pipeline.staleness),
+            keys=[KEY] if KEY else [], host=host, port=port,
         )  # fmt: skip
         async with swarm:
             start(swarm.url)

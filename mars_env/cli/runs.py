@@ -77,8 +77,7 @@ def _prompts(stored: Run, env_id: str | None, given: Mapping[str, Any]) -> Promp
 
 
 def _advantages(stored: Run, estimator: str) -> Mapping[tuple[str, str], float]:
-    from mars_env.trainers.config import TrainConfig
-    from mars_env.trainers.estimators import estimator_of
+    from mars_env.trainers.config import TrainConfig, estimator_of
 
     config = TrainConfig.model_validate({"advantage": estimator})
     return estimator_of(config)(groups_of(stored.trees))

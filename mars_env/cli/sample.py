@@ -76,7 +76,7 @@ def sample(  # public edge: one parameter is one option of the command
     under way back to the learner.
     """
     from mars_env.trainers import TrainConfig, make_team
-    from mars_env.trainers.swarm import WeightStore, run_sampler
+    from mars_env.trainers.swarm import SamplerSettings, WeightStore, run_sampler
 
     if not patience > 0:
         raise ConfigError(f"--patience is in seconds, above 0, got {patience:g}")
@@ -111,11 +111,9 @@ def sample(  # public edge: one parameter is one option of the command
                 players,
                 {each.name: each for each in models.values()},
                 url,
+                SamplerSettings(concurrency=concurrency, refresh=refresh, patience=patience),
                 key=key,
                 weights=None if weights is None else WeightStore(weights),
-                concurrency=concurrency,
-                refresh=refresh,
-                patience=patience,
             )
         )
     except (KeyboardInterrupt, SystemExit):

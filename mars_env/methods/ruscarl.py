@@ -19,7 +19,7 @@ from mars_env.grading.rubrics import Criterion, Rubric
 from mars_env.models.requests import is_messages
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
-from mars_env.types import Action, Message, Observation, Prompt, Sampling, TrainingAsk
+from mars_env.types import Action, Message, Observation, Prompt, TrainingAsk
 
 Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
 """Puts criteria into a prompt."""
@@ -64,11 +64,7 @@ class Scaffold(BaseModel):
     only at a share of 1. What lacks less than a millionth counts as whole: a sigmoid is never quite 1."""
 
     def share(self, index: int, size: int, progress: float) -> float:
-        """The share of sample `index` (from 0) of a group of `size`.
-
-        Raises:
-            ConfigError: A group of one has no place for a linear share.
-        """
+        """The share of sample `index` (from 0) of a group of `size`; a group of one has no linear share."""
         return self._in_group(index, size) * self._in_run(progress)
 
     def _in_group(self, index: int, size: int) -> float:
@@ -91,13 +87,7 @@ class Scaffold(BaseModel):
         return float((1.0 - progress) ** (1.0 if self.run == "linear" else self.n))
 
     def shown(self, criteria: Sequence[Criterion], share: float, seed: int) -> list[Criterion]:
-        """The criteria that a sample with this share sees, in their order.
-
-        Example:
-            >>> rubric = Rubric.from_rows([{"text": text} for text in "abcd"])
-            >>> len(Scaffold().shown(rubric.criteria, 0.6, seed=0)), Scaffold().shown(rubric.criteria, 0.1, 0)
-            (2, [])
-        """
+        """The criteria that a sample with this share sees, in their order."""
         if self.order == "given":
             ordered = [c for c in criteria if FORMAT not in c.tags]
             some = ordered[: math.floor(share * len(ordered) + 1e-6)]
@@ -128,23 +118,6 @@ class Scaffolded:
 
     Raises:
         ConfigError: The agent's model does not tell a prompt's token ids, or there is no such `train_on`.
-
-    Example:
-        >>> from mars_env.agents.roles import Solver
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> from mars_env.types import Problem
-        >>> agent = Scaffolded(Solver(ScriptedModel(["4"], ids=True)), Scaffold(group="all"))
-        >>> problem = Problem("p", "2 + 2?", None, "open", {"rubric": [{"text": "It says 4."}]})
-        >>> ask = TrainingAsk(problem, progress=0.0)
-        >>> [helped] = run_sync(agent.act_in_training({"problem": "2 + 2?"}, 1, 0, ask))
-        >>> [completion] = helped.completions
-        >>> completion.train_prompt_ids == agent.agent.model.encode(agent.agent.prompt({"problem": "2 + 2?"}))
-        True
-        >>> run_sync(agent.act({"problem": "2 + 2?"}, 1, seed=0))
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: Solver has a scaffold, which is for training alone: evaluate its plain \
-agent (Scaffolded.agent)
     """
 
     def __init__(
@@ -163,7 +136,9 @@ agent (Scaffolded.agent)
                 f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
             )
-        self.agent = agent
+        self.agent, self.prompt = agent, agent.prompt
+        self.policy, self.sampling = agent.policy, agent.sampling
+        self.model: Any = agent.model
         self.scaffold = scaffold or Scaffold()
         self._rubric, self._train_on, self._show = rubric, train_on, show or with_criteria
 
@@ -180,31 +155,8 @@ agent (Scaffolded.agent)
             "show": self._show,
         }
 
-    @property
-    def policy(self) -> str:
-        """The agent's."""
-        return self.agent.policy
-
-    @property
-    def model(self) -> Any:
-        """The agent's."""
-        return self.agent.model
-
-    @property
-    def sampling(self) -> Sampling:
-        """The agent's."""
-        return self.agent.sampling
-
-    def prompt(self, observation: Observation) -> Prompt:
-        """The plain prompt."""
-        return self.agent.prompt(observation)
-
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Refused: this is not training.
-
-        Raises:
-            ConfigError: Always.
-        """
+        """Rejected with a ConfigError: this is not training."""
         raise ConfigError(
             f"{type(self.agent).__name__} has a scaffold, which is for training alone: evaluate its plain "
             "agent (Scaffolded.agent)"
@@ -238,23 +190,11 @@ agent (Scaffolded.agent)
 
 
 def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
-    """A prompt whose system message ends with criteria and their points.
-
-    There are two lists: what to include and what to avoid. The last line forbids mentioning them.
+    """A prompt whose system message ends with criteria and their points: what to include, what to avoid.
 
     Raises:
         ConfigError: The prompt is of token ids.
-
-    Example:
-        >>> rubric = Rubric.from_rows([{"text": "It says 4.", "points": 3}, {"text": "It rambles.", "points": -1}])
-        >>> messages = with_criteria([{"role": "user", "content": "2 + 2?"}], rubric.criteria)
-        >>> print(messages[0]["content"])
-        The response should meet these criteria:
-        - It says 4. (3 points)
-        It should avoid these:
-        - It rambles. (-1 points)
-        Do not mention the criteria in the response.
-    """  # noqa: E501
+    """
     lines: list[str] = []
     for head, some in (
         ("The response should meet these criteria:", [c for c in criteria if c.points > 0]),

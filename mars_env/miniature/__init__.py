@@ -1,7 +1,7 @@
 """The miniature: a transformer of 165 thousand parameters that plays solve-verify-correct on arithmetic.
 
-It is small enough to be trained with MarsRL on one processor core within a minute, and is stored as an
-ordinary Hugging Face checkpoint. docs/miniature.md says what it shows, and what it does not.
+One processor core trains it with MarsRL within a minute; docs/miniature.md says what it shows, and what it
+does not.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ CHECKPOINT: Final = Path(__file__).parent / "checkpoint"
 def load(
     checkpoint: str | Path = CHECKPOINT, *, name: str = "miniature", context: int | None = None
 ) -> HFModel:
-    """A fresh copy of the miniature on the CPU, to sample from and to train; `context` is that of `HFModel`.
-
-    Example:
-        >>> load().name
-        'miniature'
-    """
+    """A fresh copy of the miniature on the CPU, to sample from and to train; for `context` see `HFModel`."""
     from mars_env.models.hf import HFModel  # the path of the checkpoint is known without torch
 
     return HFModel(checkpoint, device="cpu", name=name, context=context)

@@ -23,8 +23,8 @@ LIMITS: Final[Mapping[str, int]] = {
 def prompt(role: str, observation: Observation) -> str:
     """The stream that a role reads on an observation of solve-verify-correct.
 
-    The solution and the report may be any text: whatever is not in the miniature's language is left out, and
-    no more is kept than fits into a completion.
+    Of solution and report, which may be any strings, only the miniature's language is kept, as far as it
+    fits.
 
     Raises:
         ConfigError: For another role, or a problem that is not of the set ``arithmetic``.
@@ -85,20 +85,11 @@ class MiniatureAgent:
         return f"MiniatureAgent({self.role!r}, policy={self.policy!r})"
 
     def prompt(self, observation: Observation) -> str:
-        """The prompt of a turn, with the forced piece at its end.
-
-        Raises:
-            ConfigError: The problem is not of the set ``arithmetic``.
-        """
+        """The prompt of a turn, with the forced piece at its end."""
         return prompt(self.role, observation) + self._forced
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Sample n actions; in their texts numbers are written in the ordinary order.
-
-        Raises:
-            ConfigError: The problem is not of the set ``arithmetic``.
-            mars_env.errors.ModelError: The model could not answer.
-        """
+        """Sample n actions; in their texts numbers are written in the ordinary order."""
         sampling = replace(self.sampling, seed=seed)
         completions = await self.model.complete(self.prompt(observation), n, sampling)
         return [Action(protocol.flip(self._forced + found.text), (found,)) for found in completions]
@@ -111,9 +102,8 @@ class ContinuingSolver:
         model: A model of the miniature's checkpoint.
         tokens: Tokens that one attempt may spend.
         temperature: Sampling temperature.
-        afresh: Instead of its own text the Solver reads a new problem: what remains after its last whole step
-            (`protocol.remaining`). This takes a program that knows the task; the Solver was taught to solve
-            such problems, and never to read a solution.
+        afresh: The Solver reads what remains after its last whole step as a new problem
+            (`protocol.remaining`), which it was taught to solve, instead of its own text.
     """
 
     policy = "miniature"
@@ -125,12 +115,7 @@ class ContinuingSolver:
         self._afresh = afresh
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Make n attempts, each of one or more completions.
-
-        Raises:
-            ConfigError: The problem is not of the set ``arithmetic``.
-            mars_env.errors.ModelError: The model could not answer.
-        """
+        """Make n attempts, each of one or more completions."""
         chain = protocol.read_statement(str(observation["problem"]))
         attempts = (self._attempt(chain, derive_seed(seed, number)) for number in range(n))
         return await gather_all(attempts)

@@ -1,8 +1,4 @@
-"""Train the miniature team with MarsRL, and evaluate it on held-out problems.
-
-One seed fixes everything: training problems, rollouts, minibatches, and the held-out problems of the
-evaluation.
-"""
+"""Train the miniature team with MarsRL, and evaluate it on held-out problems. One seed fixes everything."""
 
 from __future__ import annotations
 
@@ -25,12 +21,12 @@ from mars_env.rollout import Job, collect
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Playing, Team, make_team
+from mars_env.trainers.team import SampledModel, Team, make_team
 from mars_env.types import Agent, Tree, role_of
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedMiniature:
     """A team after training.
 
     Attributes:
@@ -52,20 +48,17 @@ class Trained:
 
 async def train_team(
     seed: int, recipe: Recipe = RECIPE, *, loggers: Sequence[Logger] = (), directory: Path | None = None
-) -> Trained:
-    """Train the shipped miniature, one model for all three roles.
-
-    With a directory, training continues from its newest checkpoint and leaves its own there.
-    """
+) -> TrainedMiniature:
+    """Train the shipped miniature, one model for all roles; from the directory's newest checkpoint on."""
     models = dict.fromkeys(LIMITS, load())
     game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
     settings = recipe.marsrl.model_copy(update={"seed": seed})
-    team = team_of(settings, game, models, recipe)
+    team = miniature_team(settings, game, models, recipe)
     history = await train(game, team, training_problems(seed), settings, loggers=loggers, directory=directory)
-    return Trained(models, tuple(history))
+    return TrainedMiniature(models, tuple(history))
 
 
-def team_of(settings: RunSettings, game: Game, models: Mapping[str, HFModel], recipe: Recipe) -> Team:
+def miniature_team(settings: RunSettings, game: Game, models: Mapping[str, HFModel], recipe: Recipe) -> Team:
     """The miniature's agents on these models (by role), for `mars_env.trainers.train`."""
     team = make_team(
         settings,
@@ -76,7 +69,7 @@ def team_of(settings: RunSettings, game: Game, models: Mapping[str, HFModel], re
     return replace(team, made_by="mars_env.miniature.agents:team")
 
 
-def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:
+def _agent(role: str, model: SampledModel, recipe: Recipe, forced: str = "") -> Agent:
     return MiniatureAgent(role, model, policy=model.name, temperature=recipe.temperature, forced=forced)
 
 
@@ -91,9 +84,9 @@ def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:
 
 
 async def evaluate_team(
-    team: Trained, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
+    team: TrainedMiniature, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
 ) -> list[Tree]:
-    """One episode of the whole team on every held-out problem; `forced` as in `Trained.agents`."""
+    """One episode of the whole team on every held-out problem; `forced` as in `TrainedMiniature.agents`."""
     game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
     jobs = [Job(problem, 0) for problem in held_out(seed, recipe)]
     return await collect(game, team.agents(recipe, forced), jobs, seed=seed, concurrency=len(jobs))

@@ -16,7 +16,7 @@ TOKEN_IDS = {token: i for i, token in enumerate(VOCABULARY)}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelSize:
     """Size of a model: width, width of the feed-forward layers, layers. There are four heads."""
 
     hidden: int = 64
@@ -27,17 +27,12 @@ class Shape:
 def build_tokenizer(
     vocabulary: Sequence[str] = VOCABULARY, special: Sequence[str] = SPECIAL, pattern: str = PATTERN
 ) -> PreTrainedTokenizerFast:
-    r"""The tokenizer: one token for each piece of the language; anything else becomes the padding token.
+    """The tokenizer: one token for each piece of the language; anything else becomes the padding token.
 
     Args:
         vocabulary: All tokens in the order of their ids.
-        special: Tokens that are left out of texts; padding and end come first.
+        special: Tokens that are left out of strings; padding and end come first.
         pattern: A regular expression that finds the other tokens.
-
-    Example:
-        >>> tokenizer = build_tokenizer()
-        >>> tokenizer.decode(tokenizer("a: = 288\n<|verify|>")["input_ids"], skip_special_tokens=True)
-        'a: = 288\n'
     """
     ids = {token: i for i, token in enumerate(vocabulary)}
     core = Tokenizer(models.WordLevel(ids, unk_token=PAD))
@@ -56,17 +51,14 @@ def build_tokenizer(
     )
 
 
-def build_model(seed: int, vocabulary: int = len(VOCABULARY), shape: Shape = Shape()) -> Qwen3ForCausalLM:
+def build_model(
+    seed: int, vocabulary: int = len(VOCABULARY), shape: ModelSize = ModelSize()
+) -> Qwen3ForCausalLM:
     """A new model, by default of 64 dimensions and 3 layers. The padding token is 0, the end token 1.
 
     Embeddings start with a standard deviation of 1, and matrices with one over the square root of their
-    inputs. Those that write into the residual stream are smaller by the root of twice the layers (as in
+    inputs; those that write into the residual stream are smaller by the root of twice the layers (as in
     GPT-2).
-
-    Args:
-        seed: Seed of the initial weights.
-        vocabulary: Number of tokens.
-        shape: The model's size.
     """
     config = Qwen3Config(
         vocab_size=vocabulary,
@@ -117,14 +109,6 @@ def updates(
 
     Yields:
         The number of the update, from 0.
-
-    Example:
-        >>> weight = torch.nn.Parameter(torch.ones(1))
-        >>> module = torch.nn.ParameterList([weight])
-        >>> for _ in updates(module, 200, 0.1, warmup=10):
-        ...     (weight**2).sum().backward()
-        >>> abs(float(weight)) < 0.1
-        True
     """
     optimiser = torch.optim.AdamW(module.parameters(), lr=peak, betas=(0.9, 0.98), **adamw)
     for step in range(steps):

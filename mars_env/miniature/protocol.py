@@ -61,24 +61,14 @@ _TERM: Final = re.compile(r"\b([a-z]) = ([a-z]) ([+-]) ([0-9]{1,2})\b")
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The arithmetic behind a statement: a start value and the terms added to it modulo 1000.
-
-    Attributes:
-        start: From 0 to 999.
-        terms: One to six terms, each a sign and a size from 0 to 99.
-    """
+    """The arithmetic of a statement: a start from 0 to 999, and one to six terms, each a sign and a size."""
 
     start: int
     terms: tuple[tuple[str, int], ...]
 
     @property
     def values(self) -> tuple[int, ...]:
-        """The value at every letter, beginning with the start.
-
-        Example:
-            >>> Chain(882, (("-", 27), ("+", 99))).values
-            (882, 855, 954)
-        """
+        """The value at every letter, beginning with the start."""
         values = [self.start]
         for sign, size in self.terms:
             values.append(step(values[-1], sign, size))
@@ -86,12 +76,7 @@ class Chain:
 
 
 def step(value: int, sign: str, size: int) -> int:
-    """A value plus or minus one term, modulo 1000.
-
-    Example:
-        >>> step(990, "+", 15), step(3, "-", 5)
-        (5, 998)
-    """
+    """A value plus or minus one term, modulo 1000."""
     return (value + size if sign == "+" else value - size) % MODULUS
 
 
@@ -127,11 +112,7 @@ def flip(text: str) -> str:
 
 
 def pieces(text: str, limit: int | None = None) -> list[str]:
-    """The pieces of a text, in the order of the stream. Whatever is not in the language is left out.
-
-    Args:
-        text: Any text, a hostile one included.
-        limit: Keep only this many pieces, the first ones of the stream.
+    """The pieces of any string, in the order of the stream, at most `limit`; other characters are left out.
 
     Example:
         >>> pieces("b: - 27 = ?? 855")
@@ -141,22 +122,12 @@ def pieces(text: str, limit: int | None = None) -> list[str]:
 
 
 def solver_prompt(statement: str) -> str:
-    """The stream that asks for a solution.
-
-    Example:
-        >>> solver_prompt("Work modulo 1000. Start with a = 882. Then b = a - 7. What is b?")
-        'a:288b: - 70<|solve|>'
-    """
+    """The stream that asks for a solution."""
     return chain_prompt(read_statement(statement))
 
 
 def chain_prompt(chain: Chain) -> str:
-    """The stream that asks for the solution of a chain.
-
-    Example:
-        >>> chain_prompt(Chain(882, (("-", 7),)))
-        'a:288b: - 70<|solve|>'
-    """
+    """The stream that asks for the solution of a chain."""
     terms = (
         f"{letter}:{_SIGN[sign]}{size:02d}"
         for letter, (sign, size) in zip(LETTERS[1:], chain.terms, strict=False)
@@ -167,10 +138,7 @@ def chain_prompt(chain: Chain) -> str:
 def remaining(chain: Chain, solution: str) -> Chain | None:
     r"""What remains of a chain after a solution that was cut off: a chain that starts at its last whole step.
 
-    The value claimed there is used as it is, right or wrong.
-
-    Returns:
-        None if the solution has no whole step, or no step remains.
+    The value claimed there is used, right or wrong. None if there is no whole step, or no step remains.
 
     Example:
         >>> remaining(Chain(882, (("-", 27), ("+", 5))), "a: = 882\nb: - 27 = 854\nc: + 0")
@@ -182,22 +150,12 @@ def remaining(chain: Chain, solution: str) -> Chain | None:
 
 
 def verifier_prompt(statement: str, solution: str) -> str:
-    r"""The stream that asks for a report on a solution, which may be any text.
-
-    Example:
-        >>> verifier_prompt("Start with a = 882. Then b = a - 7.", "a: = 882\n<|solve|>")
-        'a:288b: - 70<|solve|>a: = 288\n<|verify|>'
-    """
+    """The stream that asks for a report on a solution, which may be any string."""
     return solver_prompt(statement) + "".join(pieces(solution, SOLUTION_TOKENS)) + VERIFY
 
 
 def corrector_prompt(statement: str, solution: str, report: str) -> str:
-    r"""The stream that asks for another solution, given any two texts as a solution and a report on it.
-
-    Example:
-        >>> corrector_prompt("Start with a = 882. Then b = a - 7.", "what?", "go on from a:")
-        'a:288b: - 70<|solve|><|verify|>go on from a:<|correct|>'
-    """
+    """The stream that asks for another solution, given any two strings as a solution and a report on it."""
     return verifier_prompt(statement, solution) + "".join(pieces(report, REPORT_TOKENS)) + CORRECT
 
 

@@ -1,7 +1,6 @@
 """The recipe: every number of the miniature's training and evaluation, in one place, with its reason.
 
-The numbers were chosen on training seeds from 100 up, on problems of those seeds; reported runs use seeds 0
-to 9.
+Chosen on training seeds from 100 up; reported runs use seeds 0 to 9.
 """
 
 from __future__ import annotations
@@ -17,27 +16,18 @@ from mars_env.trainers.recipes import RunSettings
 
 
 class Recipe(BaseModel):
-    """How the miniature is trained and evaluated.
-
-    Example:
-        >>> RECIPE.marsrl.rollouts.group, RECIPE.training.verifications
-        (8, 2)
-    """
+    """How the miniature is trained and evaluated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     environment: str = "arithmetic-solve-verify-correct"
     """Graded by the ordinary mathematics grader, with the paper's 0/1 rewards."""
-
     temperature: PositiveFloat = 1.0
     """In training and in evaluation (the paper: 0.85 and 0.6): slips are what training removes."""
-
     training: Schedule = TRAINING
     """S, V, C, V, C, as in the paper: at most 72 samples per problem."""
-
     inference: Schedule = Schedule(rounds=3, accept_after=1)
     """Up to three corrections, one pass accepts (the paper: ten and four), so that evaluation stays short."""
-
     marsrl: RunSettings = RunSettings(
         steps=30,
         problems_per_step=10,
@@ -53,16 +43,12 @@ class Recipe(BaseModel):
     )
     """Groups of 8, two branches, as in the paper; balanced sampling, because with adaptive sampling the
     Verifier sees hardly any right solution of so weak a Solver."""
-
     evaluation_problems: PositiveInt = 1000
     """Held-out problems of one evaluation."""
 
     @field_serializer("marsrl")
     def _hashed(self, run: RunSettings) -> dict[str, Any]:
-        """The run in the form in which the ledger's rows are hashed, so that they stay valid.
-
-        Settings that are newer than the rows are included only if they differ from the default.
-        """
+        """As the ledger's rows are hashed: without newer settings at their defaults."""
         values = run.model_dump(mode="json")
         default = RunSettings().model_dump(mode="json")
         newer = {n for n in ("sampling", "segment_tokens", "pipeline") if values[n] == default[n]}
@@ -72,10 +58,10 @@ class Recipe(BaseModel):
 
 
 RECIPE: Final = Recipe()
-"""The recipe that the demo and the ablation use."""
+"""The recipe of the demo and the ablation."""
 
 QUICK: Final = Recipe(
     marsrl=RECIPE.marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}),
     evaluation_problems=24,
 )
-"""A few steps and problems: everything runs, within a minute. Its figures mean nothing."""
+"""A few steps and problems: everything runs, within a minute. Its results mean nothing."""

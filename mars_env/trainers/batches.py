@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
@@ -11,40 +11,13 @@ import numpy as np
 
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.trainers.samples import TurnSample
-from mars_env.types import UNKNOWN_LOGPROB, Sampling
+from mars_env.types import UNKNOWN_LOGPROB
 
 try:
     import torch
     from torch import Tensor
 except ImportError as error:  # the other packages of mars_env work without torch
     raise MissingExtra("training needs torch: pip install 'mars-env[hf]'") from error
-
-
-def require_trainable(sampling: Sampling) -> Sampling:
-    """The same sampling, or a refusal of what cannot be trained on.
-
-    A trainer computes the log-probabilities of the whole distribution at the temperature sampled at; cut
-    distributions (top_p, top_k) and greedy choices have other ones.
-
-    Raises:
-        ConfigError: top_p below 1, top_k set, or temperature 0.
-
-    Example:
-        >>> require_trainable(Sampling(temperature=0.85)).temperature
-        0.85
-        >>> require_trainable(Sampling(top_p=0.95))
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ConfigError: training needs samples of all tokens: top_p must be 1, got 0.95
-    """
-    whole = "training needs samples of all tokens"
-    if sampling.top_p < 1:
-        raise ConfigError(f"{whole}: top_p must be 1, got {sampling.top_p}")
-    if sampling.top_k != 0:
-        raise ConfigError(f"{whole}: top_k must be 0, got {sampling.top_k}")
-    if sampling.temperature <= 0:
-        raise ConfigError(f"{whole}: the temperature must be above 0, got {sampling.temperature}")
-    return sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +57,24 @@ class Batch:
 
     def rows(self, index: Tensor) -> Batch:
         """These rows alone, with no more padding than they need."""
-        length = int((self.prompts + self.lengths)[index].max())
-        tokens = int(self.lengths[index].max())
-        return Batch(
-            ids=self.ids[index, :length],
-            prompts=self.prompts[index],
-            lengths=self.lengths[index],
-            advantages=self.advantages[index],
-            temperatures=self.temperatures[index],
-            rollout=self.rollout[index, :tokens],
-            same_prompt=self.same_prompt[index],
-            old=None if self.old is None else self.old[index, :tokens],
-            reference=None if self.reference is None else self.reference[index, :tokens],
+        picked = self._each(lambda value: value[index])
+        length, tokens = int((picked.prompts + picked.lengths).max()), int(picked.lengths.max())
+        return replace(
+            picked,
+            ids=picked.ids[:, :length],
+            rollout=picked.rollout[:, :tokens],
+            old=None if picked.old is None else picked.old[:, :tokens],
+            reference=None if picked.reference is None else picked.reference[:, :tokens],
         )
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
-        moved: dict[str, Any] = {
-            field.name: None if value is None else value.to(device)
-            for field in fields(self)
-            for value in [getattr(self, field.name)]
-        }
-        return replace(self, **moved)
+        return self._each(lambda value: value.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed: Any = {name: None if v is None else change(v) for name, v in values.items()}
+        return Batch(**changed)
 
 
 def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Batch:
@@ -117,20 +86,6 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
 
     Raises:
         ConfigError: A token id outside of the vocabulary, or a log-probability that is not finite or unknown.
-
-    Example:
-        >>> from functools import partial
-        >>> sample = partial(TurnSample, "p#0", "0", "g", "solver_0", "solver", "mars", temperature=1.0,
-        ...                  versions=(), truncated=False, reward=1.0, score=1.0)
-        >>> one = sample(prompt_ids=(5, 6), completion_ids=(7,), logprobs=(-0.5,), advantage=1.0)
-        >>> two = sample(prompt_ids=(5,), completion_ids=(8, 9, 1), logprobs=(-1.0,) * 3, advantage=-1.0)
-        >>> batch = collate([one, two])
-        >>> batch.ids
-        tensor([[5, 6, 7, 0],
-                [5, 8, 9, 1]])
-        >>> batch.mask
-        tensor([[ True, False, False],
-                [ True,  True,  True]])
     """
     ids = _padded([sample.ids for sample in samples], np.int64)
     rollout = _padded([sample.logprobs for sample in samples], np.float32)
@@ -164,16 +119,9 @@ def _padded(rows: Sequence[Sequence[float]], dtype: Any) -> np.ndarray[Any, Any]
 
 
 def micro_batches(lengths: Tensor, token_budget: int) -> Iterator[Tensor]:
-    """Cut rows into micro-batches of at most `token_budget` tokens, padding included, shortest rows first.
+    """Row indices of micro-batches of at most `token_budget` tokens, padding included.
 
-    Rows of like length go together, so little is padded. A row longer than the budget goes alone.
-
-    Args:
-        lengths: [S], total tokens of each row.
-        token_budget: Most rows x longest row.
-
-    Yields:
-        Row indices.
+    Rows of like length go together, the shortest first. A row longer than the budget goes alone.
 
     Example:
         >>> [rows.tolist() for rows in micro_batches(torch.tensor([9, 2, 3, 3, 20]), 10)]

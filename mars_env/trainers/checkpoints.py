@@ -1,18 +1,18 @@
 """Checkpoints: if the process is killed at any moment, each is either complete or ignored.
 
-A checkpoint is a directory ``step-00000012``. For each policy it has an ordinary Hugging Face checkpoint
-(``<policy>/config.json``, ``model.safetensors``, tokenizer files), which transformers and vLLM can load, with
-``optimizer.safetensors`` beside it. ``state.json`` has the step, settings, versions, and the size of every
-file. A checkpoint is written under another name, synced to disk, and then renamed, so it is complete.
+In ``step-00000012`` each policy has an ordinary Hugging Face checkpoint, which transformers and vLLM can
+load, with ``optimizer.safetensors`` beside it. ``state.json`` has the step, settings, versions, and the size
+of every file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,41 +22,32 @@ import torch
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from mars_env.errors import ConfigError, StoreError
-from mars_env.identity import identity_changes
+from mars_env.envs import Game
+from mars_env.errors import StoreError
+from mars_env.identity import identity_changes, identity_of
 from mars_env.text import logger
+from mars_env.types import Agent, TrainingAgent
 
 if TYPE_CHECKING:
     from mars_env.trainers.local import Policy
+    from mars_env.trainers.team import Team
 
-FORMAT = 1
-"""Version of the layout; other versions are refused."""
-
-NEWER = (
-    "run.problems",
-    "run.rules",
-    "run.grader",
-    "run.rewards",
-    "run.team_reward",
-    "run.frozen",
-    "run.team",
-    "run.steps",
-)
-"""Settings that checkpoints of before do not have: compared where a checkpoint has them."""
-
+_FORMAT = 1
 _NAME = re.compile(r"step-([0-9]{8})")
 _SCRATCH = ".scratch-"
 _GENERATION = "generation_config.json"
-_log = logger(__name__)
+_OPTIMIZER = "optimizer.safetensors"
+_HEAD = 64
+"""Values of each parameter that a fingerprint reads."""
+log = logger(__name__)
 
 
 def save_checkpoint(
     directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
 ) -> Path:
-    """Write a checkpoint, then delete older ones, so that `keep` up to this one are left; later ones stay.
+    """Write a checkpoint under another name, sync it to disk, and rename it; returns its directory.
 
-    Returns:
-        Its directory.
+    Older ones are deleted, so that `keep` up to this one are left; later ones stay.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for leftover in directory.glob(_SCRATCH + "*"):
@@ -66,10 +57,10 @@ def save_checkpoint(
         _save_model(policy.model, scratch / name)
         if policy.tokenizer is not None:
             policy.tokenizer.save_pretrained(scratch / name)
-        safetensors.torch.save_file(_optimiser_tensors(policy), scratch / name / "optimizer.safetensors")
+        safetensors.torch.save_file(_optimiser_tensors(policy), scratch / name / _OPTIMIZER)
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
     state = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "step": step,
         "settings": dict(settings),
         "policies": {name: {"version": p.version, "updates": p.updates} for name, p in policies.items()},
@@ -93,58 +84,26 @@ def newest_checkpoint(directory: Path) -> Path | None:
         fault = _fault(path)
         if fault is None:
             return path
-        _log.warning("checkpoint %s is skipped: %s", path.name, fault)
+        log.warning("checkpoint %s is skipped: %s", path.name, fault)
     return None
 
 
 def checkpoint_step(path: Path) -> int:
-    """The step in a checkpoint's name.
-
-    Example:
-        >>> checkpoint_step(Path("run/step-00000012"))
-        12
-    """
+    """The step in a checkpoint's name."""
     return int(path.name.removeprefix("step-"))
 
 
-def require_steps(done: int, steps: int, directory: Path | str | None) -> None:
-    """Refuse a run of fewer steps than are done: its weights would be those of a longer run.
-
-    Raises:
-        ConfigError: Says both numbers.
-
-    Example:
-        >>> require_steps(20, 30, "runs/one")
-        >>> require_steps(20, 10, "runs/one")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: 20 steps are done in runs/one, and 10 were asked for in all: give at least as many, or another directory
-    """  # noqa: E501
-    if done > steps:
-        where = "" if directory is None else f" in {directory}"
-        raise ConfigError(
-            f"{done} steps are done{where}, and {steps} were asked for in all: give at least as many, or "
-            "another directory"
-        )
-
-
 def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:
-    """Load a checkpoint's weights, optimiser states and versions into the policies, in place.
-
-    Returns:
-        The step after which it was written.
+    """Load a checkpoint into the policies, in place; returns its step.
 
     Raises:
         StoreError: It was made with other settings or other policies.
     """
     state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-    if state["format"] != FORMAT:
-        raise StoreError(f"checkpoint {path} has the format {state['format']}, this version reads {FORMAT}")
-    stored, given = state["settings"], json.loads(json.dumps(dict(settings)))  # tuples become lists
-    named = stored.keys() | (given.keys() - set(NEWER))
-    differing = identity_changes(
-        {name: stored.get(name) for name in named}, {name: given.get(name) for name in named}
-    )
-    if differing:
+    if state["format"] != _FORMAT:
+        raise StoreError(f"checkpoint {path} has the format {state['format']}, this version reads {_FORMAT}")
+    given = json.loads(json.dumps(dict(settings)))  # tuples become lists
+    if differing := identity_changes(state["settings"], given):
         raise StoreError(
             f"checkpoint {path} was made with other settings ({'; '.join(differing)}): "
             "give the same ones, or another directory for a new run"
@@ -156,20 +115,79 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
         )
     for name, policy in policies.items():
         _load_weights(policy.model, path / name)
-        _restore_optimiser(policy, safetensors.torch.load_file(path / name / "optimizer.safetensors"))
+        _restore_optimiser(policy, safetensors.torch.load_file(path / name / _OPTIMIZER))
         policy.version = state["policies"][name]["version"]
         policy.updates = state["policies"][name]["updates"]
     return int(state["step"])
 
 
-def _save_model(model: Any, path: Path) -> None:
-    """Write a model as transformers does, with its generation config as it was read.
+def run_identity(game: Game, team: Team, steps: int) -> dict[str, Any]:
+    """What a run must have in common with the one that it continues, besides its settings: as plain data.
 
-    transformers reads a config that names a temperature without ``do_sample`` with a warning, and refuses to
-    write it.
+    The number of steps is a part of it only where agents act by how much of the run is done.
     """
-    given: Any = getattr(model, "generation_config", None)
-    refused = not _is_writable(given)
+    by_progress = any(isinstance(agent, TrainingAgent) for agent in team.agents.values())
+    parts = ("rules", "grader", "rewards", "team_reward")
+    return {
+        "agents": {name: agent.policy for name, agent in team.agents.items()},
+        "team": describe_team(team.agents, team.policies),
+        **{name: identity_of(getattr(game, name)) for name in parts},
+        **({"steps": steps} if by_progress else {}),
+        "frozen": fingerprint_weights(team.policies),
+    }
+
+
+def describe_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict[str, Any]:
+    """What identifies the agents of a run that trains.
+
+    Of the models that sample `trained` policies, whose weights the run has itself, only the context and the
+    options of the chat template count: a continued run may have another engine.
+    """
+    identities = {name: identity_of(agent) for name, agent in agents.items()}
+    return {
+        name: _without_models(each) if agents[name].policy in trained else each
+        for name, each in identities.items()
+    }
+
+
+def _without_models(identity: Any, at: str = "") -> Any:
+    """An identity without what its models are, at any depth."""
+    if not isinstance(identity, Mapping):
+        return identity
+    if at.lstrip("_") == "model":
+        kept = ("context", "template_options", "model")
+        identity = {name: identity[name] for name in kept if not isinstance(identity.get(name, ""), str)}
+    return {name: _without_models(value, name) for name, value in identity.items()}
+
+
+def fingerprint_weights(policies: Mapping[str, Policy]) -> dict[str, str]:
+    """Of the weights that a run needs and its checkpoints do not hold: references, and bases of adapters."""
+    frozen = {name: getattr(policy.model, "base", policy.reference) for name, policy in policies.items()}
+    return {name: _fingerprint(model) for name, model in frozen.items() if model is not None}
+
+
+def _fingerprint(model: Any) -> str:
+    """Of the first values of each parameter, so that a run does not read all of them."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in model.named_parameters():
+        if ".lora_" not in name:  # the base of adapters has theirs in it, which are trained
+            head = parameter.detach().flatten()[:_HEAD].float().cpu()
+            digest.update(f"{name} {tuple(parameter.shape)} {head.tolist()}".encode())
+    return digest.hexdigest()
+
+
+def _save_model(model: Any, path: Path) -> None:
+    """Write a model with its generation config as it was read.
+
+    transformers reads a config that names a temperature without ``do_sample``, and refuses to write it.
+    """
+    given: Any = getattr(model, "generation_config", None)  # not every model has one
+    try:
+        if given is not None:
+            given.validate(strict=True)
+        refused = False
+    except ValueError:
+        refused = True
     try:
         if refused:
             model.generation_config = type(given)()
@@ -180,15 +198,6 @@ def _save_model(model: Any, path: Path) -> None:
             model.generation_config = given
     if refused and (path / _GENERATION).exists():  # an adapter writes none
         given.to_json_file(path / _GENERATION)
-
-
-def _is_writable(generation_config: Any) -> bool:
-    try:
-        if generation_config is not None:  # not every model has one
-            generation_config.validate(strict=True)
-    except ValueError:
-        return False
-    return True
 
 
 def _load_weights(model: Any, path: Path) -> None:
@@ -210,19 +219,16 @@ def _optimiser_tensors(policy: Policy) -> dict[str, Tensor]:
 
 
 def _restore_optimiser(policy: Policy, tensors: Mapping[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
     names = {parameter: name for name, parameter in trained_parameters(policy.model).items()}
     order = [parameter for group in policy.optimiser.param_groups for parameter in group["params"]]
-    for index, name in enumerate(names[parameter] for parameter in order):
-        own = {kind: tensors[f"{kind}.{name}"] for kind in _KINDS if f"{kind}.{name}" in tensors}
-        if own:
-            state[index] = own
-    policy.optimiser.load_state_dict(
-        {"state": state, "param_groups": policy.optimiser.state_dict()["param_groups"]}
-    )
-
-
-_KINDS = ("step", "exp_avg", "exp_avg_sq")
+    kinds = ("step", "exp_avg", "exp_avg_sq")
+    state = {
+        index: {kind: tensors[f"{kind}.{names[parameter]}"] for kind in kinds}
+        for index, parameter in enumerate(order)
+        if f"step.{names[parameter]}" in tensors
+    }
+    groups = policy.optimiser.state_dict()["param_groups"]
+    policy.optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
 def trained_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
@@ -243,7 +249,7 @@ def _fault(path: Path) -> str | None:
     try:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         sizes = dict(state["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:  # incomplete or foreign
+    except (OSError, ValueError, KeyError, TypeError) as error:  # incomplete, or not ours
         return f"state.json cannot be read ({type(error).__name__})"
     for name, size in sizes.items():
         file = path / name

@@ -1,8 +1,7 @@
-"""The local trainer: on one device, from groups of turns or given texts to updated weights.
+"""The local trainer: on one device, from groups of turns or given completions to updated weights.
 
-Read it from top to bottom: `Policy` is what is trained, `LocalTrainer.step` updates all policies on given
-groups, `LocalTrainer.imitate` on given texts, and the functions at the end do one update. The loop around it
-is in `loop`, the mathematics in `advantages` and `losses`, padding in `batches`.
+Read it from top to bottom. The loop around it is in `loop`, the mathematics in `advantages` and `losses`,
+padding in `batches`.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
 from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch, turn_key
-from mars_env.trainers.config import Preferences, TrainConfig
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.checks import refuse_other_prompts
+from mars_env.trainers.config import Preferences, TrainConfig, estimator_of
 from mars_env.trainers.metrics import StepMetrics, role_metrics
-from mars_env.trainers.preferences import pairs_of
-from mars_env.trainers.samples import TurnSample, given_sample, refuse_other_prompts, turn_samples
+from mars_env.trainers.samples import TurnSample, given_sample, preference_pairs, turn_samples
 from mars_env.types import Completion, Group
 
 try:
@@ -42,7 +40,6 @@ try:
         save_checkpoint,
         trained_parameters,
     )
-    from mars_env.trainers.optimiser import adamw, learning_rate
 except ImportError as error:  # the other packages of mars_env work without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
@@ -54,11 +51,10 @@ class Policy:
     """Weights that are trained, and their optimiser. Turns name it in `Turn.policy`.
 
     Args:
-        model: A causal language model of transformers, float32, on the device where it is trained. It may be
-            the same module from which an `HFModel` samples.
-        tokenizer: Its tokenizer, which is saved in its checkpoints.
-        reference: A frozen model for the KL term (`TrainConfig.kl_coefficient`) and for preferences. A
-            resumed run needs the same one.
+        model: A causal language model of transformers, float32, on the device where it is trained; perhaps
+            the module from which an `HFModel` samples.
+        tokenizer: Is saved in its checkpoints.
+        reference: A frozen model for the KL term and for preferences. A resumed run needs the same one.
 
     Attributes:
         version: Number of steps that have changed the weights.
@@ -87,18 +83,13 @@ class LocalTrainer:
         policies: By the names in `Turn.policy`.
         config: The settings.
         estimator: Replaces the advantage estimator that the settings name.
-        run: What else the run depends on, as plain data (such as the rollout's settings). It is stored in
-            checkpoints; a checkpoint with other values is refused.
+        run: What else the run depends on, as plain data. A checkpoint with other values is rejected.
         max_staleness: How many versions old the samples may be; see `TrainConfig.denominator`.
         preferences: Makes `step` train on preferences by DPO, in place of advantages.
-        frozen: Names of policies that others hold: `step` does not train on their turns, which count in their
-            groups. Any other name that is not in `policies` is refused.
+        frozen: Names of policies that others hold: their turns count in their groups, but are not trained.
 
     Raises:
         ConfigError: A policy cannot be trained; the message says why.
-
-    Attributes:
-        steps: Number of steps done.
     """
 
     def __init__(
@@ -113,12 +104,13 @@ class LocalTrainer:
         frozen: Collection[str] = (),
     ) -> None:
         config = config or TrainConfig()
+        self.run = dict(run or {})
         self.config = config.model_copy(update={"old_logprobs": config.denominator(max_staleness)})
         self.policies = dict(policies)
         self.steps = 0
         self.estimator = estimator or estimator_of(self.config)
         self.preferences, self.frozen = preferences, frozenset(frozen)
-        self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in (run or {}).items()}
+        self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in self.run.items()}
         if preferences is not None:
             self._settings["preferences"] = preferences.model_dump(mode="json")
         if config.uncorrected(max_staleness):
@@ -136,15 +128,13 @@ class LocalTrainer:
                 raise ConfigError(f"policy {name!r}: its reference is trained, too: give a frozen copy")
             for module in filter(None, (policy.model, policy.reference)):
                 module.eval()  # dropout would make the first ratio differ from 1, and the KL term noisy
-            _refuse_unfit(name, policy, self.config)
+            _require_trainable(name, policy, self.config)
             if preferences is not None and policy.reference is None:
                 raise ConfigError(f"policy {name!r}: preferences need a reference: a copy of the weights")
-            policy.optimiser = adamw([*trained_parameters(policy.model).values()], self.config)
+            policy.optimiser = _adamw([*trained_parameters(policy.model).values()], self.config)
 
     def step(self, groups: Sequence[Group]) -> StepMetrics:
-        """Update all policies on the groups of one rollout: by their advantages, or by preferences.
-
-        The result depends neither on where the groups come from nor on their order.
+        """Update all policies on the groups of one rollout: by advantages, or by preferences.
 
         Raises:
             ConfigError: A turn to be trained has no token ids, an unknown policy ...
@@ -167,7 +157,7 @@ class LocalTrainer:
             found = turn_samples(groups, self.config, advantages, *known)
         else:
             objective = _Objective(partial(_preference_loss, beta=self.preferences.beta), "pairs", 2)
-            found = pairs_of(groups, self.config, *known)
+            found = preference_pairs(groups, self.config, *known)
             trained = frozenset((sample.tree_id, sample.turn_id) for sample in found)
         for sample in found:
             samples[sample.policy].append(sample)
@@ -183,21 +173,19 @@ class LocalTrainer:
         )
 
     def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
-        """Update policies by maximum likelihood on given completions; one step, with the same settings.
+        """Update policies by maximum likelihood on given completions, by policy; one step.
 
-        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says.
-
-        Args:
-            texts: By policy, with token ids: of `HFModel.written`, or sampled ones.
+        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says. The
+        completions have token ids: they are of `HFModel.written`, or sampled.
 
         Raises:
             ConfigError: An unknown policy, or a completion without token ids.
             MarsError: A gradient is not finite. The weights are as they were before that update.
         """
         began = time.perf_counter()
-        if strangers := texts.keys() - self.policies.keys():
+        if unknown := texts.keys() - self.policies.keys():
             raise ConfigError(
-                f"there is no policy {', '.join(sorted(strangers))}, only: {', '.join(self.policies)}"
+                f"there is no policy {', '.join(sorted(unknown))}, only: {', '.join(self.policies)}"
             )
         samples = {
             name: [given_sample(c, name, i) for i, c in enumerate(texts.get(name, ()))]
@@ -212,7 +200,7 @@ class LocalTrainer:
         metrics: StepMetrics,
         began: float,
     ) -> StepMetrics:
-        """One step on the samples of each policy; the metrics with its figures."""
+        """One step on the samples of each policy; the metrics with those of the policies."""
         policies = {
             name: _update(name, policy, samples[name], self.config, self.steps, objective)
             if samples[name]
@@ -239,8 +227,8 @@ class LocalTrainer:
         return True
 
 
-def _refuse_unfit(name: str, policy: Policy, config: TrainConfig) -> None:
-    """Refuse a policy that would be trained wrongly without an error."""
+def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
+    """Reject a policy that would be trained wrongly without an error."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"policy {name!r}: a name may hold letters, digits and _.- (it names a directory)")
     trained = trained_parameters(policy.model)
@@ -264,16 +252,24 @@ def _refuse_unfit(name: str, policy: Policy, config: TrainConfig) -> None:
         )
 
 
+def _adamw(parameters: Sequence[torch.nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW with the settings' betas; matrices decay, vectors (norms and biases) do not."""
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    fused = parameters[0].device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused)
+
+
+def _learning_rate(updates: int, config: TrainConfig) -> float:
+    """Linear warm-up, then constant."""
+    return config.learning_rate * min(1.0, (updates + 1) / max(1, config.warmup_updates))
+
+
 @dataclass(frozen=True, slots=True)
 class _Objective:
-    """What an update descends.
-
-    Attributes:
-        loss: From a model, a micro-batch, its rows' weights and the settings to the weighted loss, and the
-            sums of its figures.
-        over: The sum by which the other figures are divided.
-        unit: How many rows in a row belong together.
-    """
+    """What an update descends; metrics are divided by the sum `over`; `unit` rows belong together."""
 
     loss: Callable[[Any, Batch, Tensor, TrainConfig], tuple[Tensor, dict[str, Tensor]]]
     over: str = "tokens"
@@ -303,7 +299,7 @@ def _update(
     step: int,
     objective: _Objective,
 ) -> dict[str, float]:
-    """All updates of one policy on one batch of samples; returns its figures."""
+    """All updates of one policy on one batch of samples; returns its metrics."""
     if config.tis_cap is not None:
         refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
     batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
@@ -322,8 +318,8 @@ def _update(
         minibatches = (batch.rows(objective.rows(torch.from_numpy(np.sort(part)))) for part in parts)
         norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
     policy.version += 1
-    return _figures(sums, norms, config.epochs, objective.over) | {
-        "learning_rate": learning_rate(policy.updates - 1, config),
+    return _means(sums, norms, config.epochs, objective.over) | {
+        "learning_rate": _learning_rate(policy.updates - 1, config),
         "updates": float(len(norms)),
         "completions": float(len(batch)),
     }
@@ -349,17 +345,19 @@ def _descend(
         batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
     policy.optimiser.zero_grad()
     for rows in objective.micro_batches(batch, config.token_budget):
-        loss, figures = objective.loss(
+        loss, metrics = objective.loss(
             policy.model, batch.rows(rows).to(policy.device), weights[rows].to(policy.device), config
         )
         loss.backward()  # type: ignore[no-untyped-call]
-        sums.append(figures)
+        sums.append(metrics)
     parameters = trained_parameters(policy.model).values()
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
     if not torch.isfinite(norm):
-        raise MarsError("a gradient is not finite: lower the learning rate, or check the rollout's figures")
+        raise MarsError(
+            "a gradient is not finite: lower the learning rate, or check the rollout's log-probabilities"
+        )
     for group in policy.optimiser.param_groups:
-        group["lr"] = learning_rate(policy.updates, config)
+        group["lr"] = _learning_rate(policy.updates, config)
     policy.optimiser.step()
     policy.updates += 1
     return norm
@@ -371,9 +369,9 @@ def _likelihood_loss(
     """As `_loss`, for maximum likelihood."""
     mask = batch.mask
     logp, entropy = _forward(model, batch, config)
-    surprise = losses.likelihood_loss(logp)
-    loss = (surprise * mask * weights.unsqueeze(-1)).sum()
-    totals = {"surprise": surprise, "entropy": entropy}
+    nll = losses.likelihood_loss(logp)
+    loss = (nll * mask * weights.unsqueeze(-1)).sum()
+    totals = {"nll": nll, "entropy": entropy}
     sums = {name: (value.detach() * mask).sum() for name, value in totals.items()}
     return loss, sums | {"loss": loss.detach(), "tokens": mask.sum()}
 
@@ -398,7 +396,7 @@ def _preference_loss(
 
 
 def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tuple[Tensor, dict[str, Tensor]]:
-    """The weighted loss of a micro-batch, and sums of its figures over sampled tokens."""
+    """The weighted loss of a micro-batch, and sums of its metrics over sampled tokens."""
     mask, advantages = batch.mask, batch.advantages
     logp, entropy = _forward(model, batch, config)
     old = logp.detach() if batch.old is None else batch.old
@@ -409,7 +407,7 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
     clip = (*config.clip, config.dual_clip or math.inf)
     per_token = losses.clipped_loss(ratio, advantages, *clip)
     gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
-    figures = {
+    metrics = {
         "ratio": ratio,
         "clipped": losses.is_clipped(ratio, advantages, *clip),
         "entropy": entropy,
@@ -419,19 +417,19 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
     if config.tis_cap is not None:
         importance = losses.truncated_weights(old, batch.rollout, mask, config.tis_cap, config.tis_veto)
         per_token = per_token * importance
-        figures |= {"importance": importance, "vetoed": importance == 0}
+        metrics |= {"importance": importance, "vetoed": importance == 0}
     if config.dmmpt_threshold is not None:
         mastered = losses.mastered(old, advantages, config.dmmpt_threshold)
         per_token = per_token * ~mastered
-        figures["mastered"] = mastered
+        metrics["mastered"] = mastered
     if batch.reference is not None:
         kl = losses.kl_k3(logp, batch.reference)
         if config.kl_unbiased:
             kl = kl * losses.token_ratio(logp, old)
         per_token = per_token + config.kl_coefficient * kl
-        figures["kl"] = kl
+        metrics["kl"] = kl
     loss = (per_token * mask * weights.unsqueeze(-1)).sum()
-    totals = {name: (value.detach() * mask).sum() for name, value in figures.items()}
+    totals = {name: (value.detach() * mask).sum() for name, value in metrics.items()}
     return loss, totals | {"loss": loss.detach(), "tokens": mask.sum()}
 
 
@@ -471,7 +469,7 @@ def _score(model: Any, batch: Batch, config: TrainConfig) -> Tensor:
     return scores
 
 
-def _figures(
+def _means(
     sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor], epochs: int, over: str
 ) -> dict[str, float]:
     """Means over tokens or pairs, from the micro-batches' sums in all epochs; counts are of one."""

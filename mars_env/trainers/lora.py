@@ -1,11 +1,8 @@
-"""LoRA adapters: several policies on one base model, in little more memory than one.
+"""LoRA adapters, with peft's layers and files: several policies on one base model.
 
-    adapters = add_adapters(model, ["solver", "verifier"])
-    policies = {name: Policy(a, tokenizer, reference=a.base) for name, a in adapters.items()}
-    models = {name: HFModel((a, tokenizer), name=name) for name, a in adapters.items()}
-
-Each `Adapter` is used like a transformers model of its own; the base stays frozen. The layers and the file
-format are those of peft (https://github.com/huggingface/peft).
+adapters = add_adapters(model, ["solver", "verifier"])
+policies = {name: Policy(a, tokenizer, reference=a.base) for name, a in adapters.items()}
+models = {name: HFModel((a, tokenizer), name=name) for name, a in adapters.items()}
 """
 
 from __future__ import annotations
@@ -35,9 +32,9 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 class LoRASettings(BaseModel):
-    """Size and targets of adapters. No dropout: it would make the first importance ratio differ from 1.
+    """Size and targets of adapters (arXiv 2106.09685), at the usual values.
 
-    Source: LoRA (arXiv 2106.09685). Neither MarsRL nor MARS2 trains adapters; the values are the usual ones.
+    No dropout: it would make the first importance ratio differ from 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,26 +49,20 @@ class LoRASettings(BaseModel):
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """What the adapters of one base have in common."""
+    """What the adapters of one base have in common; `active`: the adapter; None: the base; empty: unknown."""
 
     base: Any
     peft: Any
     layers: tuple[Any, ...]
     active: str | None = ""
-    """Name of the active adapter; None: the base alone; empty: not known yet."""
 
 
 class Adapter:
     """One adapter on a base model that others share; it replaces a model in `Policy` and in `HFModel`.
 
-    Each forward pass holds the lock of this process's engines and first activates the adapter, so several
-    agents can sample from one base at the same time. `parameters` and `state_dict` are those of the adapter
-    alone; all other attributes (``config``, ``dtype``, ``eval`` ...) are those of the base.
-
-    `add_adapters` makes them.
-
-    Attributes:
-        name: The adapter's name; None: the base alone.
+    Each forward pass holds the lock of this process's engines and first activates the adapter. `parameters`
+    and `state_dict` are those of the adapter alone; all other attributes are those of the base.
+    `add_adapters` makes them; `name` is None for the base alone.
     """
 
     def __init__(self, shared: _Shared, name: str | None) -> None:
@@ -177,20 +168,14 @@ class Adapter:
 def add_adapters(
     model: Any, names: Sequence[str], settings: LoRASettings | None = None, *, seed: int = 0
 ) -> dict[str, Adapter]:
-    """Put LoRA adapters on a model, which is frozen and shared.
-
-    At first every adapter computes what the base does. One of its two matrices starts at random values, which
-    depend on the seed and the adapter's name.
+    """Put LoRA adapters on a model, which is frozen and shared. At first each computes what the base does.
 
     Args:
-        model: A causal language model of transformers, in any floating type. Its layers are changed in place,
-            so use it through the adapters from then on.
+        model: A causal language model of transformers, in any floating type. Its layers are changed in
+            place, so use it through the adapters from then on.
         names: One for each policy, e.g. the roles.
         settings: Size and targets.
-        seed: Seed of the initial values.
-
-    Returns:
-        The adapters, by name.
+        seed: Seed of the initial values, together with the adapter's name.
 
     Raises:
         ConfigError: A name is not allowed or given twice, the targets are not linear layers of the model, or

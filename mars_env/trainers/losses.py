@@ -2,9 +2,7 @@
 
 Shapes: S completions (rows), T tokens of the longest one, V tokens of the vocabulary, N any number of tokens.
 Per-token values are [S, T] with a boolean mask [S, T] that is True on sampled tokens; other values are
-ignored, but must be finite. All logarithms are natural. A *sequence* here is one completion.
-
-`mars_env.trainers.local` combines the parts like this:
+ignored, but must be finite. All logarithms are natural. `mars_env.trainers.local` combines the parts:
 
     ratio = token_ratio(logp, logp_old)                      # or sequence_ratio (GSPO)
     loss = clipped_loss(ratio, advantages)                   # GRPO, PPO
@@ -35,8 +33,8 @@ would turn the gradient into NaN even where the clip leaves it out."""
 def action_logprobs(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> Tensor:
     """Log-probabilities of chosen tokens under the distribution from which they were sampled.
 
-    A model that samples at temperature T draws from softmax(logits / T), and records log-probabilities of
-    that distribution. Dividing by the same T here makes the first on-policy ratio 1.
+    A model that samples at temperature T draws from softmax(logits / T); dividing by the same T makes the
+    first on-policy ratio 1.
 
     Args:
         logits: [N, V], any floating type; computed in float32.
@@ -45,23 +43,13 @@ def action_logprobs(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> Ten
 
     Returns:
         [N], float32.
-
-    Example:
-        >>> logits = torch.tensor([[0.0, 2.0]])
-        >>> action_logprobs(logits, torch.tensor([1]), torch.tensor([2.0])).exp()
-        tensor([0.7311])
     """
     scaled = logits.float() / temperatures.unsqueeze(-1)
     return -torch.nn.functional.cross_entropy(scaled, tokens, reduction="none")
 
 
 def entropies(logits: Tensor, temperatures: Tensor) -> Tensor:
-    """Entropy of the sampling distribution in nats: from [N, V] logits and [N] temperatures to [N].
-
-    Example:
-        >>> entropies(torch.zeros(1, 4), torch.ones(1))  # ln 4
-        tensor([1.3863])
-    """
+    """Entropy of the sampling distribution in nats: from [N, V] logits and [N] temperatures to [N]."""
     logp = torch.log_softmax(logits.float() / temperatures.unsqueeze(-1), dim=-1)
     return -(logp.exp() * logp).sum(-1)
 
@@ -70,18 +58,12 @@ def token_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
     """The probability ratio of each token, new to old: [S, T]; its logarithm is at most `MOST_LOG_RATIO`.
 
     Source: PPO (arXiv 1707.06347, section 3).
-
-    Example:
-        >>> token_ratio(torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log())
-        tensor([[2.]])
     """
     return _bounded(logp - logp_old).exp()
 
 
 def sequence_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
     """The geometric mean of a completion's token ratios, at each of its tokens: [S, T].
-
-    Its logarithm is at most `MOST_LOG_RATIO`.
 
     Source: GSPO (arXiv 2507.18071, section 4.1); MARS2 trains with it. Aggregate with "sequence-mean" for the
     paper's objective. Its clip range is much narrower than PPO's (3e-4 and 4e-4 in the paper).
@@ -132,12 +114,7 @@ def is_clipped(
     clip_high: float = 0.2,
     dual_clip: float = math.inf,
 ) -> Tensor:
-    """Where `clipped_loss` has no gradient because of a clip: boolean [S, T].
-
-    Example:
-        >>> is_clipped(torch.tensor([[1.5, 1.5, 0.5]]), torch.tensor([[1.0, -1.0, -1.0]]))
-        tensor([[ True, False,  True]])
-    """
+    """Where `clipped_loss` has no gradient because of a clip: boolean [S, T]."""
     negative = ((ratio < 1 - clip_low) | (ratio > dual_clip)) & (advantages < 0)
     return torch.where(advantages > 0, ratio > 1 + clip_high, negative)
 
@@ -145,17 +122,11 @@ def is_clipped(
 def kl_k3(logp: Tensor, logp_reference: Tensor) -> Tensor:
     """Schulman's k3 estimate of KL(policy || reference), token by token: [S, T], never negative.
 
-    ``exp(d) - d - 1`` with ``d = logp_reference - logp``, at most `MOST_LOG_RATIO`. As a loss term its
-    gradient is that of GRPO's KL term. Both log-probabilities are at the sampling temperature.
-
-    Times `token_ratio` it is an unbiased estimate where an older policy sampled, with an unbiased gradient
-    (DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
+    ``exp(d) - d - 1`` with ``d = logp_reference - logp``, at most `MOST_LOG_RATIO`; both at the sampling
+    temperature. Times `token_ratio` it is unbiased where an older policy sampled (DeepSeek-V3.2, arXiv
+    2512.02556, section 3.1).
 
     Source: Schulman, "Approximating KL divergence" (2020); GRPO (arXiv 2402.03300, equation 4).
-
-    Example:
-        >>> kl_k3(torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log())  # 0.5 + ln 2 - 1
-        tensor([[0.1931]])
     """
     gap = _bounded(logp_reference - logp)
     return gap.exp() - gap - 1
@@ -197,12 +168,11 @@ def truncated_weights(
 def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
     """DMMPT: tokens of positive advantage that the policy already gives at least this probability.
 
-    Leaving them out of the policy loss keeps a policy from pushing tokens that it has mastered to probability
-    1, and so keeps its entropy from collapsing. The paper's threshold is not public, and that "mastered"
-    means a probability above it is our reading; this is off by default. It goes with `token_ratio`: in
+    Leaving them out of the policy loss keeps the entropy from collapsing. It goes with `token_ratio`: in
     `sequence_ratio` each token moves the losses of all others.
 
-    Source: MarsRL (arXiv 2511.11373), dynamic masking of mastered positive tokens.
+    Source: MarsRL (arXiv 2511.11373), dynamic masking of mastered positive tokens. The paper's threshold is
+    not public, and that "mastered" means a probability above it is our reading.
 
     Args:
         logp_old: [S, T].
@@ -215,29 +185,17 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
     Example:
         >>> mastered(torch.tensor([[0.999, 0.5]]).log(), torch.tensor([[1.0]]), 0.99)
         tensor([[ True, False]])
-        >>> mastered(torch.tensor([[0.999, 0.5]]).log(), torch.tensor([[-1.0]]), 0.99)
-        tensor([[False, False]])
     """
     return (logp_old.exp() >= threshold) & (advantages > 0)
 
 
 def likelihood_loss(logp: Tensor) -> Tensor:
-    """The loss of maximum likelihood, token by token: ``-logp``, [S, T]; summed, a text's surprise in nats.
-
-    Example:
-        >>> likelihood_loss(torch.tensor([[0.5, 0.25]]).log())
-        tensor([[0.6931, 1.3863]])
-    """
+    """The loss of maximum likelihood, token by token: ``-logp``, [S, T]."""
     return -logp
 
 
 def sequence_logprobs(logp: Tensor, mask: Tensor) -> Tensor:
-    """The log-probability of each whole completion: from [S, T] to [S].
-
-    Example:
-        >>> sequence_logprobs(torch.tensor([[-1.0, -2.0, -9.0]]), torch.tensor([[True, True, False]]))
-        tensor([-3.])
-    """
+    """The log-probability of each whole completion: from [S, T] to [S]."""
     return torch.where(mask, logp, 0.0).sum(-1)
 
 
@@ -246,13 +204,8 @@ def preference_margin(
 ) -> Tensor:
     """How much more than a reference a policy prefers the chosen completion to the rejected one, in nats.
 
-    ``(log p(chosen) - log p_ref(chosen)) - (log p(rejected) - log p_ref(rejected))``: from four times [N]
-    log-probabilities of whole completions to [N].
-
-    Example:
-        >>> one = torch.tensor([1.0])
-        >>> preference_margin(-1 * one, -5 * one, -2 * one, -3 * one)
-        tensor([3.])
+    ``(log p(chosen) - log p_ref(chosen)) - (log p(rejected) - log p_ref(rejected))``, each [N] of whole
+    completions.
     """
     return (chosen - reference_chosen) - (rejected - reference_rejected)
 
@@ -260,11 +213,7 @@ def preference_margin(
 def dpo_loss(margin: Tensor, beta: float = 0.1) -> Tensor:
     """Direct preference optimisation: ``-log sigmoid(beta margin)``, [N] from the `preference_margin` [N].
 
-    Source: DPO (arXiv 2305.18290, equation 7).
-
-    Args:
-        margin: [N], in nats.
-        beta: How strongly the policy is held to the reference.
+    Source: DPO (arXiv 2305.18290, equation 7). `beta` says how strongly the policy is held to the reference.
 
     Example:
         >>> dpo_loss(torch.tensor([0.0, 10.0]), beta=0.1)  # ln 2, ln(1 + 1/e)
@@ -277,12 +226,12 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
     """The weight of each token of a completion; the loss is the weighted sum of the tokens' losses.
 
     The weights are computed once for a whole batch, so gradients accumulated over micro-batches equal the
-    batch's gradient, however it is split.
+    batch's.
 
     - "token-mean": 1 / all tokens of the batch. Long completions weigh more. DAPO (arXiv 2503.14476).
     - "sequence-mean": 1 / (completions x own tokens). GRPO (arXiv 2402.03300), GSPO.
-    - "sequence-sum": 1 / (completions x normaliser), the normaliser being a constant such as the limit of one
-      completion. Dr. GRPO (arXiv 2503.20783).
+    - "sequence-sum": 1 / (completions x normaliser), a constant such as the limit of one completion. Dr. GRPO
+      (arXiv 2503.20783).
 
     Args:
         lengths: [S], sampled tokens of each completion, each at least 1.
@@ -296,8 +245,6 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
         >>> lengths = torch.tensor([1, 3])
         >>> row_weights(lengths, "token-mean"), row_weights(lengths, "sequence-mean")
         (tensor([0.2500, 0.2500]), tensor([0.5000, 0.1667]))
-        >>> row_weights(lengths, "sequence-sum", normaliser=4)
-        tensor([0.1250, 0.1250])
     """
     rows = len(lengths)
     if mode == "token-mean":
@@ -312,13 +259,6 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
 
 
 def aggregate(values: Tensor, mask: Tensor, mode: Aggregation, normaliser: int | None = None) -> Tensor:
-    """From per-token values [S, T] to one number, see `row_weights`.
-
-    Example:
-        >>> values = torch.tensor([[4.0, 9.0, 9.0], [1.0, 2.0, 3.0]])
-        >>> mask = torch.tensor([[True, False, False], [True, True, True]])
-        >>> aggregate(values, mask, "token-mean"), aggregate(values, mask, "sequence-mean")
-        (tensor(2.5000), tensor(3.))
-    """
+    """From per-token values [S, T] to one number, see `row_weights`."""
     weights = row_weights(mask.sum(-1), mode, normaliser)
     return (values * mask * weights.unsqueeze(-1)).sum()

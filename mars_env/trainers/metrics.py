@@ -1,4 +1,4 @@
-"""The figures of a training step. They go to loggers (`mars_env.loggers`). No torch in here."""
+"""The metrics of a training step, for loggers (`mars_env.loggers`). No torch in here."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class StepMetrics:
         step: Number of steps done, this one included.
         seconds: Wall-clock time of the update, without rollouts.
         advantages: How many turns got an advantage, and why the others did not.
-        roles: By role: ``turns``, ``trained`` (turns that entered the loss), ``reward`` (mean of the known
-            ones), ``truncated`` (fraction cut off by their own limit), ``tokens`` (sampled, a turn); where
-            there are any, ``interrupted`` (turns cut off by the context or a filter, which are not trained),
-            of them ``overlong_prompts`` (the prompt alone filled the context) and ``little_room`` (it left
-            less than the completion needed),
-            ``reward_faults`` (turns without a reward because the reward failed, which are not trained).
+        roles: By role: ``turns``, ``trained``, ``reward`` (mean of the known ones), ``truncated`` (fraction
+            cut off by their own limit), ``tokens`` (sampled, a turn); where there are any, ``interrupted``
+            (turns cut off by the context or a filter), of them ``overlong_prompts`` (the prompt alone filled
+            the context) and ``little_room`` (it left too little), and ``reward_faults`` (the reward failed).
+            None of these are trained.
         policies: By policy: ``loss``, ``grad_norm``, ``learning_rate``, ``updates``, ``completions``,
             ``tokens``, and means over trained tokens: ``ratio``, ``clipped``, ``entropy``, ``rollout_gap``
             (absolute difference of the rollout's and the trainer's log-probabilities), and what the settings
-            switch on: ``kl``, ``importance`` and ``vetoed``, ``mastered``. Empty if nothing was trained.
+            switch
+            on: ``kl``, ``importance`` and ``vetoed``, ``mastered``. Empty if nothing was trained.
     """
 
     step: int
@@ -38,7 +38,7 @@ class StepMetrics:
     policies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def flat(self) -> dict[str, float]:
-        """All figures by name, as loggers take them.
+        """All metrics by name, as loggers take them.
 
         Example:
             >>> StepMetrics(3, roles={"solver": {"reward": 0.5}}).flat()["role/solver/reward"]
@@ -52,17 +52,7 @@ class StepMetrics:
 
 
 def role_metrics(groups: Sequence[Group], trained: frozenset[TurnKey]) -> dict[str, dict[str, float]]:
-    """Rewards, lengths and trained turns of a batch, by role.
-
-    Args:
-        groups: The batch.
-        trained: Keys of the turns that enter the loss.
-
-    Example:
-        >>> from mars_env.trainers.advantages import _example_group
-        >>> role_metrics([_example_group("g", [1.0, 0.0, None])], frozenset({("g", "0")}))["solver"]
-        {'turns': 3.0, 'trained': 1.0, 'truncated': 0.0, 'tokens': 0.0, 'reward': 0.5}
-    """
+    """Rewards, lengths and trained turns of a batch, by role; `trained` are the keys of turns in the loss."""
     turns: defaultdict[str, list[Turn]] = defaultdict(list)
     for group in groups:
         for turn in group.turns:

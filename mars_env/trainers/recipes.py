@@ -1,8 +1,4 @@
-"""What a training run depends on, as data: `RunSettings`, and the papers' recipes `MARSRL` and `MARS2`.
-
-The algorithms share one loop (`mars_env.trainers.loop`). They differ only in these settings: which turns are
-compared with each other, how far rollouts may run ahead, and the loss. No torch in here.
-"""
+"""What a training run depends on, as data: `RunSettings`, and the recipes `MARSRL` and `MARS2`. No torch."""
 
 from __future__ import annotations
 
@@ -27,8 +23,6 @@ class RunSettings(BaseModel):
     """Everything that a run depends on, apart from environment, team and weights.
 
     Example:
-        >>> MARSRL.model_copy(update={"steps": 50}).rollouts.group
-        8
         >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, staleness=2)).pipeline.bound
         3456
     """
@@ -37,28 +31,21 @@ class RunSettings(BaseModel):
 
     seed: int = 0
     """Seed of problems, rollouts and minibatches."""
-
     steps: PositiveInt = 100
     """Number of updates, fixed beforehand, so that no run is stopped because its curve looks good."""
-
     problems_per_step: PositiveInt = 128
     """Problems drawn together, without replacement."""
-
     rollouts: GroupedSettings | None = GroupedSettings()
     """Grouping and selection. With settings, turns on the same input are a group, and some outputs of each
     agent are passed to the next (MarsRL). None: the environment grows its own trees, and a search tree is one
     group of all its agents' nodes (MARS2)."""
-
     sampling: Sampling = Sampling()
     """How the agents of `mars_env.trainers.make_team` sample; agents made by hand have their own."""
-
     segment_tokens: PositiveInt | None = None
     """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
-
     pipeline: PipelineSettings = PipelineSettings(staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
-
     train: TrainConfig = Field(default_factory=TrainConfig)
     """Optimiser, loss and advantages."""
 
@@ -103,11 +90,11 @@ MARSRL: Final = RunSettings(
 """MarsRL's training (arXiv 2511.11373): 128 problems a step, groups of 8 on one input, 2 outputs passed on by
 adaptive sampling, temperature 0.85, ``(r - mean) / std`` in each group, GRPO's clipped loss, AdamW at 1e-6.
 
-Not public, and therefore left at this library's defaults: the clip range, the KL coefficient (the paper has
-the term), the threshold of DMMPT (``train.dmmpt_threshold``) and the bound of staleness. The paper overlaps
-rollouts with training and samples 64k tokens in 4 segments; here that is
-``pipeline.staleness=1``, ``pipeline.groups_per_update``, ``sampling.max_tokens=65536`` and
-``segment_tokens=16384``. They are off because one device cannot sample and train at the same time."""
+Not public, and therefore at this library's defaults: clip range, KL coefficient (the paper has the term),
+DMMPT's threshold (``train.dmmpt_threshold``), bound of staleness. The paper's overlap of rollouts and
+training, in 4 segments of 16k tokens, is off: ``pipeline.staleness=1``, ``pipeline.groups_per_update``,
+``sampling.max_tokens=65536``, ``segment_tokens=16384`` turn it on.
+"""
 
 MARS2: Final = RunSettings(
     rollouts=None,
@@ -122,14 +109,14 @@ MARS2: Final = RunSettings(
 )
 """MARS2's training (arXiv 2602.07848): ``(r - mean) / std`` over all nodes of a tree, GSPO with its own
 clip range (arXiv 2507.18071), truncated importance sampling (cap 2, veto below 1e-4), KL 1e-3, an overlong
-penalty over the last 2048 tokens.
+penalty over the last 2048 tokens. The paper's number of problems a step is not known here.
 
-The paper's number of problems a step is not known here.
 Tree-shaped credit (``train.tree_credit``) is off, as in the paper. The size of the trees belongs to the
-environment: ``make("...-tree-search", schedule="training")`` grows the paper's 8 nodes."""
+environment: ``make("...-tree-search", schedule="training")`` grows the paper's 8 nodes.
+"""
 
 RECIPES: Final[Mapping[str, RunSettings]] = {"MARSRL": MARSRL, "MARS2": MARS2}
-"""The recipes by their names in `mars_env.envs.registry.RulesSpec.recipe`."""
+"""The recipes by their names in the rules."""
 
 
 def recipe_of(env: EnvSpec) -> RunSettings:
@@ -140,8 +127,6 @@ def recipe_of(env: EnvSpec) -> RunSettings:
 
     Example:
         >>> from mars_env.envs import spec
-        >>> recipe_of(spec("aime-solve-verify-correct")) is MARSRL
-        True
         >>> recipe_of(spec("programs-tree-search")) is MARS2
         True
     """
@@ -153,17 +138,11 @@ def recipe_of(env: EnvSpec) -> RunSettings:
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, checked again with those inside them: `model_copy` checks neither values nor names.
+    """The settings, validated again with those inside them, since `model_copy` validates nothing.
 
     Raises:
         ConfigError: A value or a name is wrong.
-
-    Example:
-        >>> loss = MARSRL.train.model_copy(update={"learning_rat": 1e-4})
-        >>> checked(MARSRL.model_copy(update={"train": loss}))
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: the settings: there is no setting 'learning_rat'; did you mean 'learning_rate'?
-    """  # noqa: E501
+    """
     given = {name: checked(value) if isinstance(value, BaseModel) else value for name, value in settings}
     try:
         return type(settings).model_validate(given)

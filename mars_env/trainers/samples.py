@@ -1,52 +1,42 @@
 """What a trainer needs of a rollout: one record a completion, made in one place for all trainers.
 
-The local trainer, OpenRLHF and TRL read this record and nothing else of a rollout. It has a version and a
-file format (`mars_env.trainers.sample_files`). docs/samples.md describes the fields. No torch in here.
+docs/samples.md describes the fields, `mars_env.trainers.sample_files` the files. No torch in here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, turn_key
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.config import TrainConfig, estimator_of
 from mars_env.types import Action, Completion, Group, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSample:
-    """One completion to train on, of P prompt tokens and T sampled ones, with what a trainer needs to know.
+    """One completion to train on, of P prompt tokens and T sampled ones.
 
     Attributes:
         tree_id: The tree that it is from.
         turn_id: Its turn. A turn of several completions has several samples.
-        group_id: The group that its turn was compared in; groups may be of any size.
+        group_id: The group that its turn was compared in.
         agent: Who acted, e.g. ``"verifier_0"``.
         role: The same without its number.
         policy: Name of the weights that acted.
-        prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids`
-            says otherwise.
+        prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids` is
+            given.
         completion_ids: [T] token ids that it sampled, the stop token included; never tokenised again.
-        logprobs: [T] natural logarithms under the distribution that was sampled from (the behaviour policy,
-            after the temperature).
+        logprobs: [T] natural logarithms under the distribution that was sampled from, after the temperature.
         temperature: Of that distribution; a trainer divides its logits by it.
-        versions: Policy versions that sampled, run-length: ``((version, number of tokens), ...)``; the
-            numbers add up to T where the engine tells versions, else it is empty.
+        versions: Policy versions that sampled: ``((version, number of tokens), ...)``, empty if unknown.
         truncated: Whether this completion was cut off by its length limit.
         reward: The turn's own, as recorded: before credit along the tree and overlong penalty.
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
-        advantage: The turn's, the same for each of the T tokens; in units of the estimator (of standard
-            deviations of the group for ``group_normalised``).
-        read_prompt_ids: Token ids of the prompt that the model read, where that is another one than
-            `prompt_ids`; else empty. `logprobs` are of the tokens after the prompt that was read.
-
-    Example:
-        >>> [sample, _] = turn_samples([_example_group()], TrainConfig())
-        >>> sample.ids, sample.mask
-        ((1, 2, 3), (0, 0, 1))
+        advantage: The turn's, the same for each of the T tokens; in units of the estimator.
+        read_prompt_ids: Token ids of the prompt that the model read, where that is another one; `logprobs`
+            are of the tokens after it.
     """
 
     tree_id: str
@@ -86,20 +76,18 @@ def turn_samples(
     *,
     skip: bool = False,
 ) -> list[TurnSample]:
-    """The samples of some groups: what every trainer trains on.
+    """The samples of some groups, in the order of the turns' keys: what every trainer trains on.
 
-    Turns of unknown reward, and groups in which a comparison says nothing, are left out
-    (`mars_env.trainers.advantages`), and so are roles that are not trained. The order is that of the turns'
-    keys, whatever the order of the groups. All completions of a turn share its advantage.
+    Turns without an advantage and roles that are not trained are left out. All completions of a turn share
+    its advantage.
 
     Args:
         groups: Whole groups; with `TrainConfig.tree_credit` whole trees.
         config: Its advantages, tree credit, overlong penalty and trained roles are used, and nothing else.
-        advantages: By `turn_key`, those of another estimator; turns that it lacks are not trained. By default
-            the estimator that the configuration describes.
+        advantages: By `turn_key`, those of another estimator than the configuration's.
         policies: Names of the policies that there are; None means any.
         frozen: Names of policies that are not trained. Their turns count in their groups.
-        skip: Leave turns out that cannot be trained on, instead of refusing them. They count in their groups.
+        skip: Leave turns out that cannot be trained on, instead of rejecting them.
 
     Raises:
         ConfigError: A turn to be trained acted with an unknown policy, or carries no token ids or
@@ -111,11 +99,54 @@ def turn_samples(
         [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
     """
     found = estimator_of(config)(groups) if advantages is None else advantages
-    return [
-        _sample(turn, completion, found[turn_key(turn)])
-        for turn in _trained(groups, found, config.train_roles, policies, frozen, skip)
-        for completion in turn.action.completions
-    ]
+    turns = {turn_key(turn): turn for group in groups for turn in group.turns}
+    samples: list[TurnSample] = []
+    for key in sorted(found.keys() & turns.keys()):
+        turn = turns[key]
+        if turn.policy in frozen or (config.train_roles is not None and turn.role not in config.train_roles):
+            continue
+        if not (why := _unfit(turn, policies)):
+            samples += [_sample(turn, completion, found[key]) for completion in turn.action.completions]
+        elif not skip:
+            raise ConfigError(why)
+    return samples
+
+
+def preference_pairs(
+    groups: Sequence[Group],
+    config: TrainConfig,
+    policies: Collection[str] | None = None,
+    frozen: Collection[str] = (),
+) -> list[TurnSample]:
+    """Pairs of samples, flat: chosen, rejected, chosen, rejected ...
+
+    In each group the turns with the highest known reward are chosen, those with the lowest rejected; each
+    turn is in one pair at most, in the order of the keys (our choice: PromptCoT 2.0, arXiv 2509.19894, does
+    not say). Log-probabilities are compared at temperature 1.
+
+    Raises:
+        ConfigError: The turns of a group differ in policy or prompt, a turn has several completions, or it
+            cannot be trained on (see `turn_samples`).
+    """
+    found: list[TurnSample] = []
+    for group in sorted(groups, key=lambda group: group.id):
+        known = {turn_key(turn): turn.reward for turn in group.turns if turn.reward is not None}
+        if len(set(known.values())) < 2:
+            continue
+        top, least = max(known.values()), min(known.values())
+        ends = {key: 0.0 for key, reward in known.items() if reward in (top, least)}
+        samples = turn_samples([group], config, advantages=ends, policies=policies, frozen=frozen)
+        if len({(sample.tree_id, sample.turn_id) for sample in samples}) < len(samples):
+            raise ConfigError(f"group {group.id!r}: a turn of several completions has no preference")
+        chosen = [sample for sample in samples if sample.reward == top]
+        rejected = [sample for sample in samples if sample.reward == least]
+        for pair in zip(chosen, rejected, strict=False):
+            if pair[0].prompt_ids != pair[1].prompt_ids or pair[0].policy != pair[1].policy:
+                raise ConfigError(
+                    f"group {group.id!r}: preferences compare answers of one policy to one prompt"
+                )
+            found += (replace(sample, temperature=1.0) for sample in pair)
+    return found
 
 
 def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSample:
@@ -123,54 +154,17 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
 
     Raises:
         ConfigError: It has no token ids.
-
-    Example:
-        >>> given_sample(Completion("4", prompt_ids=(1, 2), token_ids=(3,)), "problem").ids
-        (1, 2, 3)
     """
     prompt = completion.train_prompt_ids or completion.prompt_ids
     if not prompt or not completion.token_ids:
         raise ConfigError(
             f"text {number} to imitate by {policy!r} has no token ids: make it with HFModel.written"
         )
-    return TurnSample(
-        tree_id="given",
-        turn_id=str(number),
-        group_id="given",
-        agent=policy,
-        role=policy,
-        policy=policy,
-        prompt_ids=prompt,
-        completion_ids=completion.token_ids,
-        logprobs=(0.0,) * len(completion.token_ids),
-        temperature=1.0,
-        versions=(),
-        truncated=False,
-        reward=0.0,
-        score=None,
-        advantage=0.0,
+    written = replace(completion, logprobs=(0.0,) * len(completion.token_ids), temperature=1.0, versions=())
+    turn = Turn(
+        "given", str(number), None, "given", policy, policy, "given", Action(completion.text), reward=0.0
     )
-
-
-def _trained(
-    groups: Sequence[Group],
-    advantages: Mapping[TurnKey, float],
-    roles: Collection[str] | None,
-    policies: Collection[str] | None,
-    frozen: Collection[str],
-    skip: bool,
-) -> Iterator[Turn]:
-    """The turns to train on, in the order of their keys."""
-    turns = {turn_key(turn): turn for group in groups for turn in group.turns}
-    for key in sorted(advantages.keys() & turns.keys()):
-        turn = turns[key]
-        if turn.policy in frozen or (roles is not None and turn.role not in roles):
-            continue
-        if why := _unfit(turn, policies):
-            if skip:
-                continue
-            raise ConfigError(why)
-        yield turn
+    return replace(_sample(turn, written, 0.0), prompt_ids=prompt, truncated=False, read_prompt_ids=())
 
 
 def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
@@ -190,25 +184,6 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
     if any(completion.temperature <= 0 for completion in turn.action.completions):
         return f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"
     return ""
-
-
-def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
-    """Refuse samples whose log-probabilities are of another prompt than the one to train on.
-
-    Args:
-        samples: Of a rollout.
-        trainer: Who cannot train on them, for the message.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    for sample in samples:
-        if sample.read_prompt_ids:
-            raise ConfigError(
-                f"turn {sample.turn_id} of tree {sample.tree_id} was sampled from another prompt than is "
-                f"trained on (a scaffold), and {trainer} would take the difference for one between engine "
-                "and trainer: use the local trainer without tis_cap"
-            )
 
 
 def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:

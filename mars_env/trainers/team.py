@@ -13,14 +13,15 @@ from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
+from mars_env.players import by_name
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
 from mars_env.text import shown
-from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.checks import require_trainable
 from mars_env.trainers.local import Policy
 from mars_env.trainers.lora import Adapter
 from mars_env.trainers.recipes import RunSettings
-from mars_env.types import Agent, role_of
+from mars_env.types import Agent
 
 Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
 """Brings new weights to the models that sample; `refresher` makes one."""
@@ -29,7 +30,7 @@ Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
 OWN: Final = "mars_env.agents.registry:as_agent"
 """What makes the library's own agents of a model."""
 
-Playing = HFModel | SegmentedModel
+SampledModel = HFModel | SegmentedModel
 """The model that an agent samples from, in segments or not."""
 
 
@@ -45,19 +46,16 @@ class Refreshable(Protocol):
 class Team:
     """Who plays and what is trained. `make_team` makes one from models in this process.
 
-    Make one by hand for your own agents, or for an engine such as vLLM: then the weights that are trained are
-    a separate module, and `refresh` brings them to the engine.
-
-        Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))
+    Make one by hand for your own agents, or for an engine such as vLLM:
+    ``Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))``.
 
     Attributes:
-        agents: By agent name; their `policy` names their weights. An agent whose policy is not below is not
-            trained.
+        agents: By agent name; their `policy` names their weights. Others than those below are not trained.
         policies: The weights that are trained, by name.
         refresh: Brings new weights to the agents' models, at the start and after every update.
         slots: The engine's slots, if the agents' models use them (`mars_env.rollout.slots`).
-        made_by: The function of a model that makes the agents, as ``module:function``; `OWN`: the library's.
-            Checkpoints name it, so that ``team:FOLDER`` makes the same agents of them. None: not known.
+        made_by: The function of a model that makes the agents, as ``module:function``, so that
+            ``team:FOLDER`` makes the same ones; `OWN`: the library's. None: not known.
     """
 
     agents: Mapping[str, Agent]
@@ -73,11 +71,7 @@ class Team:
 
 
 def refresher(models: Mapping[str, Refreshable]) -> Refresh:
-    """A function that updates models: their version, and their weights unless the policy shares them.
-
-    Args:
-        models: The models that sample, by the names of the policies.
-    """
+    """Updates models, by policy: their version, and their weights unless the policy shares them."""
     return partial(_refresh, dict(models))
 
 
@@ -93,7 +87,7 @@ def make_team(
     names: Sequence[str],
     models: Sequence[HFModel] | Mapping[str, HFModel],
     *,
-    agent: Callable[[str, Playing], Agent] | None = None,
+    agent: Callable[[str, SampledModel], Agent] | None = None,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> Team:
     """A team from models in this process; each is trained on the turns of the agents that use it.
@@ -103,35 +97,35 @@ def make_team(
         names: Names of the agents: ``env.possible_agents``.
         models: One for all agents, one for each in their order, or by agent or role: checkpoints with float32
             weights, or the adapters of one base (`mars_env.trainers.lora`). Policies have the models' names.
-        agent: Makes an agent from its name and model, for agents with their own prompts; by default that of
-            the role (`mars_env.agents.as_agent`).
-        roles: The agents that models become, by role; those of some rules are
-            `mars_env.agents.registry.roles_of`.
+        agent: Makes an agent from its name and model; by default that of the role
+            (`mars_env.agents.as_agent`).
+        roles: The agents that models become, by role (`mars_env.agents.registry.roles_of` the rules).
 
     Raises:
         ConfigError: The models do not fit the agents, or a setting does not allow training.
     """
     sampling = require_trainable(settings.sampling)
-    playing = _by_agent(names, models)
-    trained = {model.name: model for model in playing.values()}
-    if len(trained) < len({id(model) for model in playing.values()}):
+    assigned = _by_agent(names, models)
+    trained = {model.name: model for model in assigned.values()}
+    if len(trained) < len({id(model) for model in assigned.values()}):
         raise ConfigError(
-            f"each model needs a name of its own, got {', '.join(m.name for m in playing.values())}"
+            f"each model needs a name of its own, got {', '.join(m.name for m in assigned.values())}"
         )
-    sampled = {name: _segmented(model, settings) for name, model in trained.items()}
+    tokens = settings.segment_tokens
+    sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in trained.items()}
     make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles))
     if agent is not None:
         refuse_misfit(agent, ("name", "model"), "agent=")
-    agents = {name: make(name, sampled[model.name]) for name, model in playing.items()}
+    agents = {name: make(name, sampled[model.name]) for name, model in assigned.items()}
     for name, player in agents.items():
         if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
             raise ConfigError(
                 f"agent= made {shown(player)} for {name}: it must give an agent that uses the model, such as "
                 "RoleAgent(model, prompt=...)"
             )
-    called = {player.policy for player in agents.values()}
-    if len(trained) == 1 and len(called) == 1:  # one model, which your own agents may name as they like
-        trained = dict(zip(called, trained.values(), strict=True))
+    named = {player.policy for player in agents.values()}
+    if len(trained) == 1 and len(named) == 1:  # one model, which your own agents may name as they like
+        trained = dict(zip(named, trained.values(), strict=True))
     policies = {name: _policy(model, settings) for name, model in trained.items()}
     return Team(agents, policies, refresher(trained), made_by=OWN if agent is None else None)
 
@@ -141,26 +135,13 @@ def _by_agent(
 ) -> Mapping[str, HFModel]:
     """The model of each agent."""
     if isinstance(models, Mapping):
-        missing = [name for name in names if name not in models and role_of(name) not in models]
-        strangers = models.keys() - {*names, *map(role_of, names)}
-        if missing or strangers:
-            raise ConfigError(
-                f"the models are given for {', '.join(models)}, but the agents are {', '.join(names)}: "
-                "name each of them, or its role"
-            )
-        return {name: models[name] if name in models else models[role_of(name)] for name in names}
+        return by_name(models, names)
     if len(models) not in (1, len(names)):
         raise ConfigError(
             f"{len(names)} agents take one model that they share, or {len(names)}, one for each; "
             f"got {', '.join(model.name for model in models) or 'none'}"
         )
     return {name: models[i % len(models)] for i, name in enumerate(names)}
-
-
-def _segmented(model: HFModel, settings: RunSettings) -> Playing:
-    if settings.segment_tokens is None:
-        return model
-    return SegmentedModel(model, settings.segment_tokens)
 
 
 def _policy(model: HFModel, settings: RunSettings) -> Policy:
@@ -170,13 +151,8 @@ def _policy(model: HFModel, settings: RunSettings) -> Policy:
         raise ConfigError(
             "adapters share their base with the models that sample: train them with pipeline.staleness=0"
         )
-    return Policy(
-        copy.deepcopy(model.module) if overlaps else model.module,
-        model.tokenizer,
-        reference=_frozen(model.module) if settings.train.kl_coefficient else None,
-    )
-
-
-def _frozen(module: Any) -> Any:
-    """The present weights, for a KL term: the base of an adapter, or a frozen copy."""
-    return module.base if isinstance(module, Adapter) else copy.deepcopy(module).requires_grad_(False)
+    reference = None
+    if settings.train.kl_coefficient:  # the present weights: the base of an adapter, or a frozen copy
+        adapter = isinstance(model.module, Adapter)
+        reference = model.module.base if adapter else copy.deepcopy(model.module).requires_grad_(False)
+    return Policy(copy.deepcopy(model.module) if overlaps else model.module, model.tokenizer, reference)

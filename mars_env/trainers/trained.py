@@ -1,7 +1,4 @@
-"""What a training run wrote, as agents: ``team:runs/one`` in a specification (`mars_env.agents.make_agents`).
-
-A checkpoint names the policy of each agent, how they sample, and the function that made them, if one did.
-"""
+"""What a training run wrote, as agents: ``team:runs/one`` (see `mars_env.agents.make_agents`)."""
 
 from __future__ import annotations
 
@@ -29,23 +26,23 @@ from mars_env.trainers.team import OWN
 from mars_env.types import Agent, Sampling
 
 ADAPTER = "adapter_config.json"
-"""The file in which peft describes an adapter."""
+"""In this file peft describes an adapter."""
 
 
 class TrainedTeam:
-    """The agents of the newest checkpoint in a run's folder; each policy is loaded once, where it is used.
+    """The agents of the newest checkpoint in a run's folder; each policy is loaded where it is used.
 
     Args:
-        run: The folder: ``--out`` of `mars-env train`, or ``directory`` of `mars_env.trainers.train`; or one
-            checkpoint in it.
+        run: The folder: ``--out`` of `mars-env train`, ``directory`` of `mars_env.trainers.train`, or one
+            checkpoint.
         function: What makes the agents of a model, as ``module:function``; by default that of the run.
         changes: Fields of `Sampling` that replace those of the run.
         thinking: How the library's own agents mark their thinking.
         model: Arguments of `HFModel`, such as ``device``.
 
     Raises:
-        ConfigError: There is no checkpoint of a team in the folder; it does not say what made the agents; or
-            they ignore the changes.
+        ConfigError: There is no checkpoint of a team; it does not say what made the agents; or they ignore
+        the changes.
     """
 
     def __init__(
@@ -58,19 +55,18 @@ class TrainedTeam:
         model: Mapping[str, Any] | None = None,
     ) -> None:
         path = Path(run) if (Path(run) / "state.json").is_file() else newest_checkpoint(Path(run))
-        told = (
-            {} if path is None else json.loads((path / "state.json").read_text(encoding="utf-8"))["settings"]
-        )
-        if path is None or "run.made_by" not in told:
+        state = {} if path is None else json.loads((path / "state.json").read_text(encoding="utf-8"))
+        run_settings = state.get("settings", {})
+        if path is None or "run.made_by" not in run_settings:
             raise ConfigError(
                 f"there is no checkpoint of a team in {str(run)!r}: give the folder that --out of mars-env "
                 "train names; a single model is hf:PATH"
             )
-        self._path, self._policies, self._thinking = path, told["run.agents"], thinking
+        self._path, self._policies, self._thinking = path, run_settings["run.agents"], thinking
         self._sampling = replace(
-            TypeAdapter(Sampling).validate_python(told["run.sampling"]), **(changes or {})
+            TypeAdapter(Sampling).validate_python(run_settings["run.sampling"]), **(changes or {})
         )
-        self._function = _function_of(function or told["run.made_by"], self._sampling, changes)
+        self._function = _function_of(function or run_settings["run.made_by"], self._sampling, changes)
         self._arguments = dict(model or {})
         self._models: dict[str, HFModel] = {}
         self._made: dict[str, Mapping[str, Agent]] = {}

@@ -1,10 +1,6 @@
 """Tree-shaped credit: a node's reward relative to those of its parent and its siblings. No torch in here.
 
-It transforms rewards, and is combined with an estimator, as `advantages.penalise_overlong` is:
-
-    group_normalised(tree_shaped(groups))
-
-Parents and siblings follow from `Turn.parent_id`, which the engine records for every turn.
+It transforms rewards, and is combined with an estimator: ``group_normalised(tree_shaped(groups))``.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from mars_env.trainers.advantages import TurnKey, known_turns, turn_key
 from mars_env.types import Action, Group, Turn
 
 _Parent = tuple[str, str | None]
-"""A tree's id and the id of a parent in it: siblings have the same."""
+"""A tree's id and the id of a parent in it."""
 
 
 def tree_shaped(
@@ -29,11 +25,8 @@ def tree_shaped(
 
     The baseline of a node is ``b = (1 - w) r(parent) + w mean(r(siblings without the node))``. Without
     siblings it is ``r(parent)``; for a child of the root, which has no reward, it is the siblings' mean; with
-    neither, the reward stays as it is. All rewards in these formulas are raw ones, never shaped ones.
-
-    An unknown reward (None) stays unknown, and nothing is compared with it: an unknown sibling is left out of
-    the mean, and if the parent's reward is unknown, the baseline is the siblings' mean. (The papers have no
-    unknown rewards; this rule is our own.)
+    neither, the reward stays as it is. All rewards in these formulas are raw ones. Nothing is compared with
+    an unknown reward (our rule; the papers have none).
 
     Source: MARS2's public code, where it has no effect since parents are never recorded (arXiv 2602.07848);
     "tree-consistent reward shaping" in arXiv 2604.14564. Both coefficients are 0.5 there.
@@ -41,7 +34,7 @@ def tree_shaped(
     Args:
         groups: Whole trees: the parent of every turn is in one of the groups.
         sibling_weight: w above, in [0, 1].
-        strength: How far a reward is moved away from its baseline; 0 leaves all as they are.
+        strength: How far a reward is moved away from its baseline.
 
     Raises:
         ConfigError: A turn's parent is in none of the groups, or a reward is not a finite number.

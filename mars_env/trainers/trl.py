@@ -6,9 +6,8 @@
         rollout_func=team, reward_funcs=team.advantage, args=GRPOConfig(**team.arguments(...), ...),
     )
 
-One tree is played for each prompt. TRL takes a fixed number of rows per prompt: that of the largest tree.
-Smaller trees are filled up with rows of which no token is trained. The rewards are the finished advantages,
-and TRL is set not to scale them. One policy, no pipeline: docs/openrlhf-mapping.md lists the limits.
+One tree is played for each prompt. TRL takes a fixed number of rows per prompt, that of the largest tree;
+smaller trees are filled up with rows of which no token is trained. docs/openrlhf-mapping.md lists the limits.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ from typing import Any, Final
 from mars_env.envs import Game, GroupedSettings, grouped
 from mars_env.errors import ConfigError
 from mars_env.models.preflight import preflight
-from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
-from mars_env.trainers.config import TrainConfig, require_limit, require_roles
-from mars_env.trainers.lockstep import graded_in_lockstep
-from mars_env.trainers.lost_trees import LostTrees
-from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
-from mars_env.types import Agent, Problem, Tree, role_of
+from mars_env.trainers.checks import TRL, check_agents, refuse_other_prompts, require_roles
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.rollouts import LostTrees, graded_in_step
+from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.types import Agent, Problem, Tree
 
 _LOSSES: Final[Mapping[str, str]] = {
     "token-mean": "dapo",
@@ -37,6 +35,11 @@ _LOSSES: Final[Mapping[str, str]] = {
     "sequence-sum": "dr_grpo",
 }
 """TRL's ``loss_type`` for each aggregation."""
+
+_COLUMNS: Final = (
+    *("prompt_ids", "completion_ids", "logprobs", "env_mask"),
+    *("team_advantage", "turn_reward", "role"),
+)
 
 
 class TeamRollouts:
@@ -48,23 +51,15 @@ class TeamRollouts:
             give its module to `mars_env.models.HFModel`, or update another engine in `refresh`.
         problems: Training problems.
         rollouts: Group size and branches; None: the game's own grower grows the trees (a search).
-        config: The advantages; also the loss if `arguments` is used.
-        seed: Seed of problems and rollouts.
+        config: The advantages, and the seed of the rollouts; also the loss if `arguments` is used.
         refresh: Called with the trainer before each step's rollouts.
         concurrency: Trees played at the same time; None: all of a step.
 
     Raises:
         ConfigError: The problem set is endless, or a setting does not exist in TRL.
-
-    Example:
-        >>> import mars_env
-        >>> env = mars_env.make("arithmetic-solve-verify-correct", schedule="training")
-        >>> team = TeamRollouts(env.game, {}, env.problems[:100], rollouts=GroupedSettings(branches=2))
-        >>> team.rows, len(team.prompts())
-        (72, 100)
     """
 
-    def __init__(  # public: eight, as its users know them; the last five have defaults
+    def __init__(
         self,
         game: Game,
         agents: Mapping[str, Agent],
@@ -72,7 +67,6 @@ class TeamRollouts:
         *,
         rollouts: GroupedSettings | None = GroupedSettings(),  # noqa: B008 (frozen)
         config: TrainConfig | None = None,
-        seed: int = 0,
         refresh: Callable[[Any], object] | None = None,
         concurrency: int | None = None,
     ) -> None:
@@ -81,12 +75,19 @@ class TeamRollouts:
                 "TRL needs a finite data set: give a part of the problems, e.g. problems[:1000]"
             )
         self._config = config or TrainConfig()
-        _refuse(self._config)
+        if self._config.kl_unbiased and self._config.ratio == "sequence":
+            raise ConfigError(
+                "TRL weights the KL term with the ratio of the completion, not of the token: "
+                "leave kl_unbiased out"
+            )
+        if self._config.kl_coefficient and self._config.mean != "token-mean":
+            raise ConfigError(
+                "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
+            )
         require_roles(self._config, game.rules.possible_agents)
-        self._game = graded_in_lockstep(game if rollouts is None else replace(game, grower=grouped(rollouts)))
-        refuse_training_agents(agents, "TRL")
-        require_limit(self._config.overlong, agents)
-        self._agents, self._seed, self._refresh = dict(agents), seed, refresh
+        self._trained = check_agents(agents, self._config, TRL)
+        self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))
+        self._agents, self._refresh = dict(agents), refresh
         self._concurrency, self._checked = concurrency, False
         self._problems: dict[str, Problem] = {problem.id: problem for problem in problems}
         self.rows = rows_per_tree(game, rollouts)
@@ -105,16 +106,8 @@ class TeamRollouts:
             temperature: The agents' sampling temperature.
 
         Raises:
-            ConfigError: The rows of a step cannot be divided in this way, or there is a warm-up, which TRL
-                has in another form.
-
-        Example:
-            >>> import mars_env
-            >>> env = mars_env.make("arithmetic-solve")
-            >>> team = TeamRollouts(env.game, {}, env.problems[:9], rollouts=GroupedSettings(group=4))
-            >>> chosen = team.arguments(problems_per_step=2, rows_at_once=4, temperature=1.0)
-            >>> chosen["num_generations"], chosen["loss_type"], chosen["gradient_accumulation_steps"]
-            (4, 'dapo', 2)
+            ConfigError: The rows cannot be divided in this way, or there is a warm-up, which TRL has in
+            another form.
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
@@ -152,18 +145,11 @@ class TeamRollouts:
         return chosen if config.normaliser is None else chosen | {"max_completion_length": config.normaliser}
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
-        """Play the problems of a step: TRL's ``rollout_func``.
-
-        Args:
-            prompts: Ids of problems, each as often as there are rows.
-            trainer: The `GRPOTrainer`.
-
-        Returns:
-            TRL's columns, and what `advantage` and TRL's table of completions show.
+        """Play the problems of a step; `prompts` are their ids, each as often as there are rows.
 
         Raises:
             ConfigError: TRL is set otherwise than `arguments` says, or evaluates. Before the first step: a
-                server refuses an agent, or gives no log-probabilities.
+                server rejects an agent, or gives no log-probabilities.
             ModelError: No tree of a step of several could be played.
         """
         problems = self._asked(prompts, trainer)
@@ -171,14 +157,17 @@ class TeamRollouts:
             self._refresh(trainer)
         roles = self._config.train_roles
         if not self._checked:
-            trained = [name for name in self._agents if roles is None or role_of(name) in roles]
-            run_sync(preflight(self._agents, self._game, trained))
+            run_sync(preflight(self._agents, self._game, self._trained))
             self._checked = True
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(
             collect(
-                self._game, self._agents, jobs, seed=self._seed, concurrency=self._concurrency or len(jobs)
+                self._game,
+                self._agents,
+                jobs,
+                seed=self._config.seed,
+                concurrency=self._concurrency or len(jobs),
             )
         )
         lost = LostTrees(lambda turn: roles is None or turn.role in roles, len(jobs))
@@ -188,9 +177,14 @@ class TeamRollouts:
         # Means over completions would count the rows that fill up.
         share = sum(map(len, samples)) / (len(trees) * self.rows)
         scale = 1.0 if self._config.mean == "token-mean" or not share else 1.0 / share
-        filler = _filler(int(trainer.processing_class.pad_token_id))
-        rows = [row for tree in samples for row in self._rows(tree, scale, filler)]
-        return {column: [row[column] for row in rows] for column in filler}
+        pad = [int(trainer.processing_class.pad_token_id)]
+        filler = (pad, pad, [0.0], [0], 0.0, 0.0, "")  # nothing of it is trained
+        rows = [
+            row
+            for tree in samples
+            for row in [_row(sample, scale) for sample in tree] + [filler] * (self.rows - len(tree))
+        ]
+        return {name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
 
     def advantage(
         self,
@@ -214,7 +208,7 @@ class TeamRollouts:
             raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")
         if trainer.num_generations != self.rows or trainer.scale_rewards != "none":
             raise ConfigError(
-                f"TRL must be told num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
+                f"TRL needs num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
                 "arguments of TeamRollouts.arguments"
             )
         if self._config.mean != "token-mean" and trainer.accelerator.num_processes > 1:
@@ -228,12 +222,9 @@ class TeamRollouts:
         return [self._problems[id] for id in ids]
 
     def _samples(self, tree: Tree, temperature: float) -> list[TurnSample]:
-        """The samples of a tree.
-
-        Raises:
-            ConfigError: TRL would distort them.
-        """
+        """The samples of a tree; a ConfigError if TRL would distort them."""
         samples = turn_samples(groups_of([tree]), self._config)
+        refuse_other_prompts(samples, "TRL")
         for sample in samples:
             if sample.temperature != temperature:
                 raise ConfigError(
@@ -252,63 +243,14 @@ class TeamRollouts:
             )
         return samples
 
-    def _rows(
-        self, samples: Sequence[TurnSample], scale: float, filler: Mapping[str, Any]
-    ) -> list[Mapping[str, Any]]:
-        """The rows of one tree."""
-        refuse_other_prompts(samples, "TRL")
-        rows: list[Mapping[str, Any]] = [
-            {
-                "prompt_ids": list(sample.prompt_ids),
-                "completion_ids": list(sample.completion_ids),
-                "logprobs": list(sample.logprobs),
-                "env_mask": [1] * len(sample.completion_ids),
-                "team_advantage": sample.advantage * scale,
-                "turn_reward": sample.reward,
-                "role": sample.role,
-            }
-            for sample in samples
-        ]
-        return rows + [filler] * (self.rows - len(rows))
-
 
 def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
-    """The most turns of one tree: of grouped rollouts, or of the game's own growth.
-
-    Example:
-        >>> import mars_env
-        >>> rows_per_tree(mars_env.make("aime-tree-search", schedule="training").game, None)
-        8
-    """
+    """The most turns of one tree: of grouped rollouts, or of the game's own growth."""
     turns = game.rules.max_turns
     return turns if rollouts is None else rollouts.group * (1 + rollouts.branches * (turns - 1))
 
 
-def _filler(token: int) -> dict[str, Any]:
-    """A row of which nothing is trained."""
-    return {
-        "prompt_ids": [token],
-        "completion_ids": [token],
-        "logprobs": [0.0],
-        "env_mask": [0],
-        "team_advantage": 0.0,
-        "turn_reward": 0.0,
-        "role": "",
-    }
-
-
-def _refuse(config: TrainConfig) -> None:
-    """Refuse what TRL's update cannot do."""
-    unset = TrainConfig()
-    for name in ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles"):
-        if getattr(config, name) not in (getattr(unset, name), "trainer"):
-            raise ConfigError(f"TRL has no {name}: leave it out, or use the local trainer or OpenRLHF")
-    if config.kl_unbiased and config.ratio == "sequence":
-        raise ConfigError(
-            "TRL weights the KL term with the ratio of the completion, not of the token: "
-            "leave kl_unbiased out"
-        )
-    if config.kl_coefficient and config.mean != "token-mean":
-        raise ConfigError(
-            "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
-        )
+def _row(sample: TurnSample, scale: float) -> tuple[Any, ...]:
+    ids = list(sample.completion_ids)
+    credit = (sample.advantage * scale, sample.reward, sample.role)
+    return list(sample.prompt_ids), ids, list(sample.logprobs), [1] * len(ids), *credit

@@ -1,8 +1,8 @@
-"""verifiers: our teams as environments that verifiers runs and prime-rl trains. Imports verifiers (0.4).
+"""verifiers (0.4): our teams as environments that verifiers runs and prime-rl trains; see docs/verifiers.md.
 
-verifiers finds an environment as an installed top-level package whose ``__all__`` names its parts: the
-package `mars_env_verifiers` exports those of this module. A turn of a team is a run of one of verifiers'
-agents, and so a trace of its own, with the turn's reward. docs/verifiers.md describes it.
+verifiers finds an environment as an installed package whose ``__all__`` names its parts:
+`mars_env_verifiers` exports those of this module. A turn of a team is a run of one of verifiers' agents, and
+so a trace with the turn's reward.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from mars_env.rollout.engine import play
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.trainers.advantages import turn_key
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.config import TrainConfig, estimator_of
 from mars_env.types import Completion, Message, Prompt, Sampling, Tree, Turn, role_of
 
 try:
@@ -63,34 +62,25 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     problem_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the set's loader."""
     samples: PositiveInt = 1
-    """Playings of each problem, each a task of its own: the n of avg@n."""
+    """Episodes of each problem, each a task of its own: the n of avg@n."""
     seed: int | None = None
     """With a seed, an episode is that of `mars_env.evaluate` with the same seed, and each request carries a
     seed; None draws anew each time, which training needs."""
 
 
 class TeamData(vf.TaskData):  # type: ignore[misc]
-    """A playing of a problem. The reference is not part of it, so no trace can show it.
-
-    Attributes:
-        place: Index of the problem in its set.
-        sample: Which playing of the problem it is.
-    """
+    """An episode of a problem: its place in the set, and which sample it is. It holds no reference."""
 
     place: int
     sample: int
 
 
 class TeamTask(vf.Task[TeamData]):  # type: ignore[misc]
-    """A playing of a problem; `TeamEnv` judges it."""
+    """An episode of a problem; `TeamEnv` judges it."""
 
 
 class TeamTaskset(vf.Taskset[TeamTask, TeamTasksetConfig]):  # type: ignore[misc]
-    """The problems of an environment.
-
-    Raises:
-        ConfigError: There is no such environment or problem set.
-    """
+    """The problems of an environment."""
 
     def __init__(self, config: TeamTasksetConfig) -> None:
         super().__init__(config)
@@ -140,16 +130,9 @@ class TurnHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         body: dict[str, Any] = {"model": ctx.model, "messages": messages}
         if isinstance(data, TurnData) and data.seed is not None:
             body["seed"] = data.seed
-        headers = {"Authorization": f"Bearer {secret}"}
-        unlimited = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
-        answer = await request(
-            "POST",
-            f"{endpoint}/chat/completions",
-            _ANSWER_BYTES,
-            json=body,
-            headers=headers,
-            timeout=unlimited,
-        )
+        options: dict[str, Any] = {"json": body, "headers": {"Authorization": f"Bearer {secret}"}}
+        options["timeout"] = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
+        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, **options)
         failed = answer.status != 200
         words = answer.body[:2000].decode("utf-8", "replace")
         return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=words if failed else "")
@@ -162,8 +145,8 @@ def _seat() -> vf.AgentConfig:
 class TeamConfig(vf.EnvConfig):  # type: ignore[misc]
     """The seats of a team, one a role, and how its trees grow: ``--env.*``.
 
-    A role that the rules do not have is not played. Each seat takes a model, a client, sampling and limits of
-    its own (``--env.verifier.model``); by default all are the run's.
+    A role that the rules do not have is not played. Each seat may have its own model, client, sampling and
+    limits.
     """
 
     solver: vf.AgentConfig = _seat()
@@ -179,11 +162,7 @@ class TeamConfig(vf.EnvConfig):  # type: ignore[misc]
 
 
 class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
-    """A mars_env team as an environment of verifiers: an episode is a tree of turns, a turn a trace.
-
-    Raises:
-        ConfigError: The rules have a role without a seat, or a setting does not fit.
-    """
+    """A mars_env team as an environment of verifiers: an episode is a tree of turns, a turn a trace."""
 
     def __init__(self, config: TeamConfig) -> None:
         super().__init__(config)
@@ -194,9 +173,9 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         self.game = _game(taskset, config)
         self._prompts = roles_of(self.game.rules)
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
-        if strangers := [role for role in self.roles if role not in type(config).model_fields]:
+        if missing := [role for role in self.roles if role not in type(config).model_fields]:
             raise ConfigError(
-                f"the role {strangers[0]!r} has no seat: there are seats for {', '.join(ROLES)}; give a "
+                f"the role {missing[0]!r} has no seat: there are seats for {', '.join(ROLES)}; give a "
                 "subclass of TeamConfig one more AgentConfig of that name"
             )
 
@@ -222,7 +201,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         team = {name: role_agent(models[role_of(name)], name, roles=self._prompts) for name in names}
         job = Job(self._tasks.problems[task.data.place], task.data.sample)
         tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
-        record(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},
+        record_tree(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},
                self.config.advantage)  # fmt: skip
         if tree.fault:
             raise ModelError(tree.fault)
@@ -231,12 +210,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
 class SeatModel:
     """A seat of a verifiers environment as a `mars_env.types.Model`: a sample is a run of its agent.
 
-    Args:
-        seat: The agent.
-        seeded: Whether the requests carry seeds.
-
-    Attributes:
-        traces: The trace of each completion, by the completion's `id`.
+    `seeded` says whether the requests carry seeds; `traces` has the trace of each completion, by its `id`.
     """
 
     def __init__(self, seat: vf.Agent, *, seeded: bool) -> None:
@@ -279,10 +253,10 @@ class SeatModel:
 
 
 def completion_of(trace: vf.Trace) -> Completion:
-    """The completion of a trace of one turn; with token ids where the client tells them (prime-rl's does).
+    """The completion of a trace of one turn; with token ids where the client gives them (prime-rl's does).
 
-    verifiers tells of no ends but ``stop``, ``length`` and ``tool_calls``: with another one, a filter has cut
-    the completion off, or the server.
+    verifiers knows no ends but ``stop``, ``length`` and ``tool_calls``: any other was cut off by a filter or
+    the server.
     """
     message, call = trace.assistant_messages[-1], trace.calls[-1]
     text = message_text({"content": message.content, "reasoning": message.reasoning_content})
@@ -293,8 +267,10 @@ def completion_of(trace: vf.Trace) -> Completion:
     ids = tuple(branch.token_ids[read:])
     settings = call.sampling
     limit = (settings.max_tokens if settings is not None else None) or NO_LIMIT
-    told = call.finish_reason
-    ended = finish_reason(told, len(ids) or sampled, Sampling(max_tokens=limit)) if told else "content_filter"
+    reason = call.finish_reason
+    ended = (
+        finish_reason(reason, len(ids) or sampled, Sampling(max_tokens=limit)) if reason else "content_filter"
+    )
     return Completion(
         text=text,
         finish_reason=ended,
@@ -307,17 +283,12 @@ def completion_of(trace: vf.Trace) -> Completion:
     )
 
 
-def record(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage) -> None:
-    """Write what is known of a tree's turns to their traces.
+def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage) -> None:
+    """Write what is known of a tree's turns to their traces, which are given by the `id` of the completion.
 
     The reward is the turn's own. One that is unknown makes the trace, and with it the episode, a failed one:
-    verifiers would count its absence as 0. The advantage goes to each sampled token of the trace (as
-    `MessageNode.advantages` has it) and, like the turn's place in the tree, to ``trace.info["mars_env"]``.
-
-    Args:
-        tree: What was played.
-        traces: By the `id` of the completion.
-        advantage: Name of the estimator.
+    verifiers would count its absence as 0. The advantage goes to each sampled token of the trace and, like
+    the turn's place in the tree, to ``trace.info["mars_env"]``.
     """
     estimate = estimator_of(TrainConfig(advantage=advantage))
     advantages = estimate(groups_of([tree]))
@@ -351,11 +322,6 @@ def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **
 
     Raises:
         ConfigError: There is no such environment, or a setting that does not fit.
-
-    Example:
-        >>> env = load_environment("aime-solve-verify-correct", seed=0)
-        >>> env.roles, next(iter(env.taskset)).data.id == env.taskset.problems[0].id
-        (('solver', 'verifier', 'corrector'), True)
     """
     tasks = TeamTasksetConfig(env_id=env_id, **taskset)
     return TeamEnv(TeamConfig(taskset=tasks, **(config or {})))

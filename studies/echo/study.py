@@ -30,8 +30,8 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.swarm import Swarm, run_sampler
-from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
+from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
+from mars_env.trainers.swarm.sampler import Connection
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
 from studies.common.claims import Claim, claims_table
@@ -137,12 +137,8 @@ class Far:
 class Slow:
     """Weights that take a while to arrive."""
 
-    weights: HTTPWeights
+    weights: Connection
     seconds: float
-
-    async def latest(self) -> Any:
-        """As those inside."""
-        return await self.weights.latest()
 
     async def wait(self, after: Any = None) -> Any:
         """As those inside."""
@@ -169,8 +165,8 @@ async def sample(url: str, model: HFModel, recipe: Recipe) -> None:
         {"solver_0": Far(opener(model), recipe.rollout_seconds)},
         {"opener": model},
         url,
-        weights=Slow(HTTPWeights(Connection(url), 2**26), recipe.spread_seconds),
-        refresh="demanded",
+        SamplerSettings(refresh="demanded"),
+        weights=Slow(Connection(url), recipe.spread_seconds),
     )
 
 
@@ -234,9 +230,8 @@ async def play(arm: str, run: Run) -> Result:
         figures = {}
     else:
         with tempfile.TemporaryDirectory() as folder:
-            async with Swarm(
-                {"solver_0": "opener"}, policies, folder, max_staleness=bound, patience=300
-            ) as swarm:
+            chosen = SwarmSettings(max_staleness=bound, patience=300)
+            async with Swarm({"solver_0": "opener"}, policies, folder, chosen) as swarm:
                 runs.put((swarm.url, recipe.model_dump()))
 
                 def refresh(policies: Mapping[str, Policy]) -> None:

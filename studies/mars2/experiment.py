@@ -26,7 +26,7 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Playing, make_team
+from mars_env.trainers.team import SampledModel, make_team
 from mars_env.types import Agent, Problem, Ratings, Tree, Turn
 from studies.common.episodes import played_often
 from studies.mars2.agents import MiniatureCoder
@@ -148,7 +148,7 @@ async def train_team(
     return TrainedTeam(team.agents, tuple(history))
 
 
-def _coder(name: str, model: Playing) -> Agent:
+def _coder(name: str, model: SampledModel) -> Agent:
     return MiniatureCoder(int(name.rpartition("_")[2]), model)
 
 

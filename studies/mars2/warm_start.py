@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.problems.code_nibbles import (
     PUBLIC,
     Nibbles,
@@ -66,7 +66,7 @@ class Demonstration:
 
 def build_coder(seed: int, settings: WarmStart) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """A new model of the language, and its tokenizer."""
-    return build_model(seed, len(p.VOCABULARY), Shape(*settings.shape)), coder_tokenizer()
+    return build_model(seed, len(p.VOCABULARY), ModelSize(*settings.shape)), coder_tokenizer()
 
 
 def coder_tokenizer() -> PreTrainedTokenizerFast:

@@ -24,9 +24,9 @@ from mars_env.loggers import Logger
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
 from mars_env.miniature.experiment import (
-    Trained,
+    TrainedMiniature,
     held_out,
-    team_of,
+    miniature_team,
     training_problems,
 )
 from mars_env.miniature.model import build_model
@@ -97,14 +97,14 @@ async def train_arm(
     start: Path = CHECKPOINT,
     loggers: Sequence[Logger] = (),
     directory: Path | None = None,
-) -> Trained:
+) -> TrainedMiniature:
     """Train a warm-started miniature; with a directory it continues from its newest checkpoint."""
     shared = load(start)
     models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
     if arm.roles == ():
-        return Trained(models, ())
+        return TrainedMiniature(models, ())
     history = await train(*set_up(arm, seed, recipe, models), loggers=loggers, directory=directory)
-    return Trained(models, tuple(history))
+    return TrainedMiniature(models, tuple(history))
 
 
 def set_up(
@@ -112,7 +112,7 @@ def set_up(
 ) -> tuple[Game, Team, ProblemSet, RunSettings]:
     """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
     game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
-    return game, team_of(settings, game, models, recipe), training_problems(seed), settings
+    return game, miniature_team(settings, game, models, recipe), training_problems(seed), settings
 
 
 def warm_started(
@@ -128,7 +128,7 @@ def warm_started(
 
 
 async def equal_token_baselines(
-    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
+    trained: TrainedMiniature, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
 ) -> dict[str, Baseline]:
     """What the Solver alone achieves with the System's tokens: a vote, revisions, writing on."""
     problems = held_out(seed, recipe)
@@ -151,7 +151,7 @@ async def equal_token_baselines(
 
 
 async def continuing_baselines(
-    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
+    trained: TrainedMiniature, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
 ) -> dict[str, Baseline]:
     """What the Solver alone achieves with the System's tokens when it is continued after each cut.
 

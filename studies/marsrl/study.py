@@ -11,7 +11,7 @@ from typing import Any
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline
 from mars_env.miniature import CHECKPOINT, load
-from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of
+from mars_env.miniature.experiment import TrainedMiniature, evaluate_team, metrics_of
 from mars_env.miniature.protocol import CHECK
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
@@ -154,7 +154,7 @@ async def control(name: str, run: Run) -> Result:
         if recipe == QUICK:
             stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
         model = load(warm_started(run.cache, "before-habits", stages), name="before habits")
-        trees = await evaluate_team(Trained(dict.fromkeys(ROLES, model), ()), seed, recipe)
+        trees = await evaluate_team(TrainedMiniature(dict.fromkeys(ROLES, model), ()), seed, recipe)
     return Result(team_figures(trees), {"problems": len(trees)})
 
 

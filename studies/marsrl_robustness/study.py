@@ -22,7 +22,7 @@ from mars_env.evaluation.baselines import (
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.miniature import CHECKPOINT, load
-from mars_env.miniature.experiment import Trained, evaluate_team
+from mars_env.miniature.experiment import TrainedMiniature, evaluate_team
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
 from studies.common.claims import Claim, claims_table
@@ -169,7 +169,7 @@ async def play(name: str, run: Run) -> Result:
 
 
 async def verified_baselines(
-    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe
+    trained: TrainedMiniature, trees: Sequence[Tree], seed: int, recipe: Recipe
 ) -> dict[str, Baseline]:
     """What the trained Solver and Verifier reach without a Corrector at the System's tokens."""
     game = Game(SolveVerifyCorrect(Schedule(rounds=0)), grader_for("math"))
@@ -183,14 +183,14 @@ async def verified_baselines(
     return {"weighted": weighted_vote(trees, pool, answer_of), "retries": retries(trees, pool)}
 
 
-async def transferred(row: Row, trained: Trained, run: Run) -> dict[str, float | None]:
+async def transferred(row: Row, trained: TrainedMiniature, run: Run) -> dict[str, float | None]:
     """The System with the untrained Solvers of the other starts, and those Solvers alone."""
     found: dict[str, float | None] = {}
     for other in STARTS:
         if other is not row.start:
             start = checkpoint(other, run.cache, run.recipe == QUICK)
             solver = load(start, name=f"solver of {other.name}")
-            mixed = Trained({**trained.models, "solver": solver}, ())
+            mixed = TrainedMiniature({**trained.models, "solver": solver}, ())
             figures = team_figures(await evaluate_team(mixed, run.seed, run.recipe))
             found |= {f"{name} with {other.name}": figures[name] for name in (SYSTEM, SOLVER)}
     return found

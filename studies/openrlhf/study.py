@@ -19,7 +19,7 @@ from typing import Any, Final
 from mars_env.errors import ConfigError
 from mars_env.loggers import JsonlLogger, Logger, read_jsonl
 from mars_env.miniature import load
-from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of
+from mars_env.miniature.experiment import TrainedMiniature, evaluate_team, metrics_of
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.staleness import age
@@ -228,7 +228,7 @@ def groups_per_update(run: RunSettings) -> int:
 
 async def locally(
     way: Way, seed: int, recipe: Recipe, folder: Path
-) -> tuple[Trained, dict[str, float], Curves]:
+) -> tuple[TrainedMiniature, dict[str, float], Curves]:
     """Train with the local trainer."""
     [arm] = [arm for arm in ARMS if arm.name == "all"]
     if way.stale is not None:
@@ -250,7 +250,9 @@ async def locally(
     return trained, counts, rewards
 
 
-async def train_late(arm: Arm, seed: int, recipe: Recipe, *, loggers: Sequence[Logger] = ()) -> Trained:
+async def train_late(
+    arm: Arm, seed: int, recipe: Recipe, *, loggers: Sequence[Logger] = ()
+) -> TrainedMiniature:
     """Train as `train_arm`, but each step's groups one update late: all are one version old."""
     models = dict.fromkeys(ROLES, load())
     game, team, problems, settings = set_up(arm, seed, recipe, models)
@@ -261,7 +263,7 @@ async def train_late(arm: Arm, seed: int, recipe: Recipe, *, loggers: Sequence[L
         return one_late(rollouts(game, team, problems, settings, done=done), team.policies)
 
     history = await fit(trainer, batches, settings.steps, refresh=team.refresh, loggers=loggers)
-    return Trained(models, tuple(history))
+    return TrainedMiniature(models, tuple(history))
 
 
 async def one_late(
@@ -285,7 +287,7 @@ async def one_late(
 
 def through_openrlhf(
     way: Way, seed: int, recipe: Recipe, folder: Path
-) -> tuple[Trained, dict[str, float], Curves]:
+) -> tuple[TrainedMiniature, dict[str, float], Curves]:
     """Train with OpenRLHF, in processes of its own."""
     from mars_env.models.head_padding import pad_heads
     from mars_env.trainers.openrlhf.rollouts.record import UPDATES, read_lines
@@ -315,7 +317,7 @@ def through_openrlhf(
     model = load(folder / "model")
     model.module.float()
     rewards = {role: [step.get(f"team/{role}/reward") for step in steps] for role in ROLES}
-    return Trained(dict.fromkeys(ROLES, model), ()), counts, rewards
+    return TrainedMiniature(dict.fromkeys(ROLES, model), ()), counts, rewards
 
 
 @arm_by_arm

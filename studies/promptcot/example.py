@@ -9,7 +9,7 @@ from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
 from mars_env.grading import grader_for
 from mars_env.methods.promptcot.designs import write_design
-from mars_env.methods.promptcot.making import Making, make_problems
+from mars_env.methods.promptcot.making import CandidateSettings, make_problems
 from mars_env.methods.promptcot.references import Majority
 from mars_env.methods.promptcot.training import Designers, Loop, alternate, cold_start
 from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team
@@ -36,7 +36,9 @@ async def main():
     print(f"cold start: {curve[0]['problem']:.2f} nats a token at first, {curve[-1]['problem']:.2f} at last")
     loop = Loop(steps=3, batch=8, sampling=grammar.RATIONALES)
     for done in await alternate(both, both.trainer(CONFIG), known, loop):
-        print(f"step {done.step}: best R {done.best:.1f}, mean R {done.mean:.1f} nats")
+        for name, values in done.policies.items():
+            if values:
+                print(f"step {done.step}: {name}, {values['nll']:.2f} nats a token")
 
     async def write(index, seed):
         concepts = known[index % len(known)].concepts
@@ -45,7 +47,7 @@ async def main():
     solver = grammar.taught_solver(steps=100)
     voter = Majority(grammar.solver(solver), threshold=0.375)
     with tempfile.TemporaryDirectory() as folder:
-        made = await make_problems(folder, write, voter, Making(tries=32, licence="Apache-2.0"))
+        made = await make_problems(folder, write, voter, CandidateSettings(tries=32, licence="Apache-2.0"))
     print(f"{len(made)} problems, {made.notes}")
     settled = made.filter(lambda problem: problem.reference is not None)
     if not len(settled):

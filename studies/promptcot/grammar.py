@@ -14,7 +14,7 @@ from typing import Final
 
 from mars_env.agents.roles import RoleAgent
 from mars_env.methods.promptcot.designs import Design
-from mars_env.miniature.model import Shape, build_model, build_tokenizer
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
@@ -30,7 +30,7 @@ OPERANDS: Final = {"+": "12", "-": "12", "*": "23"}
 BOX, CLOSE = "\\boxed{", "}"
 VOCABULARY: Final = (PAD, END, *DIGITS, *OPERATIONS, *"=>;/_?", BOX, CLOSE)
 PATTERN: Final = r"\\boxed\{|[0-4+*=>;/_?}-]"
-SHAPE: Final = Shape(hidden=48, feed_forward=96, layers=2)
+SHAPE: Final = ModelSize(hidden=48, feed_forward=96, layers=2)
 LONGEST: Final = 5
 """Most operations of a problem."""
 RATIONALES: Final = Sampling(temperature=1.0, max_tokens=2 * LONGEST + 2)

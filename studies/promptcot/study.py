@@ -22,7 +22,7 @@ from mars_env.envs.rewards import outcome
 from mars_env.evaluation.problems import drop_solved
 from mars_env.grading import grader_for
 from mars_env.methods.promptcot.designs import Design, score_design, write_design
-from mars_env.methods.promptcot.making import Making, make_problems
+from mars_env.methods.promptcot.making import CandidateSettings, make_problems
 from mars_env.methods.promptcot.references import Majority
 from mars_env.methods.promptcot.training import (
     PROBLEM,
@@ -279,7 +279,8 @@ async def made_set(both: Designers, recipe: Recipe, seed: int, tested: ProblemSe
     voter = solver(taught(steps=recipe.teacher_steps))
     with tempfile.TemporaryDirectory() as folder:
         return await make_problems(
-            folder, write, Majority(voter), Making(tries=recipe.tries, together=recipe.tries, seed=seed),
+            folder, write, Majority(voter),
+            CandidateSettings(tries=recipe.tries, concurrency=recipe.tries, seed=seed),
             protected=[problem.statement for problem in tested],
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mars_env.agents.roles import RoleAgent
 from mars_env.grading.rubrics import Criterion, Rubric
-from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
@@ -29,7 +29,7 @@ FLATTERY: Final = "!"
 _BLANK, _GO = "_", ">"
 VOCABULARY: Final = (PAD, END, *(f"p{i}" for i in range(LOCKS)), *SYMBOLS, FLATTERY, _BLANK, _GO)
 PATTERN: Final = r"p\d|[a-h!_>]"
-SHAPE: Final = Shape(hidden=32, feed_forward=64, layers=2)
+SHAPE: Final = ModelSize(hidden=32, feed_forward=64, layers=2)
 SAMPLING: Final = Sampling(temperature=1.0, max_tokens=STEPS)
 
 

@@ -223,7 +223,7 @@ class Training:
                 for one in (self.lessons[place] for place in batch)
             ]
             metrics = trainer.imitate({NAME: texts})
-            surprise = metrics.policies[NAME]["surprise"]
+            surprise = metrics.policies[NAME]["nll"]
             log.log(trainer.steps, {"surprise": surprise, "cpu": time.process_time() - began})
             if trainer.steps % 10 == 0 or trainer.steps == recipe.taught_steps:
                 trainer.save(folder, keep=1)

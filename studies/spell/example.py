@@ -11,7 +11,7 @@ import torch
 
 import mars_env
 from mars_env.methods.spell.rewards import outcomes
-from mars_env.methods.spell.training import MEMORY, SpellSettings, train_spell
+from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, train_spell
 from mars_env.trainers import make_team
 from studies.spell.lookups import clusters, player, run_settings, warm_started
 
@@ -32,7 +32,8 @@ def main(warm_start=300):
     env = mars_env.make("reports-spell", problems=clusters(0, 16))  # look-ups instead of reports
     team = make_team(SETTINGS, env.possible_agents, [warm_started(steps=warm_start)], agent=player)
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(train_spell(team, env.problems, SETTINGS, SPELL, directory=folder, on_trees=show))
+        run = SpellRun(team, env.problems, SETTINGS, SPELL)
+        asyncio.run(train_spell(run, directory=folder, on_trees=show))
         print(f"remembered: {(Path(folder) / MEMORY).read_text().count('question')} questions")
 
 

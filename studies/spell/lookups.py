@@ -19,7 +19,7 @@ from numpy.random import Generator
 from mars_env.agents.roles import RoleAgent
 from mars_env.agents.thinking import Thinking
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, cluster
-from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
@@ -50,7 +50,7 @@ _IDS: Final = {token: i for i, token in enumerate(VOCABULARY)}
 PATTERN: Final = "|".join(
     [*map(re.escape, (_OPEN, _BETWEEN, _CLOSE)), r"\d=\d", r"\d\*", *WORDS, "YES|NO", r"[0-7QRV|:>]"]
 )
-SHAPE: Final = Shape(hidden=48, feed_forward=96, layers=2)
+SHAPE: Final = ModelSize(hidden=48, feed_forward=96, layers=2)
 SAMPLING: Final = Sampling(temperature=1.0, max_tokens=LEVELS + 12)
 
 

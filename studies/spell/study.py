@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from mars_env.methods.spell.rewards import outcomes
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER
-from mars_env.methods.spell.training import SpellSettings, train_spell
+from mars_env.methods.spell.training import SpellRun, SpellSettings, train_spell
 from mars_env.models import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.trainers.team import Team, make_team
@@ -142,7 +142,8 @@ async def train_arm(arm: str, seed: int, recipe: Recipe) -> tuple[HFModel, list[
         verifier_turns=recipe.verifier_turns,
     )
     tables = clusters(seed, recipe.tables)
-    await train_spell(team, tables, settings, spell, on_trees=lambda _, trees: steps.append(list(trees)))
+    planned = SpellRun(team, tables, settings, spell)
+    await train_spell(planned, on_trees=lambda _, trees: steps.append(list(trees)))
     return model, steps
 
 

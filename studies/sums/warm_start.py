@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from mars_env import load_problems
-from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models.hf import HFModel
 from mars_env.problems.subset_sum import subsets_with_sum
@@ -62,7 +62,7 @@ class WarmStart(BaseModel):
 
 def warm_start(seed: int, settings: WarmStart) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """A new model that has seen the demonstrations, and its tokenizer."""
-    model = build_model(seed, len(protocol.VOCABULARY), Shape(*settings.shape))
+    model = build_model(seed, len(protocol.VOCABULARY), ModelSize(*settings.shape))
     tokenizer = build_tokenizer(protocol.VOCABULARY, SPECIAL, protocol.PATTERN)
     for stage in settings.stages:
         learn(model, tokenizer, stage, seed, settings)

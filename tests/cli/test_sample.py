@@ -18,7 +18,7 @@ from mars_env.errors import ConfigError
 from mars_env.models import HFModel
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Policy, RunSettings, TrainConfig, train
-from mars_env.trainers.swarm import Swarm
+from mars_env.trainers.swarm import Swarm, SwarmSettings
 from mars_env.types import Sampling
 
 TEAM = '''
@@ -83,7 +83,7 @@ def swarm_of(folder, **options):
     model = HFModel(folder / "one", dtype="float32", name="policy")
     policies = {"policy": Policy(model.module, model.tokenizer)}
     return Swarm(
-        {"solver_0": "policy"}, policies, folder / "weights", max_staleness=0, keys=["a key"], **options
+        {"solver_0": "policy"}, policies, folder / "weights", SwarmSettings(**options), keys=["a key"]
     )
 
 

@@ -150,8 +150,7 @@ def asynchronous(cluster, checkpoint, tmp_path_factory):
 
 
 def test_the_advantages_of_the_run_are_those_of_its_groups(synchronous):
-    from mars_env.trainers.config import TrainConfig
-    from mars_env.trainers.estimators import estimator_of
+    from mars_env.trainers.config import TrainConfig, estimator_of
     from mars_env.types import Action, Group, Turn
 
     groups = {}

@@ -25,7 +25,7 @@ from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout import Job, Store, collect, read_run
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
-from mars_env.trainers.swarm import Swarm
+from mars_env.trainers.swarm import Swarm, SwarmSettings
 
 ray = pytest.importorskip("ray")
 
@@ -349,7 +349,7 @@ async def test_a_sampler_of_a_training_runs_as_a_task(tmp_path):
     trained = swarm_run.model()
     policies = {"opener": Policy(trained.module, trained.tokenizer)}
     chosen = swarm_run.settings(1)
-    async with Swarm(swarm_run.AGENTS, policies, tmp_path, max_staleness=1) as swarm:
+    async with Swarm(swarm_run.AGENTS, policies, tmp_path, SwarmSettings(max_staleness=1)) as swarm:
         task = sampler.remote(swarm.url)
         history = await train(swarm_run.game(), swarm.team, swarm_run.problems(), chosen)
     assert len(history) == chosen.steps and policies["opener"].version == chosen.steps

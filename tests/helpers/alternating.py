@@ -6,7 +6,7 @@ from mars_env.envs import grouped
 from mars_env.rollout import collect, groups_of
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.local import LocalTrainer
-from mars_env.trainers.lockstep import graded_in_lockstep
+from mars_env.trainers.rollouts import graded_in_step
 
 
 async def alternating(game, team, problems, settings):
@@ -19,7 +19,7 @@ async def alternating(game, team, problems, settings):
             problems, step=step, problems_per_step=settings.problems_per_step, seed=settings.seed
         )
         trees = await collect(
-            graded_in_lockstep(game), team.agents, jobs, seed=settings.seed, concurrency=len(jobs)
+            graded_in_step(game), team.agents, jobs, seed=settings.seed, concurrency=len(jobs)
         )
         trainer.step(groups_of(trees))
         team.refresh(team.policies)

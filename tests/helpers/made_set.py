@@ -9,13 +9,13 @@ from pathlib import Path
 
 from mars_env.agents import Solver
 from mars_env.methods.promptcot.designs import ChatWriting, Design, write_design
-from mars_env.methods.promptcot.making import Making, make_problems
+from mars_env.methods.promptcot.making import CandidateSettings, make_problems
 from mars_env.methods.promptcot.references import Majority
 from mars_env.models import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.types import Prompt, Sampling
 
-MAKING = Making(tries=60, together=7, seed=3, n=6, licence="MIT")
+MAKING = CandidateSettings(tries=60, concurrency=7, seed=3, n=6, licence="MIT")
 PROTECTED = [f"What is one plus {number} ?" for number in (6, 7, 8, 9)]
 
 

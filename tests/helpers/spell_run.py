@@ -17,7 +17,7 @@ from toy_training import digest
 
 from mars_env.agents import RoleAgent
 from mars_env.loggers import JsonlLogger
-from mars_env.methods.spell.training import MEMORY, SpellSettings, spell_game, train_spell
+from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, spell_game, train_spell
 from mars_env.seeds import derive_seed
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.team import make_team
@@ -61,11 +61,7 @@ def train(directory, every):
     try:
         asyncio.run(
             train_spell(
-                players,
-                lookups.clusters(7, 6),
-                settings,
-                spell,
-                game=spell_game(spell, Coin()),
+                SpellRun(players, lookups.clusters(7, 6), settings, spell, spell_game(spell, Coin())),
                 directory=directory,
                 checkpoint_every=every,
                 loggers=[JsonlLogger(Path(directory) / "metrics.jsonl")],

@@ -30,7 +30,7 @@ from mars_env.trainers import loop
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.swarm import Swarm, run_sampler
+from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -79,10 +79,11 @@ def settings(bound: int = 0, steps: int = 3, **changes) -> RunSettings:
     )
 
 
-async def sample(url: str, playing: HFModel | None = None, **options) -> int:
+async def sample(url: str, playing: HFModel | None = None, key="", weights=None, **options) -> int:
     """A sampler with a model of its own."""
-    playing = playing or model()
-    return await run_sampler({"solver_0": opener(playing)}, {"opener": playing}, url, **options)
+    playing, chosen = playing or model(), SamplerSettings(**options)
+    agents = {"solver_0": opener(playing)}
+    return await run_sampler(agents, {"opener": playing}, url, chosen, key=key, weights=weights)
 
 
 class Recorded(LocalTrainer):
@@ -119,9 +120,8 @@ async def learn(folder: Path, port: int, chosen: RunSettings, **options) -> HFMo
         AGENTS,
         {"opener": Policy(trained.module, trained.tokenizer)},
         folder / "weights",
-        max_staleness=chosen.pipeline.staleness,
+        SwarmSettings(max_staleness=chosen.pipeline.staleness, lease=2.0),
         port=port,
-        lease=2.0,
         **options,
     )
     async with swarm:

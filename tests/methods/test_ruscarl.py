@@ -99,12 +99,6 @@ async def test_each_sample_has_its_own_share_and_records_both_prompts():
     assert [a.completions[0] for a in actions] == [a.completions[0] for a in await acted(helped)]
 
 
-async def test_at_the_end_of_a_run_the_prompt_is_plain():
-    actions = await acted(agent(), progress=1.0)
-    plain = agent().prompt({"problem": "Count."})
-    assert {a.completions[0].prompt_ids for a in actions} == {agent().model.encode(plain)}
-
-
 async def test_the_prompt_that_was_read_can_be_trained_on():
     actions = await acted(agent(Scaffold(group="all", run="constant"), train_on="read"))
     assert all(not action.completions[0].train_prompt_ids for action in actions)

@@ -11,12 +11,12 @@ from sandboxes import need_a_sandbox
 
 import mars_env
 import studies.mars2.study as study
+from mars_env import load_problems
 from mars_env.envs.selection import Highest
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError
 from mars_env.evaluation import provenance
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn, Verdict
 from studies.common.study import Run

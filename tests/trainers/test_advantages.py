@@ -18,8 +18,7 @@ from mars_env.trainers.advantages import (
     penalise_overlong,
     turn_key,
 )
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.config import TrainConfig, estimator_of
 from mars_env.types import Action, Completion, Group, Turn
 
 rewards_of_groups = st.lists(

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.batches import collate, micro_batches, require_trainable
+from mars_env.trainers.batches import collate, micro_batches
 from mars_env.trainers.samples import TurnSample
-from mars_env.types import Sampling
 
 GOOD = TurnSample(
     tree_id="t",
@@ -28,12 +27,6 @@ GOOD = TurnSample(
     score=None,
     advantage=1.0,
 )
-
-
-@pytest.mark.parametrize("sampling", [{"top_p": 0.95}, {"top_k": 20}, {"temperature": 0.0}])
-def test_cut_distributions_are_refused(sampling):
-    with raises(ConfigError):
-        require_trainable(Sampling(**sampling))
 
 
 def test_batches_pad_on_the_right_and_rows_trim():

@@ -1,25 +1,23 @@
 """What a run must have in common with the one that it continues."""
 
-from functools import partial
-
 import pytest
 import torch
 from toy_training import tiny_model
 
-import mars_env
 from mars_env.agents import Solver
-from mars_env.envs.rewards import outcome
 from mars_env.models import ScriptedModel
-from mars_env.trainers.identity import described_game, described_team, fingerprints
+from mars_env.trainers.checkpoints import describe_team, fingerprint_weights
 from mars_env.trainers.local import Policy
 
 
 def test_only_weights_that_no_checkpoint_holds_have_a_fingerprint():
     one, same, other = tiny_model(seed=0), tiny_model(seed=0), tiny_model(seed=1)
-    told = fingerprints({"mars": Policy(tiny_model(), reference=one), "free": Policy(tiny_model(seed=2))})
+    told = fingerprint_weights(
+        {"mars": Policy(tiny_model(), reference=one), "free": Policy(tiny_model(seed=2))}
+    )
     assert told.keys() == {"mars"}
-    assert told == fingerprints({"mars": Policy(other, reference=same)})
-    assert told != fingerprints({"mars": Policy(tiny_model(), reference=other)})
+    assert told == fingerprint_weights({"mars": Policy(other, reference=same)})
+    assert told != fingerprint_weights({"mars": Policy(tiny_model(), reference=other)})
 
 
 def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learnt():
@@ -31,21 +29,12 @@ def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learn
         return {name: Policy(adapter) for name, adapter in adapters.items()}
 
     learning = policies(0)
-    before = fingerprints(learning)
+    before = fingerprint_weights(learning)
     with torch.no_grad():
         for parameter in learning["solver"].model.parameters():
             parameter += 1
-    assert before == fingerprints(learning) == fingerprints(policies(0))
-    assert before != fingerprints(policies(1))
-
-
-def test_parts_of_a_game_are_told_by_name_and_settings_that_are_not_the_default():
-    env = mars_env.make("arithmetic-solve", rewards={"solver": partial(outcome)})
-    assert described_game(env.game)["rewards"]["solver"]["name"] == "mars_env.envs.rewards.outcome"
-    search = described_game(mars_env.make("aime-tree-search", schedule="training", nodes=5, agents=2).game)
-    assert search["rules"]["class"].endswith(".TreeSearch")
-    assert search["rules"]["settings"]["nodes"] == 5
-    assert search["rules"]["possible_agents"] == ["solver_0", "solver_1"]
+    assert before == fingerprint_weights(learning) == fingerprint_weights(policies(0))
+    assert before != fingerprint_weights(policies(1))
 
 
 def test_of_the_models_of_trained_policies_only_counts_how_they_read_messages():
@@ -56,7 +45,7 @@ def test_of_the_models_of_trained_policies_only_counts_how_they_read_messages():
             return {**super().identity(), "template_options": self.options}
 
     def told(trained, **options):
-        return described_team(
+        return describe_team(
             {"solver_0": Solver(options.pop("model", ScriptedModel(["4"])), **options)}, trained
         )
 

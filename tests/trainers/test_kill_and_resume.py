@@ -11,7 +11,7 @@ import tiny_team
 
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
-from mars_env.trainers.loop import LEDGER
+from mars_env.trainers.rollouts import LEDGER
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
 

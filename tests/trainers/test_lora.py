@@ -109,23 +109,6 @@ def test_each_policy_learns_from_its_own_turns_and_the_base_from_none(toy):
     assert all(torch.equal(old, new) for old, new in zip(base, after, strict=True))
 
 
-def test_an_update_is_that_of_the_adapter_alone(toy):
-    """Beside a second adapter the first is trained as if it were the only one."""
-    groups = [
-        Group(g.id, tuple(t for t in g.turns if t.policy == "solver"))
-        for g in groups_of_two(toy, toy.tiny_model())
-    ]
-    found = []
-    for names in (("solver",), ROLES):
-        adapters = add_adapters(toy.tiny_model(), names, SMALL)
-        trainer = LocalTrainer(
-            {name: Policy(a) for name, a in adapters.items()}, TrainConfig(learning_rate=1e-2, epochs=3)
-        )
-        trainer.step(groups)
-        found.append(flat(adapters["solver"]))
-    assert torch.equal(*found)
-
-
 async def test_hfmodel_samples_with_the_adapter_of_each_role(toy):
     adapters = pair(toy)
     stir(adapters["solver"], 1)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from alternating import alternating
 from made_by_make import needed
 from messages import raises
 from tiny_team import LOSS, brief, environment, flat, made, models_of, settings, tiny, weights
@@ -21,7 +20,8 @@ from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import rollouts, train
+from mars_env.trainers.loop import train
+from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.team import make_team
 from mars_env.types import Group, Turn
 
@@ -91,24 +91,6 @@ def test_each_policy_gets_the_gradient_of_its_own_nodes_and_no_other(toy):
     assert not torch.equal(flat(models_["a"]), before["a"])
 
 
-def test_what_one_agent_achieved_changes_the_others_advantages_not_its_nodes(toy):
-    turns = [t for g in toy.toy_groups(toy.tiny_model(), 0, problems=1, size=6) for t in g.turns]
-    group = nodes(turns=turns, policy_of=("a", "b"))
-    better = Group(group.id, tuple(replace(t, reward=1.0) if t.policy == "b" else t for t in group.turns))
-
-    def updated(tree):
-        policies = {name: Policy(toy.tiny_model()) for name in ("a", "b")}
-        LocalTrainer(policies, TrainConfig(learning_rate=1e-3)).step([tree])
-        return flat(policies["a"].model)
-
-    text_only = Group(
-        group.id,
-        tuple(replace(t, info={"note": "other"}) if t.policy == "b" else t for t in group.turns),
-    )
-    assert torch.equal(updated(group), updated(text_only))
-    assert not torch.equal(updated(group), updated(better))
-
-
 @pytest.mark.parametrize(
     ("agents", "names"),
     [(1, ["one"]), (3, ["shared"]), (2, ["a", "b"])],
@@ -149,18 +131,6 @@ async def test_rollouts_are_trees_with_parents_versions_and_the_nodes_of_all_age
         assert completion.versions == ((4 if turn.policy == "a" else 0, len(completion.token_ids)),)
 
 
-def test_tree_credit_can_be_switched_on():
-    from mars_env.trainers.config import TreeCredit
-
-    found = []
-    for credit in (None, TreeCredit()):
-        loss = LOSS.model_copy(update={"tree_credit": credit})
-        env, players, wanted = made(2, ["a", "b"], train=loss, steps=1)
-        asyncio.run(train(env.game, players, env.problems, wanted))
-        found.append(weights(players)["a"])
-    assert not torch.equal(*found)
-
-
 def test_training_raises_the_reward():
     loss = LOSS.model_copy(update={"learning_rate": 1e-2, "overlong": None})
     env, players, wanted = made(2, ["a", "b"], train=loss, steps=10, problems_per_step=5)
@@ -186,17 +156,6 @@ def test_two_policies_resume_together_bit_by_bit(tmp_path):
     assert (steps, first, rest) == ([1, 2, 3, 4], [1, 2], [3, 4])  # it was resumed, not run again
     assert not any(torch.equal(whole[name], half[name]) for name in whole)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-def test_synchronous_training_is_each_step_played_to_its_end_and_then_trained():
-    found = []
-    for how in (alternating, train):
-        env, players, wanted = made(2, ["a", "b"], steps=3)
-        before = weights(players)
-        asyncio.run(how(env.game, players, env.problems, wanted))
-        found.append(weights(players))
-        assert not any(torch.equal(before[name], found[-1][name]) for name in before)
-    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
 class Rows:
@@ -252,13 +211,6 @@ def test_killed_a_run_of_two_policies_ends_as_if_never_killed(tmp_path):
     resumed, rest = run(tmp_path)
     assert 0 < len(rest) < 4 and rest[-1] == 4  # it was resumed, not run again
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-def test_a_run_of_another_team_is_not_taken_up(tmp_path):
-    run(tmp_path, steps=1)
-    env, players, wanted = made(2, ["a", "b"], problems_per_step=2)
-    with raises(mars_env.errors.StoreError):
-        asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
 
 
 @pytest.mark.parametrize("bound", [0, 1])

@@ -13,8 +13,9 @@ from mars_env.envs import GroupedSettings
 from mars_env.players import assign_agents
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
-from mars_env.trainers.loop import rollouts, train
+from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.team import Team
 from mars_env.types import Sampling
 

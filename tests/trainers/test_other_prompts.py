@@ -11,7 +11,6 @@ from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import RubricGrader
 from mars_env.methods.ruscarl import Scaffold, Scaffolded
-from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
@@ -131,18 +130,3 @@ async def test_progress_goes_from_0_to_1_and_the_help_with_it():
     history = await train(GAME, lock_team(settings, run="linear"), locks(1), settings)
     shares = [step.policies["opener"].get("other_prompt", 0.0) for step in history]
     assert shares[0] == pytest.approx(2 / 3, abs=0.2) and shares[-1] == 0.0
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"rollouts": None},
-        {"train": TrainConfig(tis_cap=2.0)},
-        {"pipeline": PipelineSettings(staleness=1)},
-        {"pipeline": PipelineSettings(staleness=1, groups_per_update=2)},
-    ],
-)  # fmt: skip
-async def test_settings_that_a_scaffold_cannot_have_are_refused(changes):
-    settings = lock_settings(**changes)
-    with raises(ConfigError):
-        await train(GAME, lock_team(settings), locks(1), settings)

@@ -6,8 +6,7 @@ from pydantic import ValidationError
 
 from mars_env.envs import EnvSpec, GroupedSettings, RulesSpec, SolveVerifyCorrect, register_rules, spec
 from mars_env.errors import ConfigError
-from mars_env.rollout import PipelineSettings
-from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.config import Overlong
 from mars_env.trainers.recipes import MARS2, MARSRL, RunSettings, checked, recipe_of
 from mars_env.types import Sampling
 
@@ -59,15 +58,6 @@ def test_settings_that_contradict_each_other_are_refused(settings):
         RunSettings.model_validate(settings)
 
 
-@pytest.mark.parametrize("given", [{"ratio": "sequence"}, MARSRL.train.model_dump() | {"ratio": "sequence"}])
-def test_gspo_by_one_setting(given):
-    """Also over a recipe of another kind, as the command line sets it."""
-    loss = TrainConfig.model_validate(given)
-    assert (loss.clip, loss.mean) == ((3e-4, 4e-4), "sequence-mean")
-    wider = TrainConfig.model_validate(given | {"clip_high": 0.2, "aggregation": "token-mean"})
-    assert (wider.clip, wider.mean) == ((3e-4, 0.2), "token-mean")
-
-
 @pytest.mark.parametrize(
     ("part", "changes"),
     [
@@ -83,15 +73,6 @@ def test_a_copy_of_inner_settings_is_checked(part, changes):
     with raises(ConfigError):
         checked(MARSRL.model_copy(update={part: inner}))
     assert checked(MARSRL) == MARSRL and checked(MARS2) == MARS2
-
-
-def test_settings_survive_a_file():
-    """What `mars-env train` does with them."""
-    settings = RunSettings(
-        rollouts=None, pipeline=PipelineSettings(staleness=2), train=TrainConfig(ratio="sequence")
-    )
-    for one in (settings, MARSRL, MARS2):
-        assert RunSettings.model_validate(one.model_dump(mode="json")) == one
 
 
 def test_rules_name_their_recipe():

@@ -5,8 +5,7 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Grade, Group, Turn
 

@@ -93,18 +93,6 @@ def test_the_longest_prompts_that_are_foreseen_are_the_longest_that_occur():
     assert found["corrector_0"] == problem + LIMITS["solver"] + 1 + LIMITS["verifier"] + 1
 
 
-async def test_a_context_that_is_wide_enough_changes_nothing():
-    """The same weights to the bit as with the model's whole context."""
-    whole = load()
-    [most] = [n for n in needs(game().rules, team(whole, "check"), problems()) if n.agent == "corrector_0"]
-    narrow = load(context=most.prompt + most.limit)
-    for model in (whole, narrow):
-        [metrics] = await trained(model, "check")
-        assert not any("interrupted" in table for table in metrics.roles.values())
-    pairs = zip(whole.module.parameters(), narrow.module.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-
-
 async def test_an_evaluation_reports_the_cut_turns_or_ends():
     jobs = [Job(problem) for problem in problems()[:8]]
     trees = await collect(game(), team(load(context=SMALL), "unknown"), jobs, seed=0)

@@ -5,17 +5,14 @@ from dataclasses import replace
 
 import pytest
 from messages import raises
-from tiny_team import LOSS, SAMPLING, brief, made, settings, tiny
+from tiny_team import SAMPLING, brief, made, settings, tiny
 
 import mars_env
 from mars_env.envs import GroupedSettings, Solve
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings, SegmentedModel
-from mars_env.trainers.config import Overlong
 from mars_env.trainers.loop import train
-from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team, make_team, refresher
-from mars_env.types import Sampling
 
 PAIR = ["solver_0", "solver_1"]
 ROLES = ["solver_0", "verifier_0", "corrector_0"]
@@ -53,31 +50,10 @@ def test_models_that_do_not_fit_the_agents_are_refused(names, models):
         policies(names, made_of)
 
 
-def test_what_cannot_be_trained_with_is_refused():
-    with raises(ConfigError):
-        policies(PAIR, [tiny("one")], sampling=Sampling(top_p=0.9, max_tokens=6))
-
-
-def test_agents_of_another_limit_than_the_overlong_penalty_are_refused():
-    env, players, wanted = made(1, ["one"])
-    loss = LOSS.model_copy(update={"overlong": Overlong(limit=4096)})
-    other = wanted.model_copy(update={"train": loss})
-    with raises(ConfigError):
-        asyncio.run(train(env.game, players, env.problems, other))
-
-
 def test_by_default_agents_have_the_prompts_of_their_roles():
     players = make_team(settings(), ["coder_0", "coder_1"], [tiny("a"), tiny("b", 1)])
     assert [(type(a).__name__, a.policy) for a in players.agents.values()] == [("Coder", "a"), ("Coder", "b")]
     assert {agent.sampling for agent in players.agents.values()} == {SAMPLING}
-
-
-def test_by_default_one_model_plays_several_roles():
-    names = ["coder_0", "coder_1", "coder_2"]
-    players = make_team(settings(), names, [tiny("a")])
-    seen = {"problem": "Echo a line.", "mode": "generate"}
-    assert len({players.agents[name].prompt(seen)[0]["content"] for name in names}) == 3
-    assert {agent.policy for agent in players.agents.values()} == {"a"}
 
 
 def test_segments_are_those_of_the_settings_and_end_with_the_context():
@@ -86,19 +62,6 @@ def test_segments_are_those_of_the_settings_and_end_with_the_context():
     segmented = players.agents["solver_0"].model
     assert isinstance(segmented, SegmentedModel) and segmented.model is model and segmented.name == "one"
     assert segmented._segment == 2 and segmented.context == model.context == 64
-
-
-def test_agents_that_do_not_sample_in_the_segments_of_the_settings_are_refused():
-    env, players, wanted = made(1, ["one"])
-    with raises(ConfigError):
-        asyncio.run(train(env.game, players, env.problems, wanted.model_copy(update={"segment_tokens": 2})))
-
-
-def test_a_search_is_not_grown_in_groups_of_one_input():
-    env, players, wanted = made(1, ["one"])
-    grouped = wanted.model_copy(update={"rollouts": RunSettings().rollouts})
-    with raises(ConfigError):
-        asyncio.run(train(env.game, players, env.problems, grouped))
 
 
 def test_weights_that_are_shared_are_not_copied_and_others_are():

@@ -106,7 +106,7 @@ def test_what_is_no_trained_team(folder):
         ("team:run?temperature=0.5", NAMES),
         ("team:run?function=nothing", NAMES),
     ):
-        with pytest.raises(ConfigError):
+        with raises(ConfigError):
             make_agents(agents, names)
     state.write_text(state.read_text().replace(f'"{TEAM}"', "null"))
     with raises(ConfigError):

@@ -7,8 +7,7 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import advantage_stats, group_normalised
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
-from mars_env.trainers.estimators import estimator_of, teaches_nothing
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of, has_no_gradient
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Action, Completion, Group, Turn
 
@@ -73,10 +72,6 @@ def test_raw_rewards_are_used_throughout():
     assert shaped({"0": 0.0, "0.0": 1.0, "0.0.0": 1.0}) == {"0": 0.0, "0.0": 1.5, "0.0.0": 1.0}
 
 
-def test_without_strength_nothing_changes():
-    assert shaped(EIGHT, strength=0.0) == EIGHT
-
-
 def test_unknown_rewards_stay_unknown_and_nothing_is_compared_with_them():
     # An unknown sibling is left out of the mean.
     assert shaped({"0": 1.0, "1": None, "2": 0.0}) == {"0": 1.5, "1": None, "2": -0.5}
@@ -85,12 +80,6 @@ def test_unknown_rewards_stay_unknown_and_nothing_is_compared_with_them():
     found = shaped({"0": None, "0.0": 1.0, "0.1": 0.0, "0.0.0": 0.0})
     assert found == {"0": None, "0.0": 1.5, "0.1": -0.5, "0.0.0": -0.5}
     assert shaped({"0": None, "0.0": 1.0}) == {"0": None, "0.0": 1.0}
-
-
-def test_trees_of_one_batch_do_not_mix():
-    first, second = tree_shaped([tree(EIGHT, "a#0"), tree({"0": 0.0, "0.0": 1.0}, "b#0")])
-    assert {t.id: t.reward for t in first.turns} == pytest.approx(EIGHT_SHAPED)
-    assert [t.reward for t in second.turns] == [0.0, 1.5]
 
 
 def test_parents_are_found_in_other_groups_of_the_batch():
@@ -156,12 +145,6 @@ def test_the_length_of_a_parent_is_not_its_childs_baseline():
     assert found == pytest.approx({"0": -0.25, "0.0": 0.25})  # rewards 1 - 0.5 and 1
 
 
-def test_what_the_estimator_drops_is_counted():
-    groups = [tree(EIGHT, "a#0"), tree({"0": 1.0, "0.0": 1.0}, "b#0"), tree({"0": None, "0.0": 1.0}, "c#0")]
-    stats = advantage_stats(groups, estimator_of(TrainConfig(tree_credit=TreeCredit()))(groups))
-    assert (stats.kept, stats.uniform, stats.small, stats.unknown) == (10, 1, 1, 1)
-
-
 def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_counted_as_uniform():
     groups = [tree({"0": 1.0, "1": 1.0}, lengths={"0": 10, "1": 90})]
     short = [tree({"0": 1.0, "1": 1.0}, lengths={"0": 10, "1": 20})]
@@ -170,21 +153,21 @@ def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_c
     assert len(found) == 2
     assert advantage_stats(groups, found).uniform == 0
     assert advantage_stats(short, estimator_of(config)(short)).uniform == 1
-    assert [teaches_nothing(config, *one) for one in (groups, short)] == [False, True]
-    assert teaches_nothing(TrainConfig(), *groups)
+    assert [has_no_gradient(config, *one) for one in (groups, short)] == [False, True]
+    assert has_no_gradient(TrainConfig(), *groups)
 
 
-def test_a_group_of_a_role_that_is_not_trained_teaches_nothing():
+def test_a_group_of_a_role_that_is_not_trained_has_no_gradient():
     group = tree({"0": 1.0, "1": 0.0})
     own = group.turns[0].role
-    assert [teaches_nothing(TrainConfig(train_roles=(r,)), group) for r in (own, "other")] == [False, True]
+    assert [has_no_gradient(TrainConfig(train_roles=(r,)), group) for r in (own, "other")] == [False, True]
 
 
-def test_a_group_of_a_policy_that_is_not_trained_teaches_nothing():
+def test_a_group_of_a_policy_that_is_not_trained_has_no_gradient():
     group = tree({"0": 1.0, "1": 0.0})  # of coder_0 and coder_1
-    found = [teaches_nothing(TrainConfig(), group, frozen) for frozen in ((), ("coder_0",), ("other",))]
+    found = [has_no_gradient(TrainConfig(), group, frozen) for frozen in ((), ("coder_0",), ("other",))]
     assert found == [False, False, False]
-    assert teaches_nothing(TrainConfig(), group, ("coder_0", "coder_1"))
+    assert has_no_gradient(TrainConfig(), group, ("coder_0", "coder_1"))
 
 
 @pytest.mark.parametrize(("reward", "found"), [(1.0, False), (None, True)])
@@ -194,6 +177,6 @@ def test_a_group_that_is_compared_over_the_batch_teaches_something_although_its_
     group = tree({"0": reward, "1": reward})
     config = TrainConfig(batch_roles=(group.turns[0].role,))
     other = tree({"0": 0.0, "1": 0.0}, name="q#0")
-    assert teaches_nothing(config, group) is found
+    assert has_no_gradient(config, group) is found
     trained = {tree_id for tree_id, _ in estimator_of(config)([group, other])}
     assert (group.id not in trained) is found  # what an update with other groups does

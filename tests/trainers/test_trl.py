@@ -41,7 +41,8 @@ def team(module, config=None, temperature=1.3, kind=Recorded, **options):
     model = HFModel((module, load().tokenizer), name="miniature")
     agents = {f"{r}_0": MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
     problems = load_problems("arithmetic", seed=2, split="train")[:30]
-    return kind(GAME, agents, problems, rollouts=ROLLOUTS, config=config, seed=3, **options)
+    seeded = (config or TrainConfig()).model_copy(update={"seed": 1})
+    return kind(GAME, agents, problems, rollouts=ROLLOUTS, config=seeded, **options)
 
 
 def trainer(rollouts, module, path, **changes):

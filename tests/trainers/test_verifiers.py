@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import openai_server
 import pytest
 from aiohttp import web
+from messages import raises
 
 import mars_env
 from mars_env.agents import Solver
@@ -31,7 +32,7 @@ from mars_env.trainers.verifiers import (
     TeamTasksetConfig,
     completion_of,
     load_environment,
-    record,
+    record_tree,
 )
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 
@@ -158,10 +159,10 @@ def test_no_reference_is_in_a_task():
 
 def test_what_makes_no_sense_is_refused():
     env = load_environment(ENV, seed=1)
-    with pytest.raises(ConfigError):
+    with raises(ConfigError):
         env.slots(next(iter(env.taskset)), 2)
     assert len(load_environment(ENV).slots(next(iter(env.taskset)), 2)) == 2
-    with pytest.raises(ConfigError):
+    with raises(ConfigError):
         load_environment("nonsense")
     other = TeamConfig(taskset=vf.TasksetConfig(id="mars-env-verifiers"))
     assert isinstance(other.taskset, TeamTasksetConfig)
@@ -245,7 +246,7 @@ async def test_token_ids_of_a_trace_become_the_completion_and_its_advantages():
         for i, (c, grade) in enumerate(zip(completions, grades, strict=True))
     )
     tree = Tree("p#0", Problem("p", "2 + 2?", "4"), turns)
-    record(tree, {id(c): t for c, t in zip(completions, traces, strict=True)}, "group_normalised")
+    record_tree(tree, {id(c): t for c, t in zip(completions, traces, strict=True)}, "group_normalised")
     expected = group_normalised(groups_of([tree]))
     for turn, one in zip(turns, traces, strict=True):
         assert one.branches[-1].advantages == [0.0, 0.0, 0.0, *[expected["p#0", turn.id]] * 2]

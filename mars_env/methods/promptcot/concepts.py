@@ -1,8 +1,6 @@
 """Concepts of seed problems, asked of models: how PromptCoT 2.0's cold start begins (arXiv 2509.19894).
 
-A model names the concepts that a problem is about, then writes a rationale, the way from them to the problem:
-together a `Design`, which `mars_env.methods.promptcot.training.cold_start` imitates. Both the problem and
-what the model writes are untrusted texts. The wording of the prompt is ours.
+Both the problem and what the model writes are untrusted. The wording of the prompt is ours.
 """
 
 from __future__ import annotations
@@ -18,25 +16,15 @@ from mars_env.grading.thinking import after_thinking
 from mars_env.grading.untrusted import json_object, mark_for, without_template_tokens
 from mars_env.methods.promptcot.designs import Design, Writing, rationales
 from mars_env.seeds import derive_seed
-from mars_env.sync import gather_all as at_once
+from mars_env.sync import gather_all
 from mars_env.types import Message, Model, Sampling
 
-MOST_CHARACTERS: Final = 100
-"""A longer text is no concept."""
+CONCEPT_CHARACTERS: Final = 100
+"""A longer string is no concept."""
 
 
 def concepts_prompt(problem: str, number: int) -> list[Message]:
-    """Asks for the concepts of a problem, which is shown as data.
-
-    Args:
-        problem: Its statement.
-        number: How many concepts.
-
-    Example:
-        >>> asked = concepts_prompt("Which primes are even? <|im_end|>", 3)[-1]["content"]
-        >>> "< |im_end|>" in asked, "exactly 3" in asked
-        (True, True)
-    """
+    """Asks for so many concepts of a problem, which is shown as data."""
     statement = without_template_tokens(problem)
     mark = mark_for(0, statement)
     return [
@@ -61,15 +49,10 @@ def concepts_prompt(problem: str, number: int) -> list[Message]:
 
 
 def read_concepts(text: str, number: int) -> tuple[str, ...] | None:
-    r"""The concepts that a model named; None if the text cannot be read.
+    """The concepts that a model named; None if its output, which is untrusted, cannot be read.
 
-    The text is one JSON object, possibly after thinking, whose only key is ``concepts``: a list of so many
-    different texts. Each is one line of at most `MOST_CHARACTERS`, with a letter in it, and without what
-    would be a heading or a special token in the prompt that it becomes a part of.
-
-    Args:
-        text: What the model wrote: hostile input.
-        number: How many concepts were asked for.
+    It is one JSON object, possibly after thinking, whose only key is ``concepts``: a list of so many
+    different strings, each of one line, with a letter in it, and without headings or special tokens.
 
     Example:
         >>> read_concepts('{"concepts": ["prime numbers", " parity "]}', 2)
@@ -87,12 +70,12 @@ def read_concepts(text: str, number: int) -> tuple[str, ...] | None:
 
 
 def _concept(value: Any) -> str:
-    """One concept; the empty text for what is none."""
+    """One concept; empty for what is none."""
     if not isinstance(value, str):
         return ""
     text = value.strip()
     strange = any(unicodedata.category(letter)[0] == "C" or letter in "\u2028\u2029" for letter in text)
-    if strange or len(text) > MOST_CHARACTERS or not any(map(str.isalpha, text)):
+    if strange or len(text) > CONCEPT_CHARACTERS or not any(map(str.isalpha, text)):
         return ""
     return "" if text.startswith(("#", "```")) or without_template_tokens(text) != text else text
 
@@ -126,13 +109,10 @@ async def write_concepts(
 
 
 @dataclass(frozen=True, slots=True)
-class Annotated:
-    """Designs of seed problems.
+class AnnotatedDesigns:
+    """Designs of seed problems, in the order of the problems, then of the models, with each one's model.
 
-    Attributes:
-        designs: In the order of the problems, then of the models.
-        authors: The model of each design, by name.
-        unreadable: How many are missing because a model gave no concepts, or no rationale, that can be read.
+    `unreadable` counts those that lack because a model gave no concepts, or no rationale, that can be read.
     """
 
     designs: tuple[Design, ...]
@@ -140,17 +120,16 @@ class Annotated:
     unreadable: int = 0
 
 
-async def annotate(  # public edge: friendly keywords, each with a default
+async def annotate(
     models: Sequence[Model],
     writing: Writing,
     problems: Sequence[str],
     *,
     number: int = 5,
-    sampling: Sampling | None = None,
-    seed: int = 0,
+    sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
     tries: int = 3,
-    together: int = 64,
-) -> Annotated:
+    concurrency: int = 64,
+) -> AnnotatedDesigns:
     """Concepts and a rationale of each problem by each model: the designs of a cold start.
 
     PromptCoT 2.0 asked four models about 9,221 problems of Codeforces and 6,365 of AoPS.
@@ -160,47 +139,35 @@ async def annotate(  # public edge: friendly keywords, each with a default
         writing: The prompt of rationales, and what the problem model can write.
         problems: Statements.
         number: How many concepts of each.
-        sampling: How models are sampled; each request has a seed of its own.
-        seed: The only source of randomness.
+        sampling: How models are sampled; its seed is the only source of randomness.
         tries: How often a model is asked for readable concepts, and for a readable rationale.
-        together: Most requests at the same time.
+        concurrency: Most requests at the same time.
 
     Raises:
         ConfigError: A number makes no sense.
         ModelError: A model failed.
-
-    Example:
-        >>> from mars_env.methods.promptcot.designs import ChatWriting
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> said = lambda prompt, sample, seed: (
-        ...     '{"concepts": ["primes"]}' if "JSON" in prompt[-1]["content"] else "Ask for an exception.")
-        >>> models, problems = [ScriptedModel(said)], ["Which primes are even?"]
-        >>> made = run_sync(annotate(models, ChatWriting(), problems, number=1))
-        >>> made.designs[0].concepts, made.designs[0].rationale, made.unreadable
-        (('primes',), 'Ask for an exception.', 0)
     """
-    chosen, room = sampling or Sampling(), asyncio.Semaphore(together)
+    seed, room = sampling.seed or 0, asyncio.Semaphore(concurrency)
 
     async def one(place: int, model: Model, author: int) -> Design | None:
         async with room:
-            first = replace(chosen, seed=derive_seed(seed, "concepts", place, author))
+            first = replace(sampling, seed=derive_seed(seed, "concepts", place, author))
             concepts = await write_concepts(model, problems[place], number, first, tries=tries)
             if concepts is None:
                 return None
             bare = Design(concepts, problems[place])
             for attempt in range(tries):
-                own = replace(chosen, seed=derive_seed(seed, "rationale", place, author, attempt))
+                own = replace(sampling, seed=derive_seed(seed, "rationale", place, author, attempt))
                 if found := await rationales(model, writing, bare, 1, own):
                     return found[0]
         return None
 
     names = [str(getattr(model, "name", "") or type(model).__name__) for model in models]
-    found = await at_once(
+    found = await gather_all(
         one(place, model, author) for place in range(len(problems)) for author, model in enumerate(models)
     )
     made = list(zip(found, names * len(problems), strict=True))
-    return Annotated(
+    return AnnotatedDesigns(
         tuple(design for design, _ in made if design is not None),
         tuple(name for design, name in made if design is not None),
         sum(design is None for design, _ in made),

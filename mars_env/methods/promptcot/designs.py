@@ -1,9 +1,7 @@
-"""Problems from concepts by way of a rationale: what two models are asked, and how their texts are read.
+"""Problems from concepts by way of a rationale: what two models are asked, and how their output is read.
 
-PromptCoT 2.0 (arXiv 2509.19894) writes a problem x from concepts c in two steps: a rationale z, how a
-designer would come from the concepts to the problem, then the problem itself:
-``p(x|c) = sum_z p(x|z,c) p(z|c)``. The *problem model* p writes both after the concepts. The *rationale
-model* q(z|c,x) reads a problem, too, and explains it. `mars_env.methods.promptcot.training` trains both.
+PromptCoT 2.0 (arXiv 2509.19894): ``p(x|c) = sum_z p(x|z,c) p(z|c)``. The *problem model* p writes a rationale
+z, from the concepts c to a problem, then the problem x. The *rationale model* is q(z|c,x).
 """
 
 from __future__ import annotations
@@ -21,13 +19,7 @@ from mars_env.types import Completion, Message, Model, Prompt, Sampling, Scoring
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A problem with what it was made from.
-
-    Attributes:
-        concepts: What it is about, a few terms.
-        problem: Its statement.
-        rationale: How one comes from the concepts to the problem; empty if nobody has written it.
-    """
+    """A problem with its concepts, and the rationale from them to it; empty if nobody has written it."""
 
     concepts: tuple[str, ...]
     problem: str
@@ -35,7 +27,7 @@ class Design:
 
 
 class Writing(Protocol):
-    """The prompts of both models, and the form of their texts. `ChatWriting` is the one for chat models."""
+    """The prompts of both models, and the form of what they write; `ChatWriting` is for chat models."""
 
     def from_concepts(self, concepts: Sequence[str]) -> Prompt:
         """What the problem model reads."""
@@ -55,15 +47,13 @@ class Writing(Protocol):
 
 
 class ChatWriting:
-    r"""The writing of chat models: messages, and two headings in the text.
+    """The writing of chat models: messages, and two headings.
 
     Example:
         >>> writing = ChatWriting()
         >>> design = Design(("primes",), "Which primes are even?", "Ask for an exception.")
         >>> writing.read("".join(writing.parts(design)))
         ('Ask for an exception.', 'Which primes are even?')
-        >>> writing.read("### Problem\nWhich?") is None
-        True
     """
 
     rationale_heading: Final = "### Rationale\n"
@@ -120,13 +110,10 @@ class ChatWriting:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """How probable a design is under the problem model.
+    """How probable a design is under the problem model: ``log p(z|c)`` and ``log p(x|z,c)``, in nats.
 
-    Attributes:
-        rationale: ``log p(z|c)``, in nats.
-        problem: ``log p(x|z,c)``, with the end of the text.
-        completion: The text's exact ids, with their log-probabilities.
-        problem_tokens: How many of the tokens belong to the problem.
+    `completion` has the exact ids with their log-probabilities; `problem_tokens` of them belong to the
+    problem.
     """
 
     rationale: float
@@ -140,27 +127,19 @@ class Scored:
         return self.rationale + self.problem
 
 
-def readable(writing: Writing, design: Design) -> bool:
-    r"""Whether a design's text is read as that design: a rationale may hold a heading, or be empty.
-
-    White space around rationale and problem does not matter.
+def is_readable(writing: Writing, design: Design) -> bool:
+    r"""Whether a design is read as that design: a rationale may hold a heading, or be empty.
 
     Example:
-        >>> readable(ChatWriting(), Design(("c",), "Why?", "First\n### Problem\nWhat?"))
+        >>> is_readable(ChatWriting(), Design(("c",), "Why?", "First\n### Problem\nWhat?"))
         False
-        >>> readable(ChatWriting(), Design(("c",), "Why?\n", "Ask for a reason."))
-        True
     """
     read = writing.read("".join(writing.parts(design)))
     return read is not None and [*map(str.strip, read)] == [design.rationale.strip(), design.problem.strip()]
 
 
 async def score_design(model: ScoringModel, writing: Writing, design: Design) -> Scored:
-    """Score rationale and problem of a design in one pass, exactly as the problem model would write them.
-
-    Raises:
-        ModelError: The model failed.
-    """
+    """Score rationale and problem of a design in one pass, exactly as the problem model would write them."""
     prompt, (head, tail) = writing.from_concepts(design.concepts), writing.parts(design)
     whole = await model.score(prompt, head, tail)
     rationale_tokens = len(model.written(prompt, head, end=False).token_ids)
@@ -179,15 +158,12 @@ async def rationales(
     """The design with each of n rationales that the rationale model writes, after its thinking.
 
     Those that were cut off, or that the problem model could not write, are left out.
-
-    Raises:
-        ModelError: The model failed.
     """
     prompt = writing.from_problem(design.concepts, design.problem)
     completions = await model.complete(prompt, n, sampling)
     texts = [None if c.cut else after_thinking(c.text) for c in completions]
     found = [replace(design, rationale=text.strip()) for text in texts if text is not None]
-    return [each for each in found if readable(writing, each)]
+    return [each for each in found if is_readable(writing, each)]
 
 
 async def best_rationale(
@@ -196,9 +172,6 @@ async def best_rationale(
     """The candidate with the largest ``R = log p(x|z,c) + log p(z|c)``, the first of equals, and all R.
 
     Candidates that do not fit into the model's context are left out; None if there is no other.
-
-    Raises:
-        ModelError: The model failed.
     """
 
     async def scored(candidate: Design) -> float | None:
@@ -216,11 +189,7 @@ async def best_rationale(
 async def write_design(
     model: Model, writing: Writing, concepts: Sequence[str], sampling: Sampling
 ) -> Design | None:
-    """A new design from concepts; None if the text, after its thinking, cannot be read or was cut off.
-
-    Raises:
-        ModelError: The model failed.
-    """
+    """A new design from concepts; None if the output, after its thinking, cannot be read or was cut off."""
     [completion] = await model.complete(writing.from_concepts(concepts), 1, sampling)
     text = None if completion.cut else after_thinking(completion.text)
     read = None if text is None else writing.read(text)

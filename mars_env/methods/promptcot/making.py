@@ -1,8 +1,8 @@
 """Making a set of problems with models, so that a killed process continues exactly where it was.
 
-Every candidate becomes a line of a journal, kept or not, and says why not. Candidates are made in rounds of
-fixed size and a round is written at once; what a kill leaves of a round is made again, from the same seeds
-and in the same batches. So the set does not depend on kills.
+Every candidate becomes a line of a journal, kept or not. Candidates are made in rounds of fixed size and a
+round is written at once; what a kill leaves of a round is made again, from the same seeds and in the same
+batches.
 """
 
 from __future__ import annotations
@@ -40,13 +40,8 @@ PROBLEMS: Final = "problems.jsonl"
 _FORMAT: Final = "mars-env.candidates/1"
 
 
-class Making(BaseModel):
-    """How a set is made.
-
-    Example:
-        >>> Making(tries=100).n
-        13
-    """
+class CandidateSettings(BaseModel):
+    """How a set is made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,7 +49,7 @@ class Making(BaseModel):
     """How many candidates are written; more of them may be asked for later, in the same folder."""
     seed: int = 0
     """Of all candidates and references."""
-    together: int = Field(default=64, ge=1)
+    concurrency: int = Field(default=64, ge=1)
     """Candidates of a round, which are written and judged concurrently."""
     n: int = Field(default=13, ge=1)
     """A candidate that shares so many words in a row with a protected text is left out."""
@@ -66,7 +61,7 @@ async def make_problems(
     folder: str | Path,
     write: Write,
     refer: Refer,
-    making: Making,
+    settings: CandidateSettings,
     *,
     protected: Iterable[str] = (),
     of: Mapping[str, Any] | None = None,
@@ -74,16 +69,15 @@ async def make_problems(
     """Make a set of problems in a folder, or continue one.
 
     Left out are candidates that cannot be read, repeat an earlier one (by their words), or overlap with a
-    protected text. Problems whose voters disagree stay in the set, with the reference None.
+    protected statement. Problems whose voters disagree stay in the set, with the reference None.
 
     Args:
         folder: Gets the journal of all candidates, and ``problems.jsonl`` for `load_problems` at the end.
         write: Writes a candidate.
         refer: Finds a reference.
-        making: The settings.
+        settings: How candidates are made.
         protected: Statements that will be tested on.
-        of: What else the set depends on, as plain data (the models' names, for example): a folder that was
-            made with other values is refused.
+        of: What else the set depends on, as plain data (the models' names, for example).
 
     Returns:
         The set. Its notes count what was left out, and its metadata tell each problem's provenance.
@@ -92,22 +86,22 @@ async def make_problems(
         StoreError: The folder holds a set that was made otherwise, or another process is making it.
         ModelError: A model failed. The call can be repeated; nothing is lost but the round.
     """
-    folder, runs = Path(folder), NGrams.of(protected, making.n)
+    folder, runs = Path(folder), NGrams.of(protected, settings.n)
     folder.mkdir(parents=True, exist_ok=True)
     depends = {
-        **making.model_dump(mode="json", exclude={"tries"}),
+        **settings.model_dump(mode="json", exclude={"tries"}),
         "protected": _digest(runs),
         "of": dict(of or {}),
     }
-    with _journal(folder / JOURNAL, depends, making.together) as (journal, rows):
-        while len(rows) < making.tries:
-            places = range(len(rows), min(making.tries, len(rows) + making.together))
-            made = await _round(places, write, refer, making, runs, rows)
+    with _journal(folder / JOURNAL, depends, settings.concurrency) as (journal, rows):
+        while len(rows) < settings.tries:
+            places = range(len(rows), min(settings.tries, len(rows) + settings.concurrency))
+            made = await _round(places, write, refer, settings, runs, rows)
             journal.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in made))
             journal.flush()
             os.fsync(journal.fileno())
             rows += made
-        rows = rows[: making.tries]
+        rows = rows[: settings.tries]
     problems = [parse_problem(row["problem"]) for row in rows if row["fate"] == "kept"]
     fates = Counter(row["fate"] for row in rows)
     unknown = sum(problem.reference is None for problem in problems)
@@ -115,8 +109,8 @@ async def make_problems(
     found = ProblemSet(
         folder.name,
         problems,
-        revision=f"seed {making.seed}, {making.tries} tries",
-        licence=making.licence,
+        revision=f"seed {settings.seed}, {settings.tries} tries",
+        licence=settings.licence,
         notes=f"made by models; left out: {left_out}; {unknown} references UNKNOWN",
     )
     write_problems(folder / PROBLEMS, found)
@@ -127,12 +121,12 @@ async def _round(
     places: Sequence[int],
     write: Write,
     refer: Refer,
-    making: Making,
+    settings: CandidateSettings,
     runs: NGrams,
     earlier: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """The lines of one round."""
-    designs = await gather_all(write(i, derive_seed(making.seed, "write", i)) for i in places)
+    designs = await gather_all(write(i, derive_seed(settings.seed, "write", i)) for i in places)
     seen = {tuple(split_words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
     fates: list[str] = []
     for design in designs:
@@ -148,7 +142,7 @@ async def _round(
             seen.add(own)
     kept = {i: d for i, d, fate in zip(places, designs, fates, strict=True) if d and fate == "kept"}
     references = await gather_all(
-        refer(design.problem, derive_seed(making.seed, "refer", i)) for i, design in kept.items()
+        refer(design.problem, derive_seed(settings.seed, "refer", i)) for i, design in kept.items()
     )
     found = dict(zip(kept, references, strict=True))
     return [
@@ -169,7 +163,7 @@ def _problem(index: int, design: Design, reference: Reference) -> Problem:
 
 @contextmanager
 def _journal(
-    path: Path, depends: Mapping[str, Any], together: int
+    path: Path, depends: Mapping[str, Any], concurrency: int
 ) -> Iterator[tuple[IO[str], list[dict[str, Any]]]]:
     """The journal, open at its end, and its whole rounds; what follows them is cut off."""
     head = {"format": _FORMAT, "made with": json.loads(json.dumps(dict(depends)))}
@@ -189,12 +183,12 @@ def _journal(
         elif rows[0] != head:
             raise StoreError(f"{path} was made with other settings: give the same ones, or another folder")
         else:
-            whole = 1 + (len(rows) - 1) // together * together
+            whole = 1 + (len(rows) - 1) // concurrency * concurrency
             rows, lines = rows[:whole], lines[:whole]
             file.truncate(sum(map(len, lines)))
         yield file, rows[1:]
 
 
 def _digest(runs: NGrams) -> str:
-    """A number for the protected texts, for the comparison of settings."""
+    """Of the protected statements."""
     return f"{derive_seed(*sorted(' '.join(run) for run in runs.runs)):x}"

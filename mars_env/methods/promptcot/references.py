@@ -1,7 +1,6 @@
 """References for made problems: by vote, or by tests that a model writes. UNKNOWN where voters disagree.
 
-A reference that a model made may be wrong. So its agreement is recorded, and below a threshold there is none:
-the problem's reference is None, and no grader calls an answer to it wrong.
+The agreement is recorded, and below a threshold the reference is None: no grader calls an answer to it wrong.
 """
 
 from __future__ import annotations
@@ -26,13 +25,10 @@ from mars_env.types import Agent, Message, Model, Problem, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What voters say the answer is.
+    """What voters say the answer is; `value` is None if it is UNKNOWN.
 
-    Attributes:
-        value: A problem's reference; None if it is UNKNOWN.
-        agreement: Share of the voters that gave it, or the most frequent answer if it is UNKNOWN.
-        made: How it was made, as plain data for the provenance.
-        kind: Of the problem.
+    `agreement` is the share of the voters that gave it (or the most frequent answer); `made` says how it was
+    made.
     """
 
     value: Any
@@ -41,14 +37,14 @@ class Reference:
     kind: Literal["math", "code"] = "math"
 
 
-def settled(votes: Sequence[Hashable | None], threshold: float) -> tuple[Hashable | None, float]:
-    """The answer that most voters gave, and their share of all voters; no answer if it is not settled.
+def plurality(votes: Sequence[Hashable | None], threshold: float) -> tuple[Hashable | None, float]:
+    """The answer that most voters gave, and their share of all voters.
 
-    A voter without an answer counts in the denominator alone. Two answers with the same number of votes, or a
-    share below the threshold, settle nothing.
+    There is no answer where two have the same number of votes, or the share is below the threshold. A voter
+    without an answer counts in the denominator alone.
 
     Example:
-        >>> settled([7, 7, 7, None], 0.5), settled([7, 7, 3, None], 0.75), settled([7, 3], 0.5)
+        >>> plurality([7, 7, 7, None], 0.5), plurality([7, 7, 3, None], 0.75), plurality([7, 3], 0.5)
         ((7, 0.75), (None, 0.5), (None, 0.5))
     """
     counts = Counter(vote for vote in votes if vote is not None).most_common(2)
@@ -61,7 +57,7 @@ def settled(votes: Sequence[Hashable | None], threshold: float) -> tuple[Hashabl
 
 @dataclass(frozen=True, slots=True)
 class Majority:
-    r"""A reference by majority vote: the boxed answer that most of some solutions give.
+    """A reference by majority vote: the boxed answer that most of some solutions give.
 
     Only boxed answers count: where voters say "I do not know", that must not become the reference. An answer
     that the grader could not compare with is no reference either.
@@ -69,17 +65,7 @@ class Majority:
     Attributes:
         voter: Writes the solutions: a Solver of a model, better a stronger one than will be trained.
         voters: How many solutions. PromptCoT 2.0: 8.
-        threshold: The least share of the voters that settles a reference. The paper has none; ours is a half.
-
-    Example:
-        >>> from mars_env.agents import Solver
-        >>> from mars_env.models import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> said = [r"\boxed{4}", r"It is \boxed{04}.", r"\boxed{22}"]
-        >>> voter = Solver(ScriptedModel(lambda prompt, sample, seed: said[sample], name="teacher"))
-        >>> reference = run_sync(Majority(voter, voters=3)("What is 2 + 2?", seed=0))
-        >>> reference.value, round(reference.agreement, 2), reference.made["votes"]
-        ('4', 0.67, {'4': 2, '22': 1})
+        threshold: The least share of the voters that makes a reference. The paper has none; ours is a half.
     """
 
     voter: Agent
@@ -90,16 +76,12 @@ class Majority:
         _check(self.voters, self.threshold)
 
     async def __call__(self, statement: str, seed: int) -> Reference:
-        """The reference of a statement. Solutions that were cut off have no answer.
-
-        Raises:
-            ModelError: The voter failed; nothing is known then, not even that voters disagree.
-        """
+        """The reference of a statement. Solutions that were cut off have no answer."""
         actions = await self.voter.act({"problem": statement}, self.voters, seed)
         answers = [None if a.truncated or a.interrupted else _boxed(a.text) for a in actions]
         votes = [None if answer is None else answer[0] for answer in answers]
         written = dict(answer for answer in reversed(answers) if answer is not None)  # as its first voter did
-        value, share = settled(votes, self.threshold)
+        value, share = plurality(votes, self.threshold)
         text = None if value is None else written[value]
         unfit = text and await asyncio.to_thread(check_reference, Problem("made", statement, text))
         made = {
@@ -118,11 +100,11 @@ class Majority:
 
 @dataclass(frozen=True, slots=True)
 class WrittenTests:
-    """A reference of tests: an author writes an input a round, and the output is settled by vote.
+    """A reference of tests: an author writes an input a round, and the output is found by vote.
 
-    A test is kept if enough answers to its input agree. With fewer than `least` tests the reference is
-    UNKNOWN. The agreement of the reference is the lowest of its tests. (PromptCoT 2.0 has 3 to 4 tests by
-    one model, one a round, with several seeds; the vote over seeds and the threshold are our reading.)
+    With fewer than `least` tests on whose outputs enough answers agree the reference is UNKNOWN. The
+    agreement is the lowest of its tests. (PromptCoT 2.0 has 3 to 4 tests by one model, one a round, with
+    several seeds; the vote over seeds and the threshold are our reading.)
 
     Attributes:
         author: Writes inputs and answers them.
@@ -146,11 +128,7 @@ class WrittenTests:
             raise ConfigError(f"tests need 1 <= least <= rounds, got {self.least} and {self.rounds}")
 
     async def __call__(self, statement: str, seed: int) -> Reference:
-        """The reference of a statement.
-
-        Raises:
-            ModelError: The author failed.
-        """
+        """The reference of a statement."""
         inputs: list[str] = []
         for number in range(self.rounds):
             [found] = await self._answers(
@@ -163,7 +141,7 @@ class WrittenTests:
             for i, text in enumerate(inputs)
         )
         results = [
-            settled([None if v is None else v.rstrip() for v in votes], self.threshold) for votes in each
+            plurality([None if v is None else v.rstrip() for v in votes], self.threshold) for votes in each
         ]
         kept = [
             ({"input": text, "output": str(output)}, share)
@@ -196,13 +174,7 @@ class WrittenTests:
 
 
 def with_reference(problem: Problem, reference: Reference) -> Problem:
-    """The problem with a made reference, and how it was made in its metadata.
-
-    Example:
-        >>> made = with_reference(Problem("p", "Why?"), Reference(None, 0.25, {"by": "majority"}))
-        >>> made.reference is None, made.metadata["provenance"]["reference"]
-        (True, {'by': 'majority'})
-    """
+    """The problem with a made reference, and how it was made in its metadata."""
     provenance = {**problem.metadata.get(PROVENANCE, {}), "reference": dict(reference.made)}
     return replace(
         problem,

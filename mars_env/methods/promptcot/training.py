@@ -1,36 +1,35 @@
-"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model and a rationale model in turns.
+"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model and a rationale model by turns.
 
     cold start    p and q imitate designs (concepts, rationale, problem) that others wrote
     E-step        q writes rationales of a known problem and imitates the one with the largest
                   R = log p(x|z,c) + log p(z|c)
     M-step        q writes one greedy rationale of each problem; p imitates rationale and problem
 
-The paper calls the E-step reinforcement learning; it is imitation of the best of 8. New problems come from
-`mars_env.methods.promptcot.designs.write_design` and `mars_env.methods.promptcot.making.make_problems`.
-Training on them is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
+The paper calls the E-step reinforcement learning; it is imitation of the best of 8. Training on the problems
+that they write is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from mars_env.errors import ConfigError, ContextError, StoreError
-from mars_env.files import write_atomically
+from mars_env.errors import ConfigError, ContextError
+from mars_env.loggers import Logger
 from mars_env.methods.promptcot.designs import (
     ChatWriting,
     Design,
     Writing,
     best_rationale,
+    is_readable,
     rationales,
-    readable,
     score_design,
 )
 from mars_env.models.encoding import require_fit
@@ -38,25 +37,18 @@ from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown
-from mars_env.trainers.checkpoints import require_steps
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import Texts, fit
+from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Completion, Sampling
 
 PROBLEM, RATIONALE = "problem", "rationale"
 """Names of the two policies."""
 
-LOOP: Final = "loop.json"
-"""A file beside the checkpoints of a loop: its problems and numbers. Another loop is refused there."""
-
 
 class Loop(BaseModel):
-    """The numbers of the EM loop.
-
-    Example:
-        >>> Loop().candidates
-        8
-    """
+    """The numbers of the EM loop."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,23 +68,23 @@ class Loop(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Designers:
-    """The two models, and the form of their texts.
-
-    Attributes:
-        problem: p(z, x | c), which writes rationale and problem after the concepts.
-        rationale: q(z | c, x), which explains a problem.
-        writing: Their prompts.
-    """
+    """The two models, p(z, x | c) and q(z | c, x), and the form of what they write."""
 
     problem: HFModel
     rationale: HFModel
     writing: Writing = ChatWriting()  # noqa: RUF009 (it has no state)
 
-    def trainer(self, config: TrainConfig) -> LocalTrainer:
-        """A trainer of both. The paper trains at 2e-5 in the cold start and at 2e-6 in the loop."""
+    def trainer(
+        self, config: TrainConfig, designs: Sequence[Design] = (), loop: Loop | None = None
+    ) -> LocalTrainer:
+        """A trainer of both. The paper trains at 2e-5 in the cold start and at 2e-6 in the loop.
+
+        Its checkpoints are those of a loop on these problems; another loop cannot continue from them.
+        """
         models = {PROBLEM: self.problem, RATIONALE: self.rationale}
         policies = {name: Policy(model.module, model.tokenizer) for name, model in models.items()}
-        return LocalTrainer(policies, config, run={"method": "PromptCoT 2.0"})
+        run = {} if loop is None else _identity(designs, loop)
+        return LocalTrainer(policies, config, run={"method": "PromptCoT 2.0", **run})
 
     def problem_text(self, design: Design) -> Completion:
         """What the problem model is to write.
@@ -101,7 +93,7 @@ class Designers:
             ConfigError: The design would be read otherwise than it is.
             ContextError: It is longer than the model's context.
         """
-        if not readable(self.writing, design):
+        if not is_readable(self.writing, design):
             raise ConfigError(
                 f"the problem {shown(design.problem)} with its rationale would be read otherwise than it is: "
                 "each must be there, without a heading of the other"
@@ -118,35 +110,15 @@ class Designers:
         prompt = self.writing.from_problem(design.concepts, design.problem)
         return _fitting(self.rationale, self.rationale.written(prompt, design.rationale))
 
-    def refresh(self, trainer: LocalTrainer) -> None:
-        """Tell the models that their weights, which the trainer shares, are new."""
-        self.problem.refresh(version=trainer.policies[PROBLEM].version)
-        self.rationale.refresh(version=trainer.policies[RATIONALE].version)
+    def refresh(self, policies: Mapping[str, Policy]) -> None:
+        """Tell the models that their weights, which a trainer shares, are new."""
+        self.problem.refresh(version=policies[PROBLEM].version)
+        self.rationale.refresh(version=policies[RATIONALE].version)
 
 
 def _fitting(model: HFModel, text: Completion) -> Completion:
     require_fit(text, model.context, model.name)
     return text
-
-
-@dataclass(frozen=True, slots=True)
-class LoopFigures:
-    """What one pair of steps did.
-
-    Attributes:
-        step: Its number, from 1.
-        best: Mean of the largest R of each problem, in nats; None without an E-step.
-        mean: Mean of all R.
-        unreadable: Rationales that were cut off, or that the problem model could not write: for their
-            headings, or their length.
-        surprise: ``-log p(z, x | c)`` of a token in the M-step, in nats, before the update.
-    """
-
-    step: int
-    best: float | None
-    mean: float | None
-    unreadable: int
-    surprise: float | None
 
 
 def batch_of(number: int, size: int, step: int, seed: int) -> list[int]:
@@ -177,7 +149,7 @@ def cold_start(
     """Both models imitate given designs, until the trainer has done `steps` steps.
 
     Returns:
-        The surprise of a token under each model, step by step, in nats.
+        ``-log p`` of a token under each model, step by step, in nats.
 
     Raises:
         ConfigError: There is no design, one has no rationale, or one is longer than a model's context.
@@ -189,22 +161,15 @@ def cold_start(
     for step in range(trainer.steps, steps):
         chosen = [texts[place] for place in batch_of(len(texts), batch, step, seed)]
         done = trainer.imitate({PROBLEM: [p for p, _ in chosen], RATIONALE: [q for _, q in chosen]})
-        curve.append({name: figures["surprise"] for name, figures in done.policies.items()})
-    designers.refresh(trainer)
+        curve.append({name: metrics["nll"] for name, metrics in done.policies.items()})
+    designers.refresh(trainer.policies)
     return curve
 
 
 async def e_step(
-    designers: Designers, trainer: LocalTrainer, designs: Sequence[Design], loop: Loop, step: int
-) -> tuple[list[list[float]], int]:
-    """The rationale model imitates the best of its own rationales.
-
-    Returns:
-        R of the candidates of each problem that has any, and how many rationales could not be used.
-
-    Raises:
-        ModelError: A model failed. Nothing was trained.
-    """
+    designers: Designers, designs: Sequence[Design], loop: Loop, step: int
+) -> tuple[Texts, list[list[float]]]:
+    """The best of the rationale model's rationales of each problem, for it to imitate, and all R."""
 
     async def best(place: int, design: Design) -> tuple[Design, list[float]] | None:
         seed = derive_seed(loop.seed, "rationales", step, place)
@@ -214,33 +179,17 @@ async def e_step(
 
     each = await gather_all(best(place, design) for place, design in enumerate(designs))
     found = [one for one in each if one is not None]
-    if found:
-        trainer.imitate({RATIONALE: [designers.rationale_text(design) for design, _ in found]})
-        designers.refresh(trainer)
-    scores = [joint for _, joint in found]
-    return scores, len(designs) * loop.candidates - sum(map(len, scores))
+    chosen = [designers.rationale_text(design) for design, _ in found]
+    return Texts({RATIONALE: chosen}), [scores for _, scores in found]
 
 
-async def m_step(
-    designers: Designers, trainer: LocalTrainer, designs: Sequence[Design], loop: Loop
-) -> tuple[float | None, int]:
-    """The problem model imitates each problem with the rationale model's greedy rationale.
-
-    Returns:
-        The surprise of a token before the update, and how many rationales could not be used.
-
-    Raises:
-        ModelError: A model failed. Nothing was trained.
-    """
+async def m_step(designers: Designers, designs: Sequence[Design], loop: Loop) -> Texts:
+    """Each problem with the rationale model's greedy rationale, for the problem model to imitate."""
     found = []
     for design in await explain(designers, designs, loop.sampling):
         with suppress(ContextError):
             found += [] if design is None else [designers.problem_text(design)]
-    if not found:
-        return None, len(designs)
-    done = trainer.imitate({PROBLEM: found})
-    designers.refresh(trainer)
-    return done.policies[PROBLEM]["surprise"], len(designs) - len(found)
+    return Texts({PROBLEM: found})
 
 
 async def explain(designers: Designers, designs: Sequence[Design], sampling: Sampling) -> list[Design | None]:
@@ -252,6 +201,27 @@ async def explain(designers: Designers, designs: Sequence[Design], sampling: Sam
     return [found[0] if found else None for found in each]
 
 
+async def em_batches(
+    designers: Designers, designs: Sequence[Design], loop: Loop, done: int = 0
+) -> AsyncGenerator[Texts]:
+    """What each update imitates: E-step and M-step by turns, or M-steps alone; a source for `fit`."""
+    each = 1 + loop.improve_rationales
+    for step in range(done // each, loop.steps):
+        batch = [designs[place] for place in batch_of(len(designs), loop.batch, step, loop.seed)]
+        if loop.improve_rationales:
+            texts, scores = await e_step(designers, batch, loop, step)
+            every = [joint for row in scores for joint in row]
+            metrics = {"unreadable": float(len(batch) * loop.candidates - len(every))}
+            if every:
+                metrics |= {
+                    "best": float(np.mean([max(row) for row in scores])),
+                    "mean": float(np.mean(every)),
+                }
+            yield replace(texts, metrics=metrics)
+        texts = await m_step(designers, batch, loop)
+        yield replace(texts, metrics={"unreadable": float(len(batch) - len(texts.completions[PROBLEM]))})
+
+
 async def alternate(
     designers: Designers,
     trainer: LocalTrainer,
@@ -260,19 +230,20 @@ async def alternate(
     *,
     directory: str | Path | None = None,
     checkpoint_every: int = 10,
-) -> list[LoopFigures]:
+    loggers: Sequence[Logger] = (),
+) -> list[StepMetrics]:
     """The EM loop: pairs of E-step and M-step on known problems, until `loop.steps` pairs are done.
 
     Args:
         designers: The models, after a cold start.
-        trainer: Of their weights, new for this loop: its steps are counted.
+        trainer: ``designers.trainer(config, designs, loop)``, new for this loop: its steps are counted.
         designs: Concepts and problems; their rationales are not read.
         loop: The numbers.
         directory: For checkpoints of both models, after whole pairs; the same call continues from the newest.
         checkpoint_every: Pairs between two checkpoints; the last pair always gets one.
-
-    Returns:
-        The figures of the pairs that this call did.
+        loggers: Get the metrics of every step: ``unreadable`` (rationales that were cut off, or that the
+            problem model could not write), and of an E-step ``best`` (mean of each problem's largest R, in
+            nats) and ``mean`` (of all R).
 
     Raises:
         ConfigError: There are no problems, or more pairs than `loop.steps` are done already.
@@ -280,64 +251,29 @@ async def alternate(
     """
     if not designs:
         raise ConfigError("the loop needs problems")
-    if directory is not None:
-        _require_same(Path(directory) / LOOP, designs, loop)
-        if trainer.resume(directory):
-            designers.refresh(trainer)
-    figures = []
-    require_steps(_pairs_done(trainer, loop), loop.steps, directory)
-    for step in range(_pairs_done(trainer, loop), loop.steps):
-        batch = [designs[place] for place in batch_of(len(designs), loop.batch, step, loop.seed)]
-        scores: list[list[float]] = []
-        lost = 0
-        if loop.improve_rationales:
-            scores, lost = await e_step(designers, trainer, batch, loop, step)
-        surprise, missing = await m_step(designers, trainer, batch, loop)
-        trainer.steps = (step + 1) * (1 + loop.improve_rationales)  # also where nothing could be used
-        every = [joint for row in scores for joint in row]
-        figures.append(
-            LoopFigures(
-                step + 1,
-                float(np.mean([max(row) for row in scores])) if scores else None,
-                float(np.mean(every)) if every else None,
-                lost + missing,
-                surprise,
-            )
+    if directory is not None and not _identity(designs, loop).items() <= trainer.run.items():
+        raise ConfigError(
+            "a loop with checkpoints needs its own trainer: designers.trainer(config, designs, loop)"
         )
-        if directory is not None and (step + 1 == loop.steps or (step + 1) % checkpoint_every == 0):
-            trainer.save(directory)
-    return figures
+    each = 1 + loop.improve_rationales
+    return await fit(
+        trainer,
+        lambda done: em_batches(designers, designs, loop, done),
+        loop.steps * each,
+        refresh=designers.refresh,
+        directory=directory,
+        checkpoint_every=checkpoint_every * each,
+        loggers=loggers,
+    )
 
 
-def _require_same(path: Path, designs: Sequence[Design], loop: Loop) -> None:
-    """Write what a loop depends on into its directory, or refuse the directory of another loop."""
-    problems = [[list(design.concepts), design.problem] for design in designs]
-    depends = {
-        **loop.model_dump(mode="json", exclude={"steps"}),
-        "problems": f"{derive_seed(0, json.dumps(problems)):x}",
-    }
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(depends, indent=1) + "\n")
-        return
-    try:
-        stored = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
-    if differing := sorted(
-        key for key in depends.keys() | stored.keys() if depends.get(key) != stored.get(key)
-    ):
-        raise StoreError(
-            f"{path.parent} is of a loop with other settings ({', '.join(differing)}): give the same ones, "
-            "or another directory"
-        )
+def _identity(designs: Sequence[Design], loop: Loop) -> dict[str, Any]:
+    """What a loop depends on, besides its trainer's settings."""
+    problems = json.dumps([[list(design.concepts), design.problem] for design in designs])
+    return {**loop.model_dump(mode="json", exclude={"steps"}), "problems": f"{derive_seed(0, problems):x}"}
 
 
-def _pairs_done(trainer: LocalTrainer, loop: Loop) -> int:
-    return trainer.steps // (1 + loop.improve_rationales)
-
-
-async def problem_surprise(designers: Designers, designs: Sequence[Design]) -> tuple[float, float]:
+async def problem_nll(designers: Designers, designs: Sequence[Design]) -> tuple[float, float]:
     """Mean ``-log p(x|z,c)`` and ``-log p(x|z,c) - log p(z|c)`` of a problem, in nats, by the problem model.
 
     The first is what the paper's curves show; a rationale that gives the whole problem away makes it 0. The

@@ -1,7 +1,7 @@
 """SPELL's three roles with their prompts: Questioner, Responder, and a Verifier that compares two answers.
 
-What they read was written by documents and models, so special tokens of chat templates are broken up, and the
-Verifier reads both answers between marks that no author can know. The wording is ours.
+What they read is untrusted: special tokens are broken up, and answers stand between marks that no author can
+know.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mars_env.types import Message, Model, Observation, Sampling, role_of
 
 
 class _Reader(RoleAgent):
-    """An agent that reads texts of untrusted authors."""
+    """An agent that reads what untrusted authors wrote."""
 
     def _chat(self, observation: Observation) -> list[Message]:
         texts = {name: without_template_tokens(str(value)) for name, value in observation.items()}
@@ -25,17 +25,7 @@ class _Reader(RoleAgent):
 
 
 class Questioner(_Reader):
-    r"""Makes a question about documents, with its answer. Observation: ``{"task", "documents", "examples"}``.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> seen = {"task": "Ask for a number.", "documents": "Document 1:\nProfit: 17.", "examples": ""}
-        >>> "clearly harder" in Questioner(ScriptedModel([""])).prompt(seen)[-1]["content"]
-        False
-        >>> seen["examples"] = "Question: Which profit?\nAnswer: 17"
-        >>> "clearly harder" in Questioner(ScriptedModel([""])).prompt(seen)[-1]["content"]
-        True
-    """
+    """Makes a question about documents, with its answer. It sees ``{"task", "documents", "examples"}``."""
 
     role = "questioner"
     system = (
@@ -57,15 +47,7 @@ class Questioner(_Reader):
 
 
 class Responder(_Reader):
-    r"""Answers a question about documents, or without any. Observation: ``{"documents", "question"}``.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> responder = Responder(ScriptedModel(["17"]))
-        >>> prompt = responder.prompt({"documents": "", "question": "Which profit? <|im_end|>"})
-        >>> "what you know" in prompt[-1]["content"], "< |im_end|>" in prompt[-1]["content"]
-        (True, True)
-    """
+    """Answers a question about documents, or without any. It sees ``{"documents", "question"}``."""
 
     role = "responder"
     system = (
@@ -79,17 +61,7 @@ class Responder(_Reader):
 
 
 class AnswerVerifier(_Reader):
-    r"""Says whether two answers are equivalent. Observation: ``{"question", "answer", "reference"}``.
-
-    Its last line is ``YES`` or ``NO``, which the rules read. It sees no documents.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> verifier = AnswerVerifier(ScriptedModel(["YES"]))
-        >>> asked = verifier.prompt({"question": "Which profit?", "answer": "seventeen", "reference": "17"})
-        >>> "0.15%" in asked[-1]["content"]
-        True
-    """
+    """Says whether two answers are equivalent. It sees ``{"question", "answer", "reference"}``."""
 
     role = "verifier"
     system = (
@@ -113,20 +85,12 @@ SPELL_ROLES: Mapping[str, type[RoleAgent]] = MappingProxyType(
 
 
 def spell_agent(name: str, model: Model, sampling: Sampling | None = None) -> RoleAgent:
-    """The agent of a role: for ``make_team(..., agent=spell_agent)``.
+    """The agent of a name such as ``"responder_0"``: for ``make_team(..., agent=spell_agent)``.
 
-    Args:
-        name: Such as ``"responder_0"``.
-        model: What answers.
-        sampling: SPELL: temperature 0.7, 4,096 tokens.
+    SPELL samples at temperature 0.7, up to 4,096 tokens.
 
     Raises:
         ConfigError: SPELL has no such role.
-
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> spell_agent("verifier_0", ScriptedModel(["YES"])).role
-        'verifier'
     """
     role = role_of(name)
     if role not in SPELL_ROLES:

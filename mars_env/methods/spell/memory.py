@@ -1,7 +1,6 @@
 """SPELL's memory of solvable questions. It stands beside the rules, which stay pure. No torch in here.
 
-Rules read it in the metadata of the problem that is played; between two batches it is updated, in the order
-of the trees' ids. So a run is the same however long its trees take.
+Between two batches it is updated, in the order of the trees' ids: a run is the same however long trees take.
 """
 
 from __future__ import annotations
@@ -21,19 +20,12 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Problem, Tree
 
 FRESH = "fresh"
-"""Key of a played cluster's metadata: the documents that the Questioner sees for the first time."""
+"""In a played cluster's metadata: the documents that the Questioner sees for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A question that some answers solved, and not all.
-
-    Attributes:
-        cluster: Id of its cluster.
-        question: As it was asked.
-        answer: Its reference.
-        documents: Numbers of the documents that were fresh when it was asked.
-    """
+    """A question that some answers solved, and not all, with its reference; `documents` were fresh then."""
 
     cluster: str
     question: str
@@ -47,15 +39,8 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """All remembered questions by cluster, oldest first. A value: `updated` gives a new one.
-
-    Example:
-        >>> first = Remembered("c", "Which profit?", "17", (0, 3))
-        >>> memory = Memory().plus([first, Remembered("c", "which  profit", "17", (1,))])
-        >>> memory.last("c", 3) == (first,)  # the second is the same question
-        True
-    """
+class QuestionMemory:
+    """All remembered questions by cluster, oldest first. A value: `updated` gives a new one."""
 
     questions: Mapping[str, tuple[Remembered, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -66,22 +51,19 @@ class Memory:
         """The last n questions of a cluster."""
         return self.questions.get(cluster, ())[-n:] if n else ()
 
-    def plus(self, new: Iterable[Remembered]) -> Memory:
+    def plus(self, new: Iterable[Remembered]) -> QuestionMemory:
         """The memory with new questions, except those that it has: of all times, not of the last n only."""
         questions = dict(self.questions)
         for each in new:
             there = questions.get(each.cluster, ())
             if all(each.key != old.key for old in there):
                 questions[each.cluster] = (*there, each)
-        return Memory(MappingProxyType(questions))
+        return QuestionMemory(MappingProxyType(questions))
 
-    def updated(self, trees: Sequence[Tree]) -> tuple[Memory, list[Remembered]]:
-        """The memory after a batch, and what is new in it.
+    def updated(self, trees: Sequence[Tree]) -> tuple[QuestionMemory, list[Remembered]]:
+        """The memory after a batch of trees, in any order, and what is new in it.
 
         A question is admitted if its Questioner has a reward above 0 and some answers, not all, solve it.
-
-        Args:
-            trees: Of the batch, in any order.
         """
         solvable = [
             Remembered(
@@ -104,27 +86,20 @@ class Memory:
 
 
 def rows_of(new: Iterable[Remembered]) -> list[dict[str, Any]]:
-    """New questions as plain data; `remembered` reads them."""
+    """New questions as plain data."""
     return [asdict(each) for each in new]
 
 
 def remembered(rows: Iterable[Mapping[str, Any]]) -> list[Remembered]:
-    """Questions from plain data.
-
-    Example:
-        >>> each = Remembered("c", "Which profit?", "17", (0,))
-        >>> remembered(rows_of([each])) == [each]
-        True
-    """
+    """Questions from plain data."""
     return [
         Remembered(row["cluster"], row["question"], row["answer"], tuple(row["documents"])) for row in rows
     ]
 
 
-def ask(  # each names a choice of its own
+def question_job(
     cluster: Problem,
-    memory: Memory,
-    *,
+    memory: QuestionMemory,
     fresh: int,
     last: int,
     seed: int,
@@ -133,23 +108,23 @@ def ask(  # each names a choice of its own
 ) -> Job:
     """The tree in which a new question about a cluster is made.
 
-    The Questioner sees the last questions of the cluster with their answers and the documents that were
-    fresh for them, and some fresh documents. So what it sees grows with each question that is remembered:
-    5 documents, then 10, 15, 20 with SPELL's numbers.
+    The Questioner sees the last questions of the cluster with their answers and documents, and some fresh
+    documents: 5 documents, then 10, 15, 20 with SPELL's numbers.
 
     Args:
         cluster: The documents.
         memory: What is remembered.
-        fresh: How many fresh documents are shown; of documents that were not, as far as there are any.
+        fresh: How many documents that were not shown before are shown, as far as there are any.
         last: How many questions are shown.
         seed: The run's seed; which documents are fresh follows from it, the cluster and the sample.
-        sample: Which playing of the cluster this is.
+        sample: Which episode of the cluster this is.
         progress: See `Job.progress`.
 
     Example:
         >>> from mars_env.methods.spell.rules import cluster
-        >>> memory = Memory().plus([Remembered("c", "Which profit?", "17", (0, 3))])
-        >>> job = ask(cluster("c", "Ask.", list("abcdef")), memory, fresh=2, last=3, seed=0, sample=1)
+        >>> memory = QuestionMemory().plus([Remembered("c", "Which profit?", "17", (0, 3))])
+        >>> documents = cluster("c", "Ask.", list("abcdef"))
+        >>> job = question_job(documents, memory, fresh=2, last=3, seed=0, sample=1)
         >>> sorted({0, 3} | set(job.problem.metadata["fresh"])) == job.problem.metadata["shown"]
         True
         >>> len(job.problem.metadata["shown"]), job.problem.metadata["examples"]

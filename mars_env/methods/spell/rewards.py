@@ -14,15 +14,15 @@ from mars_env.text import shown, suggestion
 from mars_env.types import Tree, Turn, Verdict
 
 
-def majority(votes: Sequence[Vote]) -> bool | None:
+def majority_vote(votes: Sequence[Vote]) -> bool | None:
     """Whether more than half of all votes say yes; None if the unknown votes could change the result.
 
     SPELL: ``v_i = 1[sum_j v_ij > G / 2]``. In its release an unreadable output is a third vote, and can win.
 
     Example:
-        >>> majority(["yes", "yes", "no"]), majority(["yes", "no"])
+        >>> majority_vote(["yes", "yes", "no"]), majority_vote(["yes", "no"])
         (True, False)
-        >>> majority(["yes", "yes", "unknown"]), majority(["yes", "no", "unknown"])
+        >>> majority_vote(["yes", "yes", "unknown"]), majority_vote(["yes", "no", "unknown"])
         (True, None)
     """
     half = len(votes) / 2
@@ -32,12 +32,7 @@ def majority(votes: Sequence[Vote]) -> bool | None:
 
 
 def gaussian(solved: float, width: float = 0.5 / 3) -> float:
-    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s the width (SPELL: 0.5 / 3).
-
-    Example:
-        >>> gaussian(0.5), round(gaussian(0.25), 4), round(gaussian(0.875), 4)
-        (1.0, 0.3247, 0.0796)
-    """
+    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s the width (SPELL: 0.5 / 3)."""
     return math.exp(-((solved - 0.5) ** 2) / (2 * width**2))
 
 
@@ -53,7 +48,7 @@ Absolute Zero; ``1 - 2 |m - 0.5|``, as in R-Zero. At 0 and 1 the reward is 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QuestionOutcome:
     """What became of one question.
 
     Attributes:
@@ -71,7 +66,7 @@ class Outcome:
     answers: tuple[tuple[Turn, float | None, bool | None], ...] = ()
 
 
-def outcomes(tree: Tree) -> list[Outcome]:
+def outcomes(tree: Tree) -> list[QuestionOutcome]:
     """What became of the questions of a tree, in the order of their ids.
 
     An answer is worth ``max(rule, majority)``: the rule is its grade. It is unknown where neither is 1 and
@@ -83,27 +78,27 @@ def outcomes(tree: Tree) -> list[Outcome]:
     return [_outcome(turn, below, bool(tree.fault)) for turn in below.get(None, ())]
 
 
-def _outcome(question: Turn, below: Mapping[str | None, Sequence[Turn]], lost: bool) -> Outcome:
+def _outcome(question: Turn, below: Mapping[str | None, Sequence[Turn]], lost: bool) -> QuestionOutcome:
     if lost or question.action.interrupted:
-        return Outcome(question, "unknown")
+        return QuestionOutcome(question, "unknown")
     if question.info["fault"]:
-        return Outcome(question, question.info["fault"])
+        return QuestionOutcome(question, question.info["fault"])
     answers = below.get(question.id, ())
     if answers and answers[0].info["probe"]:
         rule = _rule(answers[0])
         if rule is not False:
-            return Outcome(question, "unknown" if rule is None else "ungrounded")
+            return QuestionOutcome(question, "unknown" if rule is None else "ungrounded")
         answers = below.get(answers[0].id, ())
     judged = []
     for answer in answers:
-        vote = majority(votes_of(below.get(answer.id, ())))
+        vote = majority_vote(votes_of(below.get(answer.id, ())))
         judged.append((answer, _value(_rule(answer), vote), vote))
     known = [value for _, value, _ in judged if value is not None]
     if 2 * len(known) < max(1, len(judged)):
-        return Outcome(question, "unknown", None, tuple(judged))
+        return QuestionOutcome(question, "unknown", None, tuple(judged))
     solved = sum(known) / len(known)
     kind = "unsolved" if solved == 0 else "all" if solved == 1 else "some"
-    return Outcome(question, kind, solved, tuple(judged))
+    return QuestionOutcome(question, kind, solved, tuple(judged))
 
 
 def votes_of(turns: Sequence[Turn]) -> list[Vote]:
@@ -128,16 +123,11 @@ def _value(rule: bool | None, vote: bool | None) -> float | None:
 class SpellReward:
     """The rewards of a tree: a team reward (`mars_env.envs.Game.team_reward`).
 
-    - Verifier: 1 if its vote is the majority's, else 0; unknown where there is no majority. An unreadable
-      vote is worth 0.
+    - Verifier: 1 if its vote is the majority's, else 0; unknown where there is no majority; 0 if unreadable.
     - Responder: ``max(rule, majority)``. Without documents: none, it is not trained.
-    - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it; ungrounded -0.5; malformed
-      -1; none where the reference was too long.
-
-    Attributes:
-        difficulty: One of `DIFFICULTY`.
-        ungrounded: The Questioner's reward for what is answered without documents.
-        malformed: Its reward for what cannot be read.
+    - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it; -0.5 where it is answered
+    without
+      documents; -1 if malformed; none where the reference was too long.
 
     Raises:
         ConfigError: There is no such difficulty.
@@ -167,16 +157,8 @@ class SpellReward:
                 rewards |= {turn.id: _agreement(turn, vote) for turn in below.get(answer.id, ())}
         return rewards
 
-    def of_question(self, outcome: Outcome) -> float | None:
-        """The Questioner's reward; None where the outcome is unknown, or the question was dropped.
-
-        Example:
-            >>> from mars_env.types import Action
-            >>> turn = Turn("c#0", "0", None, "g", "questioner_0", "", "c", Action(""))
-            >>> reward = SpellReward()
-            >>> [reward.of_question(Outcome(turn, kind)) for kind in ("malformed", "ungrounded", "long")]
-            [-1.0, -0.5, None]
-        """
+    def of_question(self, outcome: QuestionOutcome) -> float | None:
+        """The Questioner's reward; None where the outcome is unknown, or the question was dropped."""
         if outcome.kind == "some":
             assert outcome.solved is not None
             return DIFFICULTY[self.difficulty](outcome.solved)

@@ -1,9 +1,8 @@
-"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863).
+"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/spell.md).
 
 A problem is a cluster of documents without a question. The Questioner makes question and reference; the
 Responder first answers once without documents, and if that succeeds the question is not grounded in them;
 otherwise it answers with all documents; the Verifier says whether an answer and the reference are equivalent.
-docs/spell.md tells the whole method.
 """
 
 from __future__ import annotations
@@ -45,16 +44,12 @@ def cluster(id: str, task_text: str, documents: Sequence[str], *, task: str = "g
 
     Args:
         id: Unique within its set.
-        task_text: What the Questioner is told to ask about.
+        task_text: What the Questioner is to ask about.
         documents: At least one.
         task: One of `TASKS`.
 
     Raises:
         ConfigError: There is no document, or no such task.
-
-    Example:
-        >>> cluster("c", "Ask about the accounts.", ["Profit: 17."], task="number").metadata["documents"]
-        ['Profit: 17.']
     """
     problem = Problem(id, task_text, None, "open", {"documents": list(documents), "task": task})
     documents_of(problem)
@@ -85,14 +80,10 @@ def documents_of(problem: Problem) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a Questioner's text says.
+class AskedQuestion:
+    """What a Questioner wrote: the question (empty if there is none) and its reference.
 
-    Attributes:
-        question: As the Responder reads it; empty if there is none.
-        answer: The reference.
-        fault: ``"malformed"`` (it is penalised), ``"long"`` (the answer is; dropped without a penalty), or
-            empty.
+    `fault` is ``"malformed"`` (penalised), ``"long"`` (the answer is; dropped without a penalty), or empty.
     """
 
     question: str = ""
@@ -100,26 +91,19 @@ class Asked:
     fault: Literal["", "malformed", "long"] = ""
 
 
-_MALFORMED = Asked(fault="malformed")
+_MALFORMED = AskedQuestion(fault="malformed")
 
 
-def read_question(text: str, task: str = "general", longest_answer: int = 40) -> Asked:
-    r"""Read question and reference from a Questioner's text, which is hostile input.
+def read_question(text: str, task: str = "general", longest_answer: int = 40) -> AskedQuestion:
+    r"""Read question and reference from a Questioner's output, which is untrusted.
 
-    The text is one JSON object, or ends with one in a code fence. It has the keys ``question`` and
-    ``answer``; for a choice also ``options``, an object of four different texts A to D. The answer to a
-    ``number`` question is one number that is not 0.
-
-    Args:
-        text: What it wrote.
-        task: One of `TASKS`.
-        longest_answer: In words; only for ``general``.
+    It is one JSON object, or ends with one in a code fence. It has the keys ``question`` and ``answer``; for
+    a choice also ``options``, an object of four different strings A to D. The answer to a ``number``
+    question is one number that is not 0. A ``general`` answer has at most `longest_answer` words.
 
     Example:
         >>> read_question('Here:\n```json\n{"question": "Which profit?", "answer": 17}\n```', "number")
-        Asked(question='Which profit?', answer='17', fault='')
-        >>> read_question('{"question": "Which share?", "answer": 0.00002}', "number").answer
-        '0.00002'
+        AskedQuestion(question='Which profit?', answer='17', fault='')
         >>> read_question('{"question": "Which profit?", "answer": "none"}', "number").fault
         'malformed'
     """
@@ -138,17 +122,12 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
     if not fits or not words_of(question) or not words_of(answer) or len(question) > MOST_QUESTION:
         return _MALFORMED
     if task == "general" and len(answer.split()) > longest_answer:
-        return Asked(fault="long")
-    return Asked(question, answer)
+        return AskedQuestion(fault="long")
+    return AskedQuestion(question, answer)
 
 
 def _last_fence(text: str) -> str:
-    r"""What stands in the code fence with which a text ends; empty if it ends with none of JSON.
-
-    Example:
-        >>> _last_fence('So:\n```json\n{"answer": 17}\n```'), _last_fence("```python\n{}\n```")
-        ('{"answer": 17}', '')
-    """
+    """What stands in the code fence with which a string ends; empty if it ends with none of JSON."""
     before, _, after = text.strip().rpartition("```")
     _, fence, inside = before.rpartition("```")
     label, brace, rest = inside.partition("{")
@@ -157,7 +136,7 @@ def _last_fence(text: str) -> str:
 
 
 def _line(value: object) -> str:
-    """A text or a number as text; empty for anything else, and for what no prompt can hold."""
+    """A string or a number as a string; empty for anything else, and for what no prompt can hold."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     finite = isinstance(value, float) and math.isfinite(value)
@@ -192,18 +171,8 @@ Phase = Literal["ask", "probe", "answer", "judge", "end"]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A position in the episode.
-
-    Attributes:
-        problem: The cluster.
-        phase: Who acts next: the Questioner, the Responder without documents, the Responder with them, the
-            Verifier, nobody.
-        question: The Questioner's.
-        expected: Its answer, the reference of the question.
-        output: The Responder's answer, as the Verifier reads it.
-        answered: Whether the Responder has answered with the documents.
-    """
+class SpellState:
+    """Who acts next, the question with its reference (`expected`), the answer as the Verifier reads it."""
 
     problem: Problem
     phase: Phase = "ask"
@@ -220,7 +189,7 @@ _ACTING: Mapping[Phase, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    r"""The rules of SPELL.
+    """The rules of SPELL.
 
     The metadata of a cluster say what the Questioner sees: the documents with the numbers ``shown`` (all by
     default), and ``examples``, earlier questions with their answers. The Responder sees all documents.
@@ -230,19 +199,9 @@ class Spell:
         longest_answer: Longer references are dropped, in words. The paper: 40 tokens.
         most_characters: Of an answer, as the Verifier reads it: its end. So no answer can fill the context of
             its Verifier.
-        roles_from: See `mars_env.envs.rules.HasRoles`.
 
     Raises:
         ConfigError: A setting makes no sense.
-
-    Example:
-        >>> rules = Spell(grounding=False)
-        >>> state = rules.start(cluster("c", "Ask.", ["Profit: 17.", "Loss: 2."]))
-        >>> state = rules.apply(state, Action('{"question": "Which profit?", "answer": "17"}'), None)
-        >>> rules.current_agent(state), rules.observe(state, "responder_0")["question"]
-        ('responder_0', 'Which profit?')
-        >>> rules.posed(state).reference
-        '17'
     """
 
     roles_from: ClassVar[str] = "mars_env.methods.spell.agents:SPELL_ROLES"
@@ -262,7 +221,7 @@ class Spell:
         for name in ("longest_answer", "most_characters"):
             value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number above 0, got {shown(value)}")
+                raise ConfigError(f"{name} must be an integer above 0, got {shown(value)}")
 
     @property
     def max_turns(self) -> int:
@@ -278,20 +237,20 @@ class Spell:
         }
         return {name: UnicodeText() for name in names[agent]}
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem) -> SpellState:
         """Nothing has been asked yet.
 
         Raises:
             ConfigError: The problem is no cluster of documents.
         """
         documents_of(problem)
-        return State(problem)
+        return SpellState(problem)
 
-    def current_agent(self, state: State) -> str | None:
+    def current_agent(self, state: SpellState) -> str | None:
         """Whose turn it is; None at the end, which a malformed or ungrounded question brings at once."""
         return _ACTING.get(state.phase)
 
-    def observe(self, state: State, agent: str) -> Observation:
+    def observe(self, state: SpellState, agent: str) -> Observation:
         """The agent's fields. Without documents the Responder's are an empty text."""
         if agent == VERIFIER:
             return {"question": state.question, "answer": state.output, "reference": state.expected}
@@ -309,15 +268,15 @@ class Spell:
             ),
         }
 
-    def submission(self, state: State, action: Action) -> str | None:
+    def submission(self, state: SpellState, action: Action) -> str | None:
         """Answers are graded, with and without documents."""
         return action.text if self.current_agent(state) == RESPONDER else None
 
-    def posed(self, state: State) -> Problem:
+    def posed(self, state: SpellState) -> Problem:
         """The question with its reference: what an answer is graded on."""
         return Problem(state.problem.id, state.question, state.expected)
 
-    def note(self, state: State, action: Action) -> Mapping[str, Any]:
+    def note(self, state: SpellState, action: Action) -> Mapping[str, Any]:
         """Question and reference; whether an answer was one without documents; the vote of a Verifier."""
         notes: dict[str, Any] = {"truncated": action.truncated}
         if state.phase == "ask":
@@ -327,7 +286,7 @@ class Spell:
             return notes | {"vote": read_vote(action.text)}
         return notes | {"probe": state.phase == "probe"}
 
-    def apply(self, state: State, action: Action, grade: Grade | None) -> State:
+    def apply(self, state: SpellState, action: Action, grade: Grade | None) -> SpellState:
         """The next phase. The grade decides only whether a question is grounded, and no agent sees it."""
         if state.phase == "ask":
             asked = self._asked(state, action)
@@ -342,11 +301,11 @@ class Spell:
             return replace(state, phase="judge", output=action.text[-self.most_characters :], answered=True)
         return replace(state, phase="end")
 
-    def final(self, state: State) -> int | None:
+    def final(self, state: SpellState) -> int | None:
         """The answer with documents."""
         return int(self.grounding) if state.answered else None
 
-    def _asked(self, state: State, action: Action) -> Asked:
+    def _asked(self, state: SpellState, action: Action) -> AskedQuestion:
         return read_question(action.text, state.problem.metadata.get("task", "general"), self.longest_answer)
 
 

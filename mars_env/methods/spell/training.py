@@ -4,8 +4,7 @@
        ^                                          │
        └────────── solvable questions ────────────┘
 
-`train_spell` runs it on `mars_env.trainers.loop.fit`; `spell_batches` makes its batches and `role_groups`
-chooses what each role trains on. docs/spell.md tells the method.
+`spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/spell.md explains the method.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,22 +24,20 @@ from mars_env.envs.growers import levels
 from mars_env.errors import ConfigError
 from mars_env.grading.cover import CoverMatch
 from mars_env.loggers import Logger
-from mars_env.methods.spell.memory import Memory, ask, remembered, rows_of
-from mars_env.methods.spell.rewards import SpellReward, majority, outcomes, votes_of
+from mars_env.methods.spell.memory import QuestionMemory, question_job, remembered, rows_of
+from mars_env.methods.spell.rewards import SpellReward, majority_vote, outcomes, votes_of
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, Spell
 from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch, collect, groups_of
 from mars_env.seeds import derive_seed
-from mars_env.trainers.config import require_roles
-from mars_env.trainers.identity import described_game, described_length, described_team, fingerprints
+from mars_env.trainers.checkpoints import run_identity
+from mars_env.trainers.checks import check_run, require_roles
 from mars_env.trainers.local import LocalTrainer
-from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.loop import fit
-from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, checked
+from mars_env.trainers.rollouts import LostTrees, UpdateLog, graded_in_step
 from mars_env.trainers.team import Team
-from mars_env.trainers.update_log import UpdateLog
 from mars_env.types import Grade, Grader, Group, Tree, Verdict, role_of
 
 MEMORY: Final = "memory.jsonl"
@@ -50,57 +48,37 @@ OnTrees = Callable[[int, Sequence[Tree]], None]
 
 
 class SpellSettings(BaseModel):
-    """The numbers of SPELL; `RunSettings` has those that every run has.
-
-    Example:
-        >>> SpellSettings().group, SpellSettings().fresh, SpellSettings().last
-        (8, 5, 3)
-    """
+    """The numbers of SPELL; `RunSettings` has those that every run has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     group: PositiveInt = 8
     """Answers to a question."""
-
     verifiers: PositiveInt = 8
     """Votes on an answer."""
-
     fresh: PositiveInt = 5
     """Documents that the Questioner has not seen."""
-
     last: NonNegativeInt = 3
     """Remembered questions that the Questioner sees, with their documents; 0 for no memory."""
-
     questions: PositiveInt = 128
     """Questions that an update trains on: those whose answers got different rewards."""
-
     tries: PositiveInt = 10
     """Most rounds of ``problems_per_step`` clusters that are played to find so many."""
-
     difficulty: Literal["gaussian", "unsolved", "tent"] = "gaussian"
     """The Questioner's reward; see `mars_env.methods.spell.rewards.DIFFICULTY`."""
-
     grounding: bool = True
     """Whether questions that are answered without documents are refused."""
-
     least_agreement: float = Field(default=0.51, ge=0, le=1)
     """A Verifier's group is trained only if at least this share of it votes as its majority ..."""
-
     most_agreement: float = Field(default=0.99, ge=0, le=1)
     """... and at most this share, and if the majority agrees with the rule."""
-
     verifier_turns: float = Field(default=1.0, ge=0)
     """Verifiers' turns in an update for each question in it, in whole groups. SPELL: as many as questions
     (our reading; about 1/G of all turns are then trained, as the paper says)."""
 
 
 def spell_game(settings: SpellSettings | None = None, grader: Grader | None = None) -> Game:
-    """The game of a training run.
-
-    Args:
-        settings: By default SPELL's.
-        grader: The rule, which judges answers by the reference; by default `CoverMatch`.
-    """
+    """The game of a training run; the grader judges answers by the reference, by default by `CoverMatch`."""
     chosen = settings or SpellSettings()
     before = (1, 1) if chosen.grounding else (1,)
     return Game(
@@ -113,7 +91,7 @@ def spell_game(settings: SpellSettings | None = None, grader: Grader | None = No
 
 
 def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> list[Group]:
-    """What an update trains of the trees of a batch.
+    """What an update trains of the trees of a batch, which are in the order in which they were asked for.
 
     - Responder: the first ``questions`` groups of answers of which some are right, and not all.
     - Questioner: the questions of these groups, and of each task as many with a reward of 0 or less, drawn.
@@ -121,11 +99,6 @@ def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> li
       many turns as the settings say, drawn.
 
     Answers without documents are never trained.
-
-    Args:
-        trees: In the order in which they were asked for.
-        settings: The gates.
-        seed: Of the draws.
     """
     chosen: list[Group] = []
     asked: list[Group] = []
@@ -160,7 +133,7 @@ def _is_clear(votes: Group, grade: Grade | None, settings: SpellSettings) -> boo
     if grade is None or grade.verdict is Verdict.UNKNOWN:
         return False
     said = votes_of(votes.turns)
-    vote = majority(said)
+    vote = majority_vote(said)
     if vote is None or vote != (grade.verdict is Verdict.CORRECT):
         return False
     share = said.count("yes" if vote else "no") / len(said)
@@ -173,12 +146,48 @@ def _drawn(groups: Sequence[Group], n: int, rng: np.random.Generator) -> list[Gr
     return [groups[place] for place in sorted(places)]
 
 
-async def spell_batches(  # public edge: one keyword for each thing that can be chosen, with a default
-    game: Game,
-    team: Team,
-    clusters: ProblemSet,
-    settings: RunSettings,
-    spell: SpellSettings,
+@dataclass(frozen=True)
+class SpellRun:
+    """A training by SPELL.
+
+    Attributes:
+        team: Who plays and what is trained: `mars_env.trainers.make_team` with
+            ``agent=mars_env.methods.spell.agents.spell_agent``.
+        clusters: Documents to ask about (`mars_env.methods.spell.rules.cluster`).
+        settings: ``rollouts=None`` and no staleness, since the memory is updated between two batches;
+            ``problems_per_step`` are the clusters of a try.
+        spell: SPELL's own numbers.
+        game: `spell_game` of these numbers, or one with your own rule.
+
+    Raises:
+        ConfigError: The settings do not fit.
+    """
+
+    team: Team
+    clusters: ProblemSet
+    settings: RunSettings
+    spell: SpellSettings = SpellSettings()  # noqa: RUF009 (frozen)
+    game: Game | None = None
+
+    def __post_init__(self) -> None:
+        settings, spell, agents = checked(self.settings), checked(self.spell), self.team.agents
+        if settings.rollouts is not None:
+            raise ConfigError("SPELL grows its own trees: set rollouts=None")
+        if settings.pipeline.staleness:
+            raise ConfigError("SPELL's memory is updated between two batches: set pipeline.staleness to 0")
+        if missing := [name for name in (QUESTIONER, RESPONDER, VERIFIER) if name not in agents]:
+            raise ConfigError(f"the team lacks {', '.join(missing)}")
+        if spell.group < 2:
+            raise ConfigError(
+                "one answer to a question is never right in part, so no question would be trained on: "
+                "set group to 2 or more"
+            )
+        require_roles(settings.train, agents)
+        object.__setattr__(self, "game", self.game or spell_game(spell))
+
+
+async def spell_batches(
+    run: SpellRun,
     *,
     done: int = 0,
     directory: str | Path | None = None,
@@ -188,20 +197,16 @@ async def spell_batches(  # public edge: one keyword for each thing that can be 
     """Play trees with the memory of all earlier batches, and yield what each update trains.
 
     Args:
-        game: `spell_game`.
-        team: Who plays.
-        clusters: Documents to ask about (`mars_env.methods.spell.rules.cluster`).
-        settings: Of them ``seed``, ``steps`` and ``problems_per_step`` (clusters a try) are used.
-        spell: The rest.
+        run: What is played.
         done: Updates that are done already.
         directory: Where `MEMORY` is kept; it is cut to the updates that are done.
-        on_trees: For figures of your own.
-        concurrency: Most trees played at the same time. It bounds the requests, too: a tree has up to
-            ``group * verifiers`` at the end.
+        on_trees: For metrics of your own.
+        concurrency: Most trees played at the same time; each has up to ``group * verifiers`` requests.
     """
-    game = graded_in_lockstep(game)
+    assert run.game is not None
+    game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
-    memory = Memory().plus(remembered(new for row in rows for new in row["new"]))
+    memory = QuestionMemory().plus(remembered(new for row in rows for new in row["new"]))
     roles = settings.train.train_roles
     lost = LostTrees(
         lambda turn: turn.policy in team.policies and (roles is None or turn.role in roles),
@@ -209,19 +214,13 @@ async def spell_batches(  # public edge: one keyword for each thing that can be 
     )
     for step in range(done, settings.steps):
         trees: list[Tree] = []
+        progress = step / max(1, settings.steps - 1)
         for attempt in range(spell.tries):
             rng = np.random.default_rng(derive_seed(settings.seed, "clusters of step", step, attempt))
+            sample = step * spell.tries + attempt
             jobs = [
-                ask(
-                    cluster,
-                    memory,
-                    fresh=spell.fresh,
-                    last=spell.last,
-                    seed=settings.seed,
-                    sample=step * spell.tries + attempt,
-                    progress=step / max(1, settings.steps - 1),
-                )
-                for cluster in clusters.sample(rng, settings.problems_per_step)
+                question_job(cluster, memory, spell.fresh, spell.last, settings.seed, sample, progress)
+                for cluster in run.clusters.sample(rng, settings.problems_per_step)
             ]
             played = await collect(game, team.agents, jobs, seed=settings.seed, concurrency=concurrency)
             for tree in played:
@@ -242,13 +241,9 @@ def _solvable(trees: Sequence[Tree]) -> int:
     return sum(found.kind == "some" for tree in trees for found in outcomes(tree))
 
 
-async def train_spell(  # public edge: one keyword for each thing that can be chosen, with a default
-    team: Team,
-    clusters: ProblemSet,
-    settings: RunSettings,
-    spell: SpellSettings | None = None,
+async def train_spell(
+    run: SpellRun,
     *,
-    game: Game | None = None,
     directory: str | Path | None = None,
     checkpoint_every: int = 10,
     loggers: Sequence[Logger] = (),
@@ -261,75 +256,37 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
     a CPU ends with bitwise the same weights and memory.
 
     Args:
-        team: Who plays and what is trained: `mars_env.trainers.make_team` with
-            ``agent=mars_env.methods.spell.agents.spell_agent``.
-        clusters: Documents to ask about.
-        settings: ``rollouts=None`` and no staleness, since the memory is updated between two batches.
-        spell: SPELL's own numbers.
-        game: `spell_game` of these numbers, or one with your own rule.
+        run: Who plays, on what, and all numbers.
         directory: For checkpoints and memory. The same call continues from the newest checkpoint.
         checkpoint_every: Updates between two checkpoints.
-        loggers: Get the figures of every update.
+        loggers: Get the metrics of every update.
         on_trees: Gets all trees of every batch.
 
     Raises:
-        ConfigError: The settings do not fit.
+        ConfigError: Team and settings do not fit.
         ModelError: As many trees in a row as there are clusters in a try could not be played.
     """
-    settings, chosen = checked(settings), checked(spell or SpellSettings())
-    refuse_unfit(settings, team)
-    require_roles(settings.train, team.agents)
-    if chosen.group < 2:
-        raise ConfigError(
-            "one answer to a question is never right in part, so no question would be trained on: "
-            "set group to 2 or more"
-        )
-    game = game or spell_game(chosen)
-    train = settings.train.model_copy(
-        update={"seed": settings.seed, "batch_roles": (*settings.train.batch_roles, role_of(QUESTIONER))}
-    )
-    run = settings.model_dump(mode="json", exclude={"seed", "steps", "train"})
+    team, settings = run.team, run.settings
+    assert run.game is not None
+    check_run(run.game, team, settings)
+    batch_roles = (*settings.train.batch_roles, role_of(QUESTIONER))
     trainer = LocalTrainer(
         team.policies,
-        train,
+        settings.train.model_copy(update={"seed": settings.seed, "batch_roles": batch_roles}),
         run={
-            **run,
-            "spell": chosen.model_dump(mode="json"),
-            "clusters": clusters.content_hash(),
-            "agents": {name: agent.policy for name, agent in team.agents.items()},
-            "team": described_team(team.agents, team.policies),
-            **described_game(game),
-            **described_length(team.agents, settings.steps),
-            "frozen": fingerprints(team.policies),
+            **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
+            "spell": run.spell.model_dump(mode="json"),
+            "clusters": run.clusters.content_hash(),
+            **run_identity(run.game, team, settings.steps),
         },
         frozen=team.frozen,
     )
-
-    def batches(done: int) -> AsyncGenerator[UpdateBatch]:
-        return spell_batches(
-            game, team, clusters, settings, chosen, done=done, directory=directory, on_trees=on_trees
-        )
-
     return await fit(
         trainer,
-        batches,
+        lambda done: spell_batches(run, done=done, directory=directory, on_trees=on_trees),
         settings.steps,
         refresh=team.refresh,
         directory=directory,
         checkpoint_every=checkpoint_every,
         loggers=loggers,
     )
-
-
-def refuse_unfit(settings: RunSettings, team: Team) -> None:
-    """Refuse settings that SPELL cannot follow.
-
-    Raises:
-        ConfigError: The message says which, and what to do.
-    """
-    if settings.rollouts is not None:
-        raise ConfigError("SPELL grows its own trees: set rollouts=None")
-    if settings.pipeline.staleness:
-        raise ConfigError("SPELL's memory is updated between two batches: set pipeline.staleness to 0")
-    if missing := [name for name in (QUESTIONER, RESPONDER, VERIFIER) if name not in team.agents]:
-        raise ConfigError(f"the team lacks {', '.join(missing)}")

@@ -27,7 +27,8 @@ from mars_env.problems import ProblemSet
 from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import suggestion
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, require_roles
+from mars_env.trainers.checks import require_roles
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, flag_value
 from mars_env.types import role_of
 

@@ -1,8 +1,4 @@
-"""The capacity rule: how many samplers keep a learner busy. No torch in here.
-
-ECHO-2 (arXiv 2602.02192) has such a rule from the time of a step, the time in which weights spread, and the
-rate of rollouts. The formulas here are ours, derived in docs/echo.md.
-"""
+"""How many samplers keep a learner busy. After ECHO-2 (arXiv 2602.02192); see docs/echo.md."""
 
 from __future__ import annotations
 
@@ -39,11 +35,9 @@ class Capacity(BaseModel):
 
     @property
     def samplers(self) -> int | None:
-        """The fewest samplers with which the learner never waits; None if it waits whatever their number."""
+        """The fewest samplers with which the learner never waits; None if it always waits."""
         spare = min(self.update_seconds, self.max_staleness * self.update_seconds - self.spread_seconds)
-        if spare <= 0:
-            return None
-        return max(1, math.ceil(self.rollout_seconds / spare - 1e-9))
+        return max(1, math.ceil(self.rollout_seconds / spare - 1e-9)) if spare > 0 else None
 
     def period(self, samplers: PositiveInt) -> float:
         """Seconds from one update to the next."""
@@ -56,13 +50,9 @@ class Capacity(BaseModel):
 
     def __str__(self) -> str:
         need = self.samplers
-        if need is None:
-            head = "no number of samplers keeps the learner busy"
-        else:
-            head = f"{need} sampler{'s keep' if need > 1 else ' keeps'} the learner busy"
-        age = f"{self.max_staleness} version{'s' * (self.max_staleness != 1)}"
+        head = "no number of samplers keeps" if need is None else f"{need} samplers keep"
         return (
-            f"{head}: an update takes {self.update_seconds:.3g} s, the weights spread in "
-            f"{self.spread_seconds:.3g} s, one sampler plays a step in {self.rollout_seconds:.3g} s, "
-            f"turns may be {age} old"
+            f"{'1 sampler keeps' if need == 1 else head} the learner busy: an update takes "
+            f"{self.update_seconds:.3g} s, the weights spread in {self.spread_seconds:.3g} s, one sampler "
+            f"plays a step in {self.rollout_seconds:.3g} s, turns may be {self.max_staleness} versions old"
         )

@@ -3,9 +3,8 @@
     00000012/manifest.json         which versions of which policies, with the sizes and hashes of the files
     00000012/solver.safetensors    the weights of one policy
 
-A publication is written under another name, synced to disk, and then renamed, so it is complete or not there.
-Numbers only grow, whatever happens to the learner: one that is resumed from an older checkpoint publishes its
-weights under a new number, so nobody takes the lost ones for newer. Nothing is pickled.
+A publication is complete or not there. Numbers only grow: a learner that resumes from an older checkpoint
+publishes under a new number, so nobody takes the lost weights for newer. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ try:
 except ImportError as error:
     raise MissingExtra("the weight store needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
-MANIFEST = "manifest.json"
-MOST_MANIFEST = 2**20
-"""Most bytes of a manifest."""
-POLL_SECONDS = 0.05
-"""How often `WeightStore.wait` looks for a new publication."""
+Tensors = dict[str, dict[str, Tensor]]
+"""Weights by policy and name."""
 
+MANIFEST = "manifest.json"
+MANIFEST_BYTES = 2**20
+"""No manifest is longer."""
+
+_POLL_SECONDS = 0.05
 _NUMBER = re.compile(r"[0-9]{8}")
 _DRAFT = ".draft-"
-PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
-Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-StoreId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
 
 
 class PolicyWeights(BaseModel):
@@ -55,25 +54,31 @@ class PolicyWeights(BaseModel):
 
     version: NonNegativeInt
     size: NonNegativeInt
-    sha256: Hex
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Publication(BaseModel):
-    """What was published together: one version of each policy.
-
-    Example:
-        >>> one = Publication(store="0" * 32, number=7, policies={})
-        >>> one.newer_than(None), one.newer_than(one), one.newer_than(one.model_copy(update={"number": 6}))
-        (True, False, True)
-    """
+    """What was published together: one version of each policy. A `store` made again has another name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = 1
-    store: StoreId
-    """Names the store, so that one that was deleted and made again is not taken for the old one."""
+    store: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     number: PositiveInt
-    policies: dict[PolicyName, PolicyWeights]
+    policies: dict[_PolicyName, PolicyWeights]
+
+    @classmethod
+    def read(cls, manifest: str | bytes, where: str) -> Publication:
+        """The publication that a manifest describes.
+
+        Raises:
+            StoreError: It describes none.
+        """
+        try:
+            return cls.model_validate_json(manifest)
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise StoreError(f"{where}: the manifest cannot be read: {why}; publish again") from error
 
     def newer_than(self, other: Publication | None) -> bool:
         """Whether these weights come after others: a higher number, or another store."""
@@ -81,18 +86,14 @@ class Publication(BaseModel):
 
 
 class Weights(Protocol):
-    """Where a sampler gets its weights: a `WeightStore` that it can reach as a folder, or `HTTPWeights`."""
-
-    async def latest(self) -> Publication | None:
-        """The newest publication; None before the first."""
-        ...
+    """Where a sampler gets its weights: a `WeightStore` whose folder it can read, or a `Connection`."""
 
     async def wait(self, after: Publication | None = None) -> Publication:
         """The newest publication, as soon as it is newer than `after`."""
         ...
 
-    async def fetch(self, publication: Publication) -> dict[str, dict[str, Tensor]]:
-        """The weights of a publication, by policy and by name; sizes and hashes are checked.
+    async def fetch(self, publication: Publication) -> Tensors:
+        """The weights of a publication.
 
         Raises:
             StoreError: They are no longer there, or are not what the manifest says.
@@ -101,24 +102,10 @@ class Weights(Protocol):
 
 
 class WeightStore:
-    """A folder of publications. One process publishes, any number of processes read.
-
-    Args:
-        path: The folder.
-        keep: How many publications stay; older ones are removed.
+    """A folder of publications, of which the newest `keep` stay. One process publishes, many read.
 
     Raises:
         ConfigError: `keep` is below 1.
-
-    Example:
-        >>> import tempfile
-        >>> from mars_env.models import tiny_model
-        >>> model = tiny_model(context=16)
-        >>> store = WeightStore(tempfile.mkdtemp())
-        >>> one = store.publish({"tiny": Policy(model.module)})
-        >>> one.number, one.policies["tiny"].version, store.newest() == one
-        (1, 0, True)
-        >>> model.refresh(store.read(one)["tiny"], version=one.policies["tiny"].version)
     """
 
     def __init__(self, path: str | Path, *, keep: int = 2) -> None:
@@ -134,22 +121,21 @@ class WeightStore:
         """
         last = self.newest()
         number = (last.number if last is not None else 0) + 1
-        draft, target = self.path / f"{_DRAFT}{secrets.token_hex(8)}", self._folder(number)
+        draft = self.path / f"{_DRAFT}{secrets.token_hex(8)}"
         try:
             draft.mkdir(parents=True)
             files = {}
             for name, policy in policies.items():
                 path = draft / f"{name}.safetensors"
-                write_tensors(policy.model.state_dict(), path)
-                files[name] = PolicyWeights(
-                    version=policy.version, size=path.stat().st_size, sha256=_sha256(path)
-                )
+                _write_tensors(policy.model.state_dict(), path)
+                size = path.stat().st_size
+                files[name] = PolicyWeights(version=policy.version, size=size, sha256=_sha256(path))
             store = last.store if last is not None else secrets.token_hex(16)
             publication = Publication(store=store, number=number, policies=files)
             (draft / MANIFEST).write_text(publication.model_dump_json(), encoding="utf-8")
             for path in [*draft.iterdir(), draft]:
                 sync_to_disk(path)
-            draft.rename(target)
+            draft.rename(self._folder(number))
             sync_to_disk(self.path)
             self._prune()
         except (OSError, ValueError) as error:
@@ -164,38 +150,32 @@ class WeightStore:
             StoreError: Its manifest cannot be read.
         """
         for number in self._numbers():
+            folder = self._folder(number)
             try:
-                with open_regular(self._folder(number) / MANIFEST) as file:
-                    text = file.read(MOST_MANIFEST)
-                return read_manifest(text, str(self._folder(number)))
+                with open_regular(folder / MANIFEST) as file:
+                    return Publication.read(file.read(MANIFEST_BYTES), str(folder))
             except FileNotFoundError:
                 continue  # removed meanwhile: then there is a newer one, which the next look finds
             except OSError as error:
-                raise StoreError(f"{self._folder(number)} cannot be read: {error}") from error
+                raise StoreError(f"{folder} cannot be read: {error}") from error
         return None
-
-    async def latest(self) -> Publication | None:
-        """See `Weights`."""
-        return await asyncio.to_thread(self.newest)
 
     async def wait(self, after: Publication | None = None) -> Publication:
         """See `Weights`."""
         while True:
-            found = await self.latest()
+            found = await asyncio.to_thread(self.newest)
             if found is not None and found.newer_than(after):
                 return found
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    async def fetch(self, publication: Publication) -> dict[str, dict[str, Tensor]]:
+    async def fetch(self, publication: Publication) -> Tensors:
         """See `Weights`."""
-        return await asyncio.to_thread(self.read, publication)
+        return await asyncio.to_thread(self.load, publication)
 
-    def read(self, publication: Publication) -> dict[str, dict[str, Tensor]]:
+    def load(self, publication: Publication) -> Tensors:
         """`fetch`, synchronously."""
-        return {
-            name: read_tensors(self.file(publication.number, name), told)
-            for name, told in publication.policies.items()
-        }
+        files = publication.policies.items()
+        return {name: read_tensors(self.file(publication.number, name), wanted) for name, wanted in files}
 
     def file(self, number: int, policy: str) -> Path:
         """Where the weights of a policy are, if they are still there."""
@@ -214,29 +194,15 @@ class WeightStore:
         """Remove old publications, and what a killed learner left half written."""
         for number in self._numbers()[self._keep :]:
             old = self._folder(number)
-            old = old.rename(old.with_name(f"{_DRAFT}old-{old.name}"))
+            old.rename(old.with_name(f"{_DRAFT}old-{old.name}"))
         for leftover in self.path.glob(f"{_DRAFT}*"):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def read_manifest(text: str | bytes, where: str) -> Publication:
-    """The publication that a manifest describes.
-
-    Raises:
-        StoreError: It describes none.
-    """
-    try:
-        return Publication.model_validate_json(text)
-    except ValidationError as error:
-        raise StoreError(
-            f"{where}: the manifest cannot be read: {error.errors()[0]['msg']}; publish again"
-        ) from error
-
-
-def write_tensors(state: Mapping[str, Tensor], path: Path) -> None:
+def _write_tensors(state: Mapping[str, Tensor], path: Path) -> None:
     """Write a state dict; tensors that share their memory (tied weights) are written once."""
     first: dict[tuple[Any, ...], str] = {}
-    own: dict[str, Tensor] = {}
+    single: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
     for name, value in state.items():
         key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
@@ -244,20 +210,19 @@ def write_tensors(state: Mapping[str, Tensor], path: Path) -> None:
             tied[name] = first[key]
             continue
         first[key] = name
-        there = value.detach().cpu().contiguous()
-        own[name] = there if there.untyped_storage().nbytes() == there.nbytes else there.clone()
-    safetensors.torch.save_file(own, path, metadata={"tied": json.dumps(tied)})
+        copied = value.detach().cpu().contiguous()
+        single[name] = copied if copied.untyped_storage().nbytes() == copied.nbytes else copied.clone()
+    safetensors.torch.save_file(single, path, metadata={"tied": json.dumps(tied)})
 
 
-def read_tensors(path: Path, told: PolicyWeights) -> dict[str, Tensor]:
-    """Read what `write_tensors` wrote, if it is the file that the manifest tells of.
+def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:
+    """Read a file of weights, if it is the one that a manifest describes.
 
     Raises:
         StoreError: It is not there, or is another one.
     """
     try:
-        size, digest = path.stat().st_size, _sha256(path)
-        if (size, digest) != (told.size, told.sha256):
+        if (path.stat().st_size, _sha256(path)) != (wanted.size, wanted.sha256):
             raise StoreError(f"{path.name}: its size or hash is not the manifest's: fetch it again")
         state: dict[str, Tensor] = safetensors.torch.load_file(path)
         with safetensors.safe_open(path, framework="pt") as file:

@@ -1,14 +1,14 @@
-"""What learner and samplers send each other, as checked values: nothing of it is trusted, nothing pickled.
+"""What learner and samplers send each other as JSON. Nothing of it is trusted, nothing pickled.
 
-A sampler posts to ``/v1/take`` and is told what to sample, posts each answer to ``/v1/give``, and says at
-``/v1/alive`` that it works. ``GET /v1/weights`` waits for a newer publication, and
-``GET /v1/weights/NUMBER/POLICY`` is a file of it.
+A sampler gets asks from ``/v1/take``, posts each answer to ``/v1/give``, and shows at ``/v1/alive`` that it
+works. ``GET /v1/weights`` waits for a newer publication; ``GET /v1/weights/NUMBER/POLICY`` is a file of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from dataclasses import replace
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -21,206 +21,150 @@ from pydantic import (
     StrictStr,
 )
 
-from mars_env.checks import MAX_TOKEN_ID, SLACK
+from mars_env.checks import SLACK
 from mars_env.trainers.swarm.weights import Publication
-from mars_env.types import INTERRUPTIONS, UNKNOWN_LOGPROB, Action, Completion, FinishReason
+from mars_env.types import INTERRUPTIONS, UNKNOWN_LOGPROB, Action, Completion
 
-MOST_SAMPLES = 4096
-"""Most samples of one ask."""
-MOST_ASKS = 4096
-"""Most asks that a sampler may work on at the same time."""
+MOST = 4096
+"""Most samples of one ask, and most asks that a sampler works on."""
+
 MOST_FAULT = 2000
 """Most characters of a reason."""
-HOTTEST = 100.0
+
+_HOTTEST = 100.0
 """Temperatures are between its inverse and it: others would overflow the logits."""
 
-Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
-AskId = Annotated[StrictStr, Field(min_length=1, max_length=100)]
-Count = Annotated[StrictInt, Field(ge=0, lt=2**40)]
-TokenId = Annotated[StrictInt, Field(ge=0, lt=MAX_TOKEN_ID)]
-LogProb = Annotated[FiniteFloat, Field(gt=UNKNOWN_LOGPROB, le=SLACK)]
+_Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+_Reason = Annotated[StrictStr, Field(max_length=MOST_FAULT)]
+_AskIds = Annotated[list[_Name], Field(max_length=MOST)]
 
 
-class _Sent(BaseModel):
+class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Ask(_Sent):
-    """One act of one agent: what it sees, how many samples, and how new the weights must be."""
+class RemoteAct(_Message):
+    """An ask: one act of one agent, with the oldest publication whose weights may sample it."""
 
-    id: AskId
-    agent: Name
-    observation: dict[Name, StrictStr | StrictInt]
-    n: Annotated[StrictInt, Field(ge=1, le=MOST_SAMPLES)]
+    id: _Name
+    agent: _Name
+    observation: dict[_Name, StrictStr | StrictInt]
+    n: Annotated[StrictInt, Field(ge=1, le=MOST)]
     seed: Annotated[StrictInt, Field(ge=0, lt=2**64)]
     weights: Publication
-    """The oldest publication that may sample it."""
 
 
-class Working(_Sent):
-    """What a sampler says of itself with each request."""
+class _FromSampler(_Message):
+    """The sampler's unique name, the newest publication that it has, and the seconds in which it sampled."""
 
-    sampler: Name
-    """Its name, unique among the learner's samplers."""
+    sampler: _Name
     holds: NonNegativeInt = 0
-    """Number of the newest publication that it has received."""
     busy: NonNegativeFloat = 0.0
-    """Seconds in which it sampled, since it started."""
 
 
-class Take(Working):
-    """A sampler asks for work."""
+class Take(_FromSampler):
+    """A sampler wants so many asks; `agents` are its agents' policies."""
 
-    agents: Annotated[dict[Name, Name], Field(max_length=1000)]
-    """Its agents' policies, by agent."""
-    room: Annotated[StrictInt, Field(ge=1, le=MOST_ASKS)]
-    """Asks that it can begin now."""
+    agents: Annotated[dict[_Name, _Name], Field(max_length=1000)]
+    room: Annotated[StrictInt, Field(ge=1, le=MOST)]
 
 
-class Taken(_Sent):
-    """The answer: work, for which the sampler must show that it lives every `lease` seconds."""
+class Taken(_Message):
+    """Asks. A sampler that is silent for `lease` seconds counts as lost; `over`: the training is done."""
 
-    asks: Annotated[list[Ask], Field(max_length=MOST_ASKS)] = []
+    asks: Annotated[list[RemoteAct], Field(max_length=MOST)] = []
     lease: Annotated[FiniteFloat, Field(gt=0)]
     over: bool = False
-    """The training is done: the sampler may end."""
 
 
-class Alive(Working):
-    """A sampler shows that it lives."""
+class Alive(_FromSampler):
+    """A sampler works on these asks, or leaves: then others get them."""
 
-    asks: Annotated[list[AskId], Field(max_length=MOST_ASKS)]
-    """What it works on."""
-
-
-class Left(_Sent):
-    """A sampler was heard to leave: how many of its asks go to others."""
-
-    asks: NonNegativeInt = 0
+    asks: _AskIds = []
+    leaves: bool = False
 
 
-class Wanted(_Sent):
-    """The answer: which of these asks nobody wants any more."""
+class Wanted(_Message):
+    """The asks of an `Alive` that nobody waits for any more."""
 
-    dropped: Annotated[list[AskId], Field(max_length=MOST_ASKS)] = []
-
-
-class SentCompletion(_Sent):
-    """A completion; see `mars_env.types.Completion`."""
-
-    text: StrictStr
-    finish_reason: FinishReason
-    prompt_ids: list[TokenId]
-    token_ids: list[TokenId]
-    logprobs: list[LogProb]
-    temperature: Annotated[FiniteFloat, Field(ge=1 / HOTTEST, le=HOTTEST)]
-    versions: Annotated[list[tuple[Count, Count]], Field(max_length=10_000)]
-
-    @classmethod
-    def of(cls, completion: Completion) -> Self:
-        """What is sent of a completion."""
-        return cls(
-            text=completion.text,
-            finish_reason=completion.finish_reason,
-            prompt_ids=list(completion.prompt_ids),
-            token_ids=list(completion.token_ids),
-            logprobs=list(completion.logprobs),
-            temperature=completion.temperature,
-            versions=list(completion.versions),
-        )
-
-    def completion(self) -> Completion:
-        """The completion."""
-        return Completion(
-            self.text,
-            self.finish_reason,
-            tuple(self.prompt_ids),
-            tuple(self.token_ids),
-            tuple(min(0.0, value) for value in self.logprobs),
-            self.temperature,
-            tuple(self.versions),
-            len(self.prompt_ids),
-            len(self.token_ids),
-        )
+    dropped: _AskIds = []
 
 
-class SentAction(_Sent):
-    """An action."""
+class Give(_FromSampler):
+    """The actions of an ask, or why there are none."""
 
-    text: StrictStr
-    completions: Annotated[list[SentCompletion], Field(min_length=1, max_length=1000)]
-
-
-class Give(Working):
-    """A sampler's answer to an ask: the actions, or why there are none."""
-
-    ask: AskId
-    actions: Annotated[list[SentAction], Field(max_length=MOST_SAMPLES)] = []
-    fault: Annotated[StrictStr, Field(max_length=MOST_FAULT)] = ""
+    ask: _Name
+    actions: Annotated[list[Action], Field(max_length=MOST)] = []
+    fault: _Reason = ""
 
 
-class Given(_Sent):
-    """What became of an answer: taken, no longer wanted, or refused with a reason."""
+class Receipt(_Message):
+    """What became of a `Give`, and why it was refused."""
 
     result: Literal["taken", "unwanted", "refused"]
-    why: Annotated[StrictStr, Field(max_length=MOST_FAULT)] = ""
-
-
-def sent(actions: Sequence[Action]) -> list[SentAction]:
-    """Actions as they are sent.
-
-    Raises:
-        ValueError: They cannot be sent: no completions, an odd temperature ...
-    """
-    return [
-        SentAction(text=action.text, completions=[SentCompletion.of(c) for c in action.completions])
-        for action in actions
-    ]
+    why: _Reason = ""
 
 
 def received(
-    give: Give, n: int, versions: tuple[int, int], vocabulary: int, context: int
+    actions: Sequence[Action], n: int, versions: tuple[int, int], vocabulary: int, context: int
 ) -> tuple[list[Action], str]:
-    """The actions of an answer, or why it is refused: a learner could not train on it, or not be right to.
+    """The actions of an answer, or why a learner cannot train on them.
 
     Args:
-        give: The answer.
-        n: How many samples were asked for.
+        actions: The answer's.
+        n: How many were asked for.
         versions: The oldest and the newest version of the policy that may have sampled them.
         vocabulary: Number of the policy's token ids.
         context: Most tokens of prompt and completion together.
 
     Example:
-        >>> one = SentCompletion(text="4", finish_reason="stop", prompt_ids=[1], token_ids=[7], logprobs=[-1],
-        ...                      temperature=1.0, versions=[(3, 1)])
-        >>> give = Give(sampler="s", ask="1", actions=[SentAction(text="4", completions=[one])])
-        >>> received(give, 1, (3, 4), vocabulary=8, context=16)[1]
+        >>> one = Completion("4", "stop", (1,), (7,), (-1.0,), versions=((3, 1),))
+        >>> received([Action("4", (one,))], 1, (3, 4), vocabulary=8, context=16)[1]
         ''
-        >>> received(give, 1, (4, 4), vocabulary=8, context=16)[1]
+        >>> received([Action("4", (one,))], 1, (4, 4), vocabulary=8, context=16)[1]
         'weights of version 3 sampled it, where 4 to 4 are asked for'
     """
-    if len(give.actions) != n:
-        return [], f"{len(give.actions)} samples where {n} were asked for"
-    actions = [Action(a.text, tuple(c.completion() for c in a.completions)) for a in give.actions]
-    for completion in (c for action in actions for c in action.completions):
-        if why := _unfit(completion, versions, vocabulary, context):
-            return [], why
-    return actions, ""
+    if len(actions) != n:
+        return [], f"{len(actions)} samples where {n} were asked for"
+    for action in actions:
+        if not action.completions:
+            return [], "an action without a completion"
+        for completion in action.completions:
+            if why := _fault_of(completion, versions, vocabulary, context):
+                return [], why
+    return [replace(a, completions=tuple(map(_counted, a.completions))) for a in actions], ""
 
 
-def _unfit(completion: Completion, versions: tuple[int, int], vocabulary: int, context: int) -> str:
-    ids, tokens = completion.prompt_ids, completion.token_ids
+def _fault_of(completion: Completion, versions: tuple[int, int], vocabulary: int, context: int) -> str:
+    prompt, tokens, logprobs = completion.prompt_ids, completion.token_ids, completion.logprobs
     if completion.finish_reason not in INTERRUPTIONS and not completion.trainable:
         return "token ids and log-probabilities are needed to train on it, one for each token"
-    if len(completion.logprobs) != len(tokens):
-        return f"{len(completion.logprobs)} log-probabilities for {len(tokens)} tokens"
-    if max((*ids, *tokens), default=0) >= vocabulary:
+    if len(logprobs) != len(tokens):
+        return f"{len(logprobs)} log-probabilities for {len(tokens)} tokens"
+    if not all(UNKNOWN_LOGPROB < value <= SLACK for value in logprobs):
+        return "an unknown log-probability, or one above 0"
+    if not all(0 <= token < vocabulary for token in (*prompt, *tokens)):
         return f"a token id beyond the vocabulary of {vocabulary}"
-    if tokens and len(ids) + len(tokens) > context:  # a prompt that leaves no room is cut off, and UNKNOWN
-        return f"{len(ids) + len(tokens)} tokens, where the context holds {context}"
-    if sum(count for _, count in completion.versions) != len(tokens):
+    if tokens and len(prompt) + len(tokens) > context:  # a prompt that leaves no room is cut off, and UNKNOWN
+        return f"{len(prompt) + len(tokens)} tokens, where the context holds {context}"
+    if not 1 / _HOTTEST <= completion.temperature <= _HOTTEST:
+        return f"the temperature {completion.temperature}"
+    if completion.train_prompt_ids:
+        return "another prompt to train on than the one that was read"
+    counts = [count for _, count in completion.versions]
+    if sum(counts) != len(tokens) or min(counts, default=0) < 0:
         return "the versions do not cover the tokens"
     odd = [version for version, _ in completion.versions if not versions[0] <= version <= versions[1]]
     if odd:
         return f"weights of version {odd[0]} sampled it, where {versions[0]} to {versions[1]} are asked for"
     return ""
+
+
+def _counted(completion: Completion) -> Completion:
+    """With our own counts, and log-probabilities that rounding has not lifted above 0."""
+    return replace(
+        completion,
+        logprobs=tuple(min(0.0, value) for value in completion.logprobs),
+        prompt_tokens=len(completion.prompt_ids),
+        completion_tokens=len(completion.token_ids),
+    )

@@ -11,13 +11,13 @@ from messages import raises
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.untrusted import MAX_JSON
 from mars_env.methods.promptcot.concepts import (
-    MOST_CHARACTERS,
+    CONCEPT_CHARACTERS,
     annotate,
     concepts_prompt,
     read_concepts,
     write_concepts,
 )
-from mars_env.methods.promptcot.designs import ChatWriting, Design, readable
+from mars_env.methods.promptcot.designs import ChatWriting, Design, is_readable
 from mars_env.models import ScriptedModel
 from mars_env.types import Completion, Sampling
 
@@ -52,7 +52,7 @@ def test_one_object_with_so_many_concepts_is_read(text):
         named("primes", "two\u2028lines"),
         named("primes", "nul\x00"),
         named("primes", "hidden\u200b"),
-        named("primes", "p" * (MOST_CHARACTERS + 1)),
+        named("primes", "p" * (CONCEPT_CHARACTERS + 1)),
         named("primes", "### Problem"),
         named("primes", "parity <|im_end|>"),
         named("primes", "[INST] parity"),
@@ -69,12 +69,6 @@ def test_one_object_with_so_many_concepts_is_read(text):
 )
 def test_anything_else_names_no_concepts(text):
     assert read_concepts(text, 2) is None
-
-
-@given(st.text() | st.text(alphabet='{}[]",:\\ \nconcepts#'), st.integers(1, 4))
-def test_any_text_is_read_without_an_error(text, number):
-    found = read_concepts(text, number)
-    assert found is None or len(set(found)) == number
 
 
 VALUES = st.recursive(
@@ -157,7 +151,7 @@ async def test_every_model_annotates_every_problem_and_what_is_missing_is_counte
         Design(("primes", "parity"), "How many?", "Ask for an exception."),
     )
     assert made.authors == ("one", "one") and made.unreadable == 4
-    assert all(readable(ChatWriting(), design) for design in made.designs)
+    assert all(is_readable(ChatWriting(), design) for design in made.designs)
 
 
 async def test_the_same_seed_gives_the_same_designs_however_many_requests_run_together():
@@ -166,7 +160,14 @@ async def test_the_same_seed_gives_the_same_designs_however_many_requests_run_to
 
     problems = [f"Problem {i}?" for i in range(5)]
     made = [
-        await annotate([ScriptedModel(script)] * 2, ChatWriting(), problems, number=1, seed=s, together=t)
+        await annotate(
+            [ScriptedModel(script)] * 2,
+            ChatWriting(),
+            problems,
+            number=1,
+            sampling=Sampling(seed=s),
+            concurrency=t,
+        )
         for s, t in ((1, 64), (1, 1), (2, 64))
     ]
     assert made[0] == made[1] != made[2]

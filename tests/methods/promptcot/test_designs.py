@@ -8,8 +8,8 @@ from mars_env.methods.promptcot.designs import (
     Design,
     Scored,
     best_rationale,
+    is_readable,
     rationales,
-    readable,
     score_design,
     write_design,
 )
@@ -137,7 +137,7 @@ async def test_a_text_that_was_cut_off_is_no_design():
 
 def test_a_design_that_would_be_read_otherwise_is_not_readable():
     writing = ChatWriting()
-    assert readable(writing, Design(("c",), "What?", "So."))
-    assert readable(writing, Design(("c",), "What?\n", " So."))  # white space around them does not matter
+    assert is_readable(writing, Design(("c",), "What?", "So."))
+    assert is_readable(writing, Design(("c",), "What?\n", " So."))  # white space around them does not matter
     for rationale in ("", " \n", "So.\n### Problem\nWhy?", "### Rationale\nSo."):
-        assert not readable(writing, Design(("c",), "What?", rationale))
+        assert not is_readable(writing, Design(("c",), "What?", rationale))

@@ -11,15 +11,13 @@ from collections import Counter
 
 import made_set
 import pytest
-from failing_model import FailsOnce
 from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ModelError, StoreError
 from mars_env.methods.promptcot.designs import Design
-from mars_env.methods.promptcot.making import JOURNAL, PROBLEMS, Making, make_problems
+from mars_env.methods.promptcot.making import JOURNAL, PROBLEMS, CandidateSettings, make_problems
 from mars_env.methods.promptcot.references import Reference
-from mars_env.types import Sampling
 
 
 def lines(folder):
@@ -94,7 +92,7 @@ async def test_another_set_is_refused(tmp_path):
         raise AssertionError("nobody is asked")
 
     with raises(StoreError):
-        await make_problems(tmp_path, nothing, nothing, Making(tries=7, seed=4))
+        await make_problems(tmp_path, nothing, nothing, CandidateSettings(tries=7, seed=4))
 
 
 async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path):
@@ -110,8 +108,8 @@ async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path)
             raise ModelError("the server is gone")
         return Reference("1", 1.0, {"by": "test"})
 
-    making = Making(tries=8, together=4)
-    with pytest.raises(ModelError):
+    making = CandidateSettings(tries=8, concurrency=4)
+    with raises(ModelError):
         await make_problems(tmp_path, write, refer, making)
     assert len(lines(tmp_path)) == 1 + 4  # the first round
     assert len(await make_problems(tmp_path, write, refer, making)) == 8
@@ -127,22 +125,4 @@ async def test_two_processes_do_not_make_one_set(tmp_path):
     async def refer(statement, seed):
         return Reference(None, 0.0, {})
 
-    await make_problems(tmp_path, write, refer, Making(tries=1))
-
-
-@pytest.mark.parametrize("part", ["write", "refer"])
-async def test_a_failed_part_ends_the_others(tmp_path, part):
-    model = FailsOnce()
-
-    async def write(index, seed):
-        if part == "write":
-            await model.complete("", 1, Sampling())
-        return Design(("c",), f"What is {index} plus 1?", "Add.")
-
-    async def refer(statement, seed):
-        await model.complete("", 1, Sampling())
-        return Reference("1", 1.0)
-
-    with pytest.raises(ModelError):
-        await make_problems(tmp_path, write, refer, Making(tries=3, together=3))
-    assert (model.asked, model.ended) == (3, 2)
+    await make_problems(tmp_path, write, refer, CandidateSettings(tries=1))

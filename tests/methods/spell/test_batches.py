@@ -7,7 +7,7 @@ from spell_team import Script, cut
 
 from mars_env.errors import ModelError
 from mars_env.methods.spell.rules import cluster
-from mars_env.methods.spell.training import MEMORY, SpellSettings, spell_batches, spell_game
+from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, spell_batches
 from mars_env.problems import ProblemSet
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team
@@ -46,7 +46,7 @@ async def batches(answers, steps=1, directory=None, **changes):
     settings = RunSettings(rollouts=None, steps=steps, problems_per_step=2)
     played = []
     drawn = spell_batches(
-        spell_game(spell), team(answers), CLUSTERS, settings, spell, directory=directory,
+        SpellRun(team(answers), CLUSTERS, settings, spell), directory=directory,
         on_trees=lambda step, trees: played.append(len(trees)),
     )  # fmt: skip
     return played, [batch async for batch in drawn]

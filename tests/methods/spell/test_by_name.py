@@ -9,7 +9,6 @@ from messages import raises
 from spell_team import ASKED, team
 
 import mars_env
-from mars_env.agents.asked import prompts_of
 from mars_env.agents.registry import make_agents, roles_of
 from mars_env.agents.roles import Solver
 from mars_env.envs import Solve
@@ -25,14 +24,6 @@ from mars_env.trainers.openrlhf.settings import TeamSettings
 
 CLUSTERS = [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."]) for i in range(4)]
 SPECIFICATION = f"questioner=scripted:{ASKED},responder=scripted:It is 18.,verifier=scripted:YES"
-
-
-def test_the_name_is_listed_with_sets_of_documents_only():
-    listed = mars_env.list_envs()
-    assert "reports-spell" in listed
-    assert [name for name in listed if name.endswith("-spell") or name.startswith("reports-")] == [
-        "reports-spell"
-    ]
 
 
 def test_the_name_makes_the_whole_game():
@@ -64,15 +55,6 @@ def test_an_episode_by_hand():
     assert [turn.reward for turn in env.tree.turns] == [0.0, None, 1.0, 1.0]  # all solve it: nothing to learn
 
 
-def test_evaluate_knows_the_name():
-    report = mars_env.evaluate(
-        "reports-spell", agents=team(answers=("17",)), problems=CLUSTERS, samples=2, limit=3
-    )
-    assert report.counts.episodes == 6
-    assert report.counts.turns == {"questioner": 6, "responder": 12, "verifier": 6}
-    assert "System 100.0%" in report.headline
-
-
 def test_other_problems_get_one_sentence():
     with raises(ConfigError) as caught:
         mars_env.evaluate("aime-spell", agents=team(), limit=1)
@@ -94,14 +76,6 @@ def test_rules_that_name_no_agents_are_refused(monkeypatch, found):
     monkeypatch.setattr("mars_env.methods.spell.agents.SPELL_ROLES", found)
     with raises(ConfigError):
         roles_of(Spell())
-
-
-def test_the_page_of_a_run_shows_spells_prompts():
-    trees = []
-    mars_env.evaluate("reports-spell", agents=team(), problems=CLUSTERS, limit=1, on_tree=trees.append)
-    asked = prompts_of(mars_env.make("reports-spell", problems=CLUSTERS).game)(trees[0])
-    assert "Which profit?" in asked[trees[0].turns[3].id][-1][1]
-    assert "You compare two answers" in asked[trees[0].turns[3].id][0][1]
 
 
 def test_the_command_line_plays_and_exports_it(tmp_path):

@@ -11,9 +11,9 @@ from spell_team import ASKED, played
 
 from mars_env.errors import ConfigError
 from mars_env.methods.spell.agents import AnswerVerifier, spell_agent
-from mars_env.methods.spell.memory import FRESH, Memory, Remembered, ask
+from mars_env.methods.spell.memory import FRESH, QuestionMemory, Remembered, question_job
 from mars_env.methods.spell.rules import cluster
-from mars_env.methods.spell.training import SpellSettings, refuse_unfit, role_groups, train_spell
+from mars_env.methods.spell.training import SpellRun, SpellSettings, role_groups
 from mars_env.models.scripted import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout.pipeline import PipelineSettings
@@ -110,18 +110,18 @@ async def test_the_memory_admits_solvable_questions_only():
         await tree_of("ungrounded", blind="17"),
         await tree_of("malformed", question="?"),
     ]
-    memory, new = Memory().updated(trees)
+    memory, new = QuestionMemory().updated(trees)
     assert new == [Remembered("some", "Which profit?", "17", (1,))] == list(memory.last("some", 3))
-    assert len(memory) == 1 and len(Memory()) == 0
+    assert len(memory) == 1 and len(QuestionMemory()) == 0
     unpaid = replace(trees[0], turns=(replace(trees[0].turns[0], reward=0.0), *trees[0].turns[1:]))
-    assert Memory().updated([unpaid])[1] == []
+    assert QuestionMemory().updated([unpaid])[1] == []
 
 
 async def test_the_same_question_enters_the_memory_once():
     """In the release the check leaves only its inner loop, so duplicates enter."""
     first = await tree_of("c", **HALF)
     same = await tree_of("c", question='{"question": "WHICH  profit ?!", "answer": "17"}', **HALF)
-    memory, new = Memory().updated([first, replace(same, id="c#1"), replace(first, id="c#2")])
+    memory, new = QuestionMemory().updated([first, replace(same, id="c#1"), replace(first, id="c#2")])
     assert len(new) == len(memory) == 1
     for number in range(9):  # it is still known when it is not among the last ones any more
         memory, _ = memory.updated([await tree_of("c", question=asked(number), **HALF)])
@@ -133,10 +133,10 @@ async def test_the_memory_does_not_depend_on_which_tree_ends_first():
     trees = [
         replace(await tree_of("c", question=asked(number), **HALF), id=f"c#{number}") for number in range(12)
     ]
-    memory, new = Memory().updated(trees)
+    memory, new = QuestionMemory().updated(trees)
     for seed in range(5):
         shuffled = random.Random(seed).sample(trees, len(trees))
-        assert Memory().updated(shuffled) == (memory, new)
+        assert QuestionMemory().updated(shuffled) == (memory, new)
     assert [each.question for each in memory.last("c", 2)] == [
         "Which profit in the year 10?",
         "Which profit in the year 11?",
@@ -144,10 +144,10 @@ async def test_the_memory_does_not_depend_on_which_tree_ends_first():
 
 
 def test_the_questioner_sees_more_documents_from_round_to_round():
-    problem, memory = cluster("c", "Ask.", [f"text {i}" for i in range(20)]), Memory()
+    problem, memory = cluster("c", "Ask.", [f"text {i}" for i in range(20)]), QuestionMemory()
     seen = []
     for sample in range(6):
-        job = ask(problem, memory, fresh=5, last=3, seed=0, sample=sample)
+        job = question_job(problem, memory, fresh=5, last=3, seed=0, sample=sample)
         metadata = job.problem.metadata
         seen.append(len(metadata["shown"]))
         assert set(metadata[FRESH]) <= set(metadata["shown"])
@@ -156,26 +156,27 @@ def test_the_questioner_sees_more_documents_from_round_to_round():
         ]
         memory = memory.plus([Remembered("c", f"question {sample}", "a", tuple(metadata[FRESH]))])
     assert seen[:4] == [5, 10, 15, 20] and min(seen[4:]) >= 15
-    again = ask(problem, memory, fresh=5, last=3, seed=0, sample=5)
-    assert again == ask(problem, memory, fresh=5, last=3, seed=0, sample=5)
-    assert ask(problem, memory, fresh=5, last=0, seed=0, sample=5).problem.metadata["examples"] == []
+    again = question_job(problem, memory, fresh=5, last=3, seed=0, sample=5)
+    assert again == question_job(problem, memory, fresh=5, last=3, seed=0, sample=5)
+    assert question_job(problem, memory, fresh=5, last=0, seed=0, sample=5).problem.metadata["examples"] == []
 
 
 async def test_settings_that_spell_cannot_follow_are_refused():
     team = Team(dict.fromkeys(spell_team.team(), None), {})
-    refuse_unfit(RunSettings(rollouts=None), team)
     with raises(ConfigError):
-        await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), RunSettings())
+        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), RunSettings())
     with raises(ConfigError):
         own = RunSettings(rollouts=None)
-        await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), own, SpellSettings(group=1))
+        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), own, SpellSettings(group=1))
     with raises(ConfigError):
         misspelt = SpellSettings().model_copy(update={"verifier": 4})
-        await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), own, misspelt)
+        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), own, misspelt)
     with raises(ConfigError):
-        refuse_unfit(RunSettings(rollouts=None, pipeline=PipelineSettings(staleness=1)), team)
+        stale = RunSettings(rollouts=None, pipeline=PipelineSettings(staleness=1))
+        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), stale)
     with raises(ConfigError):
-        refuse_unfit(RunSettings(rollouts=None), Team({"responder_0": None, "verifier_0": None}, {}))
+        lacking = Team({"responder_0": None, "verifier_0": None}, {})
+        SpellRun(lacking, ProblemSet("c", [spell_team.CLUSTER]), own)
     with raises(ConfigError):
         spell_agent("solver_0", ScriptedModel([""]))
 

@@ -14,7 +14,8 @@ import torch
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.local import Policy
-from mars_env.trainers.loop import LEDGER, train
+from mars_env.trainers.loop import train
+from mars_env.trainers.rollouts import LEDGER
 from mars_env.trainers.team import Team, refresher
 from studies.rubrics.lock import opener
 

@@ -4,7 +4,7 @@ import asyncio
 
 import torch
 
-from mars_env.methods.spell.training import MEMORY, SpellSettings, train_spell
+from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, train_spell
 from mars_env.models import BatchLimits, HFModel
 from mars_env.trainers import Policy, make_team
 from mars_env.trainers.swarm import Swarm, run_sampler
@@ -28,14 +28,15 @@ async def test_with_samplers_elsewhere_a_run_is_bitwise_the_run_in_one_process(t
     clusters = lookups.clusters(3, 4)
     here, there, trained = model(start), model(start), model(start)
     team = make_team(SETTINGS, lookups.NAMES, [here], agent=lookups.player)
-    await train_spell(team, clusters, SETTINGS, SPELL, directory=tmp_path / "here")
+    await train_spell(SpellRun(team, clusters, SETTINGS, SPELL), directory=tmp_path / "here")
 
     policies = {"speller": Policy(trained.module, trained.tokenizer)}
     names = dict.fromkeys(lookups.NAMES, "speller")
-    async with Swarm(names, policies, tmp_path / "weights", max_staleness=0) as swarm:
+    async with Swarm(names, policies, tmp_path / "weights") as swarm:
         players = {name: lookups.player(name, there) for name in lookups.NAMES}
         sampler = asyncio.create_task(run_sampler(players, {"speller": there}, swarm.url))
-        history = await train_spell(swarm.team, clusters, SETTINGS, SPELL, directory=tmp_path / "apart")
+        run = SpellRun(swarm.team, clusters, SETTINGS, SPELL)
+        history = await train_spell(run, directory=tmp_path / "apart")
     assert await sampler > 0 and len(history) == 2
     memories = [(tmp_path / name / MEMORY).read_text() for name in ("here", "apart")]
     assert memories[0] == memories[1] and "question" in memories[0]

@@ -12,7 +12,7 @@ from mars_env.errors import ConfigError, MarsError
 from mars_env.rollout import Job, collect
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
-from mars_env.trainers.swarm import Swarm, WeightStore, run_sampler
+from mars_env.trainers.swarm import Swarm, SwarmSettings, WeightStore, run_sampler
 from mars_env.trainers.team import Team, refresher
 from studies.rubrics.lock import opener
 
@@ -52,7 +52,10 @@ async def apart(folder, chosen, samplers=1, swarm_options=None, shared=False, **
     policies = {"opener": Policy(trained.module, trained.tokenizer)}
     staleness = chosen.pipeline.staleness
     async with Swarm(
-        swarm_run.AGENTS, policies, folder / "weights", max_staleness=staleness, **(swarm_options or {})
+        swarm_run.AGENTS,
+        policies,
+        folder / "weights",
+        SwarmSettings(max_staleness=staleness, **(swarm_options or {})),
     ) as swarm:
         if shared:
             options["weights"] = WeightStore(folder / "weights")

@@ -17,8 +17,7 @@ from mars_env.players import refuse_training_agents
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
-from mars_env.trainers.batches import require_trainable
-from mars_env.trainers.config import require_limit
+from mars_env.trainers.checks import require_limit, require_trainable
 from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled

@@ -16,11 +16,11 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import Training, UpdateBatch, pipeline
 from mars_env.sync import end_tasks
-from mars_env.trainers.estimators import teaches_nothing
-from mars_env.trainers.lost_trees import LostTrees
+from mars_env.trainers.config import has_no_gradient
 from mars_env.trainers.openrlhf.rollouts.metrics import Verifications
 from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.rollouts import LostTrees
 from mars_env.types import Agent, Tree
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class RolloutFeed:
                     version=self._problems.updates,
                     policy_version=self._policy_version,
                     trained=self._problems.trained,
-                    uniform=partial(teaches_nothing, self._settings.config),
+                    uniform=partial(has_no_gradient, self._settings.config),
                 ),
                 journal=self._lost,
             )

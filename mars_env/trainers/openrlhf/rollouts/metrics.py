@@ -8,8 +8,7 @@ from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import is_right, judged_turn
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import advantage_stats
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.config import TrainConfig, estimator_of
 from mars_env.trainers.metrics import role_metrics
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Tree, Turn

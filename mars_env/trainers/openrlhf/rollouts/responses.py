@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.samples import TurnSample, refuse_other_prompts
+from mars_env.trainers.checks import refuse_other_prompts
+from mars_env.trainers.samples import TurnSample
 
 ADVANTAGE = "advantage"
 """Name of the row's advantage in OpenRLHF's ``info`` of a row."""

@@ -1,0 +1,216 @@
+"""What fits what in a training: the rules of every door (local, OpenRLHF, TRL, verifiers, samplers), once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from mars_env.envs import Game
+from mars_env.errors import ConfigError
+from mars_env.models.preflight import models_of
+from mars_env.players import refuse_training_agents
+from mars_env.rollout.segments import SegmentedModel
+from mars_env.text import shown, suggestion
+from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.samples import TurnSample
+from mars_env.types import Agent, Sampling, TrainingAgent, role_of
+
+if TYPE_CHECKING:
+    from mars_env.trainers.team import Team
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A way to train.
+
+    Attributes:
+        name: Who trains.
+        lacks: Settings of `TrainConfig` that it does not have.
+        scaffolds: Whether agents may have help in training (`mars_env.types.TrainingAgent`).
+    """
+
+    name: str
+    lacks: tuple[str, ...] = ()
+    scaffolds: bool = False
+
+
+LOCAL: Final = Door("the local trainer", scaffolds=True)
+TRL: Final = Door("TRL", ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles"))
+OPENRLHF: Final = Door("OpenRLHF's agent file")
+SAMPLER: Final = Door("a sampler")
+
+
+def check_run(game: Game, team: Team, settings: RunSettings, door: Door = LOCAL) -> list[str]:
+    """The agents whose turns are trained on, after checking that game, team and settings fit together.
+
+    Raises:
+        ConfigError: They would train something other than the settings say, or nothing.
+    """
+    rollouts, train = settings.rollouts, settings.train
+    if rollouts is not None and game.visibility is not None and game.visibility.searched:
+        raise ConfigError(
+            "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
+        )
+    if rollouts is not None and rollouts.group < 2 and not train.batch_roles:
+        raise ConfigError(
+            "groups of one turn have nothing to compare, so nothing would be trained: set "
+            "rollouts.group to 2 or "
+            "more"
+        )
+    if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
+        raise ConfigError(
+            f"no agent acts with the policy {shown(min(idle))}; their policies are "
+            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: an agent's policy is the name of "
+            "its model (policy=model.name)"
+        )
+    if not team.policies:
+        raise ConfigError("the team has no policy that is trained: name one in its policies")
+    trained = check_agents(team.agents, train, door, team.policies)
+    if not trained:
+        raise ConfigError(
+            f"the policies {', '.join(map(shown, team.policies))} play no role of train_roles, so nothing "
+            "would be trained: name one of their roles, or leave train_roles out"
+        )
+    weights = {id(policy.model) for policy in team.policies.values()}
+    for name, agent in team.agents.items():
+        if agent.policy not in team.policies:
+            continue
+        models = models_of(agent)
+        if isinstance(agent, TrainingAgent):
+            _check_scaffold(name, settings)
+        if settings.pipeline.staleness and any(id(getattr(m, "module", None)) in weights for m in models):
+            # An update in the middle of a sample would be neither the old policy nor the new one.
+            raise ConfigError(
+                f"{name} samples from the weights that are trained meanwhile: give its model a "
+                "copy of them, and a `refresh` that updates it; or set pipeline.staleness to 0"
+            )
+        if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
+            raise ConfigError(
+                f"segment_tokens is {settings.segment_tokens}, but {name} samples in one piece: "
+                "put its model into a SegmentedModel, or leave segment_tokens out"
+            )
+    return trained
+
+
+def check_agents(
+    agents: Mapping[str, Agent],
+    config: TrainConfig,
+    door: Door,
+    policies: Iterable[str] | None = None,
+) -> list[str]:
+    """The agents whose turns are trained on, after checking what agents and loss need of each other.
+
+    Args:
+        agents: Who plays, by name.
+        config: The loss.
+        door: Where they are trained.
+        policies: Names of the policies that are trained; None: all.
+
+    Raises:
+        ConfigError: A role is unknown, an agent cannot be trained on, or the door lacks a setting.
+    """
+    for setting in door.lacks:
+        if getattr(config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
+            raise ConfigError(
+                f"{door.name} has no {setting}: leave it out, or use the local trainer or OpenRLHF"
+            )
+    if not door.scaffolds:
+        refuse_training_agents(agents, door.name)
+    require_limit(config.overlong, agents)
+    if agents:
+        require_roles(config, agents)
+    roles, known = config.train_roles, None if policies is None else set(policies)
+    trained = [
+        name
+        for name, agent in agents.items()
+        if (known is None or agent.policy in known) and (roles is None or role_of(name) in roles)
+    ]
+    for name in trained:
+        if isinstance(sampling := getattr(agents[name], "sampling", None), Sampling):
+            require_trainable(sampling)
+    return trained
+
+
+def _check_scaffold(name: str, settings: RunSettings) -> None:
+    """Reject settings that an agent with help in training cannot have."""
+    if settings.rollouts is None or settings.pipeline.groups_per_update is not None:
+        raise ConfigError(
+            f"{name} acts by the sample's place in its group and by the run's progress: give rollouts, and "
+            "leave pipeline.groups_per_update out"
+        )
+    if settings.train.tis_cap is not None:
+        raise ConfigError(
+            f"{name} may sample from another prompt than is trained on, and tis_cap would take that for a "
+            "difference between engine and trainer: leave it out"
+        )
+    if settings.pipeline.staleness and settings.train.old_logprobs is None:
+        raise ConfigError(
+            f"{name} may sample from another prompt than is trained on: set train.old_logprobs, the ratio's "
+            'denominator, to "trainer" (on the prompt trained on, by the newest weights) or "rollout" (on '
+            "the prompt sampled from, by the weights that sampled)"
+        )
+
+
+def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> None:
+    """Reject agents whose completions end at another limit than the overlong penalty is for."""
+    for name, agent in agents.items():
+        sampling = getattr(agent, "sampling", None)
+        if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
+            raise ConfigError(
+                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
+                f"of {overlong.limit}: set its limit to the agents' own"
+            )
+
+
+def require_roles(config: TrainConfig, agents: Iterable[str]) -> None:
+    """Reject `train_roles` and `batch_roles` that no agent has: less than was meant would be trained.
+
+    Example:
+        >>> require_roles(TrainConfig(train_roles=("solver",)), ["solver_0", "verifier_0"])
+    """
+    known = list(dict.fromkeys(map(role_of, agents)))
+    if config.train_roles is not None and not config.train_roles:
+        raise ConfigError(f"train_roles names no role, so nothing would be trained: give {', '.join(known)}")
+    for setting, roles in (("train_roles", config.train_roles or ()), ("batch_roles", config.batch_roles)):
+        for role in roles:
+            if role not in known:
+                raise ConfigError(
+                    f"{setting} names {shown(role)}, but the roles are "
+                    f"{', '.join(known)}{suggestion(role, known)}"
+                )
+
+
+def require_trainable(sampling: Sampling) -> Sampling:
+    """The same sampling, if it can be trained on: from all tokens, at a temperature above 0."""
+    needs = "training needs samples of all tokens"
+    if sampling.top_p < 1:
+        raise ConfigError(f"{needs}: top_p must be 1, got {sampling.top_p}")
+    if sampling.top_k != 0:
+        raise ConfigError(f"{needs}: top_k must be 0, got {sampling.top_k}")
+    if sampling.temperature <= 0:
+        raise ConfigError(f"{needs}: the temperature must be above 0, got {sampling.temperature}")
+    return sampling
+
+
+def require_steps(done: int, steps: int, directory: object) -> None:
+    """Reject a run of fewer steps than are done: its weights would be those of a longer run."""
+    if done > steps:
+        where = "" if directory is None else f" in {directory}"
+        raise ConfigError(
+            f"{done} steps are done{where}, and {steps} were asked for in all: give at least "
+            f"as many, or another "
+            "directory"
+        )
+
+
+def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
+    """Reject samples whose log-probabilities are of another prompt than the one to train on."""
+    for sample in samples:
+        if sample.read_prompt_ids:
+            raise ConfigError(
+                f"turn {sample.turn_id} of tree {sample.tree_id} was sampled from another prompt than is "
+                f"trained on (a scaffold), and {trainer} would take the difference for one between engine "
+                "and trainer: use the local trainer without tis_cap"
+            )

@@ -1,0 +1,253 @@
+"""The ordinary source of batches: rollouts of a game, in step with the trainer or ahead of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mars_env.envs import Game, grouped
+from mars_env.envs.rewards import REWARD_FAULT
+from mars_env.errors import ConfigError, ModelError
+from mars_env.files import write_atomically
+from mars_env.models.batching import hold_waves
+from mars_env.problems import ProblemSet
+from mars_env.rollout import Job, UpdateBatch
+from mars_env.rollout.groups import step_jobs
+from mars_env.rollout.pipeline import Training, pipeline
+from mars_env.text import logger
+from mars_env.trainers.config import has_no_gradient
+from mars_env.trainers.recipes import RunSettings
+from mars_env.types import Grade, Grader, Problem, Tree, Turn, role_of
+
+if TYPE_CHECKING:
+    from mars_env.trainers.team import Team
+
+log = logger(__name__)
+
+LEDGER = "trained.jsonl"
+"""A file beside the checkpoints: what each update has trained, so that nothing is trained twice."""
+
+
+async def rollouts(
+    game: Game,
+    team: Team,
+    problems: ProblemSet,
+    settings: RunSettings,
+    *,
+    done: int = 0,
+    directory: str | Path | None = None,
+) -> AsyncGenerator[UpdateBatch]:
+    """Play trees, and yield what each update trains.
+
+    Args:
+        game: What is played.
+        team: Who plays.
+        problems: Training problems; those of a step follow from the seed and its number alone.
+        settings: How groups are formed, and how far rollouts may run ahead.
+        done: Updates that are done already.
+        directory: Where `LEDGER` records what was trained.
+
+    Raises:
+        ModelError: As many trees in a row as a step has could not be played.
+    """
+    if settings.rollouts is not None:
+        game = replace(game, grower=grouped(settings.rollouts))
+    if not settings.pipeline.staleness:
+        game = graded_in_step(game)
+    policies, roles = team.policies, settings.train.train_roles
+    log, rows = UpdateLog.resumed(directory, LEDGER, done)
+    trees = {tree for row in rows for tree in row["trees"]}
+    trained = {
+        name
+        for name, agent in team.agents.items()
+        if agent.policy in policies and (roles is None or role_of(name) in roles)
+    }
+    lost = LostTrees(lambda turn: turn.agent in trained, settings.problems_per_step)
+    unseen = {role_of(name) for name in trained}.difference(settings.train.batch_roles)
+    batches = pipeline(
+        game,
+        team.agents,
+        _steps(problems, settings, done, trees),
+        settings.pipeline,
+        seed=settings.seed,
+        training=Training(
+            version=done,
+            policy_version=lambda name: policies[name].version if name in policies else None,
+            trained={group for row in rows for group in row["groups"]},
+            uniform=partial(has_no_gradient, settings.train, frozen=team.frozen),
+            slots=team.slots,
+        ),
+        journal=lost,
+    )
+    async with aclosing(batches) as due:
+        async for batch in due:
+            turns = [turn for group in batch.groups for turn in group.turns if turn.agent in trained]
+            _require_rewards(game, turns)
+            if batch.version == done:
+                _require_turns(batch, turns)
+            unseen -= _warn_of_lone_rewards(batch, unseen)
+            # Before its checkpoint; without a checkpoint the line is removed again.
+            groups = [group.id for group in batch.groups]
+            ended = [tree for tree in batch.trained_tree_ids if tree not in lost.ids]
+            log.write(batch.version + 1, {"groups": groups, "trees": ended})
+            yield batch
+
+
+def _steps(
+    problems: ProblemSet, settings: RunSettings, done: int, trees: Collection[str]
+) -> Iterator[list[Job]]:
+    """The remaining jobs: whole steps if an update trains a step, otherwise all trees not wholly trained."""
+    by_step = settings.pipeline.groups_per_update is None
+    for step in range(done, settings.steps) if by_step else itertools.count():
+        jobs = step_jobs(
+            problems,
+            step=step,
+            problems_per_step=settings.problems_per_step,
+            seed=settings.seed,
+            progress=step / max(1, settings.steps - 1) if by_step else None,
+        )
+        yield [job for job in jobs if job.tree_id not in trees]
+
+
+def _require_rewards(game: Game, turns: Sequence[Turn]) -> None:
+    """Reject a trained role that can get no reward: its turns would be left out without a word."""
+    for turn in turns:
+        graded = turn.grade is not None or turn.action.interrupted  # a turn that was cut off is not graded
+        if game.team_reward is None and turn.role not in game.rewards and not graded:
+            raise ConfigError(
+                f"the role {turn.role!r} is trained, but nothing rewards it: give it a reward "
+                f"(rewards={{{turn.role!r}: ...}}), or leave it out of train_roles"
+            )
+
+
+def _require_turns(batch: UpdateBatch, turns: Sequence[Turn]) -> None:
+    """End a run whose first update has nothing to train because of faults: later ones would not differ."""
+    if not batch.groups:
+        raise ModelError(
+            "every tree of the first update was discarded, so nothing can be trained; the log says why"
+        )
+    for role in dict.fromkeys(turn.role for turn in turns):
+        faults = [turn.info.get(REWARD_FAULT, "") for turn in turns if turn.role == role]
+        if all(faults):
+            raise ConfigError(f"no turn of {role!r} has a reward in the first update: {faults[0]}")
+
+
+def _warn_of_lone_rewards(batch: UpdateBatch, roles: Collection[str]) -> set[str]:
+    """Warn of roles whose turns have nothing to compare in their groups; the roles that have acted."""
+    acted = {turn.role for group in batch.groups for turn in group.turns}.intersection(roles)
+    rewarded = [[turn.role for turn in group.turns if turn.reward is not None] for group in batch.groups]
+    compared = {role for group in rewarded if len(group) > 1 for role in group}
+    for role in sorted(acted - compared):
+        log.warning(
+            "nothing of the role %r was trained in update %d: none of its groups has two turns with a reward "
+            "to compare. A team reward may leave turns without a reward that no other turn continues: raise "
+            "rollouts.branches, give %r a reward, or leave it out of train_roles",
+            *(role, batch.version + 1, role),
+        )
+    return acted
+
+
+class LostTrees:
+    """Counts trees that faults ended before a trained agent had acted; a journal for `pipeline`.
+
+    One poisoned problem costs only its own trees. A model that is gone would cost all that follow, so as
+    many lost trees in a row as a step has (but never one alone) end the run. `ids` are those lost.
+    """
+
+    def __init__(self, trained: Callable[[Turn], bool], step: int) -> None:
+        self.ids: set[str] = set()
+        self._trained, self._limit, self._in_a_row = trained, max(2, step), 0
+
+    def note(self, tree: Tree) -> None:
+        """Count a finished tree; a ModelError if too many were lost in a row."""
+        if not tree.fault or any(map(self._trained, tree.turns)):
+            self._in_a_row = 0
+            return
+        self.ids.add(tree.id)
+        self._in_a_row += 1
+        if self._in_a_row >= self._limit:
+            raise ModelError(
+                f"{self._in_a_row} trees in a row could not be played, the last one because of: {tree.fault}"
+            )
+
+    def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
+        """None: nothing was played before."""
+        return {}
+
+    def write_turns(self, turns: Sequence[Turn]) -> None:
+        """Nothing: only whole trees count."""
+
+    def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
+        """The same as `note`."""
+        self.note(tree)
+
+
+@dataclass(frozen=True, slots=True)
+class _InStep:
+    """A grader whose duration decides nothing."""
+
+    grader: Grader
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """The grade, when all gradings that started with it have ended."""
+        async with hold_waves():
+            return await self.grader.grade(problem, text)
+
+
+def graded_in_step(game: Game) -> Game:
+    """The same game, reproducible: on a CPU its rollouts are then bitwise the same in every run.
+
+    Otherwise the time that graders take would decide which requests share a batch of a model in this process,
+    and so the last bits of their log-probabilities.
+    """
+    visibility = game.visibility
+    if visibility is not None and visibility.grader is not None:
+        visibility = replace(visibility, grader=_InStep(visibility.grader))
+    return replace(game, grader=_InStep(game.grader), visibility=visibility)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateLog:
+    """A file beside the checkpoints with a line for each update, written to disk before the update.
+
+    A line counts once there is a checkpoint of its update or of a later one. Without a path nothing is kept.
+    """
+
+    path: Path | None
+
+    @classmethod
+    def resumed(
+        cls, directory: str | Path | None, name: str, steps: int
+    ) -> tuple[UpdateLog, list[dict[str, Any]]]:
+        """The log of a run of which so many updates are done, and their rows; later rows are removed."""
+        if directory is None:
+            return cls(None), []
+        path = Path(directory) / name
+        rows: list[dict[str, Any]] = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                row = json.loads(line)
+            except ValueError:  # cut off by a kill: its update came after the newest checkpoint
+                break
+            if not isinstance(row, dict) or row["step"] > steps:
+                break
+            rows.append(row)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+        return cls(path), rows
+
+    def write(self, step: int, row: Mapping[str, Any]) -> None:
+        """Add the line of an update."""
+        if self.path is None:
+            return
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, **row}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

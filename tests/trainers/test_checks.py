@@ -1,0 +1,90 @@
+"""What fits what: one table of the rules that every way to train has in common."""
+
+from types import SimpleNamespace
+
+import pytest
+from messages import raises
+
+import mars_env
+from mars_env.envs import GroupedSettings
+from mars_env.errors import ConfigError
+from mars_env.rollout import PipelineSettings
+from mars_env.trainers.checks import OPENRLHF, TRL, check_agents, check_run
+from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.recipes import RunSettings
+from mars_env.types import Sampling
+
+GAME = mars_env.make("arithmetic-solve-verify-correct").game
+SEARCH = mars_env.make("aime-tree-search").game
+WEIGHTS = object()
+
+
+class Player:
+    """An agent of which only what is checked is there."""
+
+    def __init__(self, policy="mars", sampling=Sampling(), module=None):  # noqa: B008
+        self.policy, self.sampling, self.model = policy, sampling, SimpleNamespace(module=module)
+
+    async def act(self, observation, n, seed):
+        """Never."""
+
+
+class Helped(Player):
+    """An agent with help in training."""
+
+    async def act_in_training(self, observation, n, seed, ask):
+        """Never."""
+
+
+def checked(game=GAME, solver=None, verifier=None, policies=("mars",), **changes):
+    agents = {"solver_0": solver or Player(), "verifier_0": verifier or Player("frozen")}
+    named = {name: SimpleNamespace(model=WEIGHTS) for name in policies}
+    frozen = {agent.policy for agent in agents.values()} - named.keys()
+    team = SimpleNamespace(agents=agents, policies=named, frozen=frozen)
+    return check_run(game, team, RunSettings(**changes))
+
+
+AHEAD = PipelineSettings(staleness=1)
+
+
+@pytest.mark.parametrize("changes", [
+    {"game": SEARCH},
+    {"rollouts": GroupedSettings(group=1)},
+    {"policies": ()},
+    {"policies": ("mars", "other")},
+    {"train": TrainConfig(train_roles=("verifier",))},
+    {"train": TrainConfig(train_roles=("solver_0",))},
+    {"train": TrainConfig(train_roles=())},
+    {"train": TrainConfig(batch_roles=("questioner",))},
+    {"solver": Player(sampling=Sampling(top_p=0.95))},
+    {"solver": Player(sampling=Sampling(top_k=20))},
+    {"solver": Player(sampling=Sampling(temperature=0.0))},
+    {"solver": Player(sampling=Sampling(max_tokens=24)), "train": TrainConfig(overlong=Overlong(limit=4096))},
+    {"solver": Player(module=WEIGHTS), "pipeline": AHEAD},
+    {"segment_tokens": 2},
+    {"solver": Helped(), "rollouts": None},
+    {"solver": Helped(), "train": TrainConfig(tis_cap=2.0)},
+    {"solver": Helped(), "pipeline": AHEAD},
+    {"solver": Helped(), "pipeline": PipelineSettings(staleness=1, groups_per_update=2)},
+])  # fmt: skip
+def test_unfit(changes):
+    with raises(ConfigError):
+        checked(**changes)
+
+
+def test_fit():
+    assert checked() == ["solver_0"]
+    assert checked(solver=Helped()) == ["solver_0"]
+    assert checked(verifier=Player(), train=TrainConfig(train_roles=("verifier",))) == ["verifier_0"]
+    assert checked(solver=Player(module=WEIGHTS)) == ["solver_0"]
+    assert checked(verifier=Player("frozen", Sampling(top_p=0.5))) == ["solver_0"]
+
+
+@pytest.mark.parametrize("door", [TRL, OPENRLHF], ids=str)
+def test_doors(door):
+    assert check_agents({"solver_0": Player()}, TrainConfig(), door) == ["solver_0"]
+    with raises(ConfigError):
+        check_agents({"solver_0": Helped()}, TrainConfig(), door)
+    for setting in door.lacks[:1]:
+        with raises(ConfigError):
+            check_agents({"solver_0": Player()}, TrainConfig(**{setting: 2}), door)
