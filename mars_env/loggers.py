@@ -35,10 +35,11 @@ class Logger(Protocol):
         ...
 
     def close(self) -> None:
-        """Write whatever is not written yet; by default nothing is left."""
+        """Write whatever is not written yet."""
+        ...
 
 
-class ConsoleLogger(Logger):
+class ConsoleLogger:
     """One line a step: rewards by role, what was kept, loss, entropy, gradient norm.
 
     Several policies have a line each.
@@ -82,8 +83,11 @@ class ConsoleLogger(Logger):
         text = "\n".join(["  ".join(parts), *lines])
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
+    def close(self) -> None:
+        """Do nothing: every line has been printed."""
 
-class JsonlLogger(Logger):
+
+class JsonlLogger:
     """One JSON object a line: ``{"step": 3, "role/solver/reward": 0.5, ...}``, one line for each step.
 
     Metrics that are not finite are written as null. A line torn by a kill is dropped at the next start.
@@ -104,6 +108,9 @@ class JsonlLogger(Logger):
         row = {"step": step} | {name: v if math.isfinite(v) else None for name, v in values.items()}
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        """Do nothing: every row has been written."""
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
