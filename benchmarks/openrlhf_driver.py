@@ -32,7 +32,7 @@ from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.team import make_team
+from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Sampling
 
@@ -88,7 +88,7 @@ async def measure(
     mocks = [MockEngine(answers, seconds, seed) for seed in range(engines)]
     model = EnginesModel(mocks, tokenizer, context=16 * tokens + 65_536)
     sampling = Sampling(temperature=1.0, max_tokens=2 * tokens)
-    team = make_team(settings, game.rules.possible_agents, model, sampling)
+    team = agents_by_name(settings, game.rules.possible_agents, {POLICY: model}, sampling)
     groups = max(1, in_flight // settings.group)
     options = PipelineSettings(groups_per_update=groups, staleness=2, concurrency=groups)
     shape = BatchShape(ranks=8, rollout_micro=1, train_micro=1, batch=1024)

@@ -116,7 +116,7 @@ async def test_a_sampler_that_is_stopped_hands_back_what_is_under_way(folder, nu
         assert "stopped: the learner gives what was under way to other samplers" in errors.decode()
         assert "Traceback" not in errors.decode()
         [opened] = swarm._open.values()
-        assert not opened.holder and opened.tries == 0 and not swarm._seen  # at once, long before the lease
+        assert not opened.holder and opened.tries == 0 and not swarm._samplers
         act.cancel()
         await asyncio.gather(act, return_exceptions=True)
 

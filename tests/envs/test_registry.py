@@ -54,7 +54,6 @@ def test_a_misspelt_argument_is_suggested_beside_the_settings():
         ("problem", "problems", lambda **given: mars_env.make("arithmetic-solve", **given)),
         ("lerner", "learner", lambda **given: make_gymnasium("arithmetic-solve", **given)),
         ("on_turns", "on_turn", lambda **given: solve("2 + 2?", **team, **given)),
-        ("widht", "width", lambda **given: Answerer("solve", **team, **given)),
         ("revision", "revisions", lambda **given: mars_env.evaluate("arithmetic-solve", **team, **given)),
     ):
         with pytest.raises(ConfigError) as caught:

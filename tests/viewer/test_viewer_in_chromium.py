@@ -191,9 +191,7 @@ def hostile_tree(sample):
 
 def test_hostile_texts_do_nothing(opened):
     trees = [hostile_tree(0), hostile_tree(1)]
-    report = build_report(
-        trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
-    )
+    report = build_report(trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True))
     page = opened(
         trees, title=HOSTILE, report=report, notes=[HOSTILE],
         display=Display(lambda tree: {turn.id: [(HOSTILE, HOSTILE)] for turn in tree.turns}),
