@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from mars_env.errors import StoreError
 from mars_env.text import describe_error
 
 _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -34,6 +35,15 @@ def atomic_draft(path: Path) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Inside, an OSError becomes a `StoreError`: the file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
 
 
 def write_atomically(path: Path, text: str) -> None:

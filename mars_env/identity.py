@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
@@ -60,7 +60,11 @@ def changed_fields(part: Any) -> dict[str, Any]:
         declared = type(part).model_fields.items()
         known = {name: each.get_default(call_default_factory=True) for name, each in declared if each.repr}
     else:
-        known = {each.name: _default(each) for each in fields(part) if each.repr}
+        known = {
+            each.name: each.default if each.default_factory is MISSING else each.default_factory()
+            for each in fields(part)
+            if each.repr
+        }
     found = {name: getattr(part, name, None) for name in known}
     return {name: value for name, value in found.items() if _differ(value, known[name])}
 
@@ -170,10 +174,6 @@ def _differ(value: Any, default: Any) -> bool:
         return bool(value != default)
     except Exception:  # a user's comparison may raise anything: an array has no truth value
         return True
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def _excerpt(text: str, start: int) -> str:

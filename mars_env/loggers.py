@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
 from mars_env.errors import MissingExtra, StoreError
-from mars_env.files import jsonl_rows, write_atomically
+from mars_env.files import jsonl_rows, write_atomically, writing
 
 _COUNTED = {
     "interrupted": "{} turns CUT OFF by the context or a filter",
@@ -100,14 +99,14 @@ class JsonlLogger:
     def start(self, step: int) -> None:
         """Keep the rows up to `step`; drop later ones, which a resumed run writes again."""
         rows = [row for row in read_jsonl(self.path) if row["step"] <= step] if self.path.exists() else []
-        with _writing(self.path):
+        with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one row."""
         row = {"step": step} | {name: v if math.isfinite(v) else None for name, v in values.items()}
-        with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def close(self) -> None:
@@ -147,7 +146,7 @@ class TensorBoardLogger:
 
     def start(self, step: int) -> None:
         """Open a file; TensorBoard then hides later steps that earlier files contain."""
-        with _writing(self._directory):
+        with writing(self._directory):
             self._writer = self._make(self._directory, purge_step=step + 1 if step else None)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -192,11 +191,3 @@ class RunLogger:
         if self._run is not None:
             self._run.finish()
             self._run = None
-
-
-@contextmanager
-def _writing(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error

@@ -11,24 +11,7 @@ import typer
 
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import prepare, start_play
-from mars_env.cli.options import (
-    Agents,
-    Fields,
-    Grader,
-    Out,
-    Problems,
-    Rewards,
-    Seed,
-    Settings,
-    Split,
-    TeamReward,
-    TurnTimeout,
-    loaded,
-    pairs,
-    prices,
-    register_metrics,
-    settings,
-)
+from mars_env.cli import options
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
@@ -48,22 +31,22 @@ def evaluate(  # public edge: one parameter is one option of the command
     env_id: Annotated[
         str, typer.Argument(help="E.g. aime-solve-verify-correct, or my_module:my-set-my-rules.")
     ],
-    agents: Agents,
-    problems: Problems = None,
-    fields: Fields = None,
-    split: Split = None,
+    agents: options.Agents,
+    problems: options.Problems = None,
+    fields: options.Fields = None,
+    split: options.Split = None,
     n: Annotated[int, typer.Option("--n", "--samples", help="Samples of each problem.", min=1)] = 1,
     limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.", min=1)] = None,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.", min=1)] = 64,
-    turn_timeout: TurnTimeout = None,
+    turn_timeout: options.TurnTimeout = None,
     workers: Annotated[
         str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/ray.md).")
     ] = None,
     ray_address: Annotated[
         str | None, typer.Option(help="Of the Ray to join; else RAY_ADDRESS, else one is started here.")
     ] = None,
-    out: Out = None,
+    out: options.Out = None,
     baselines: Annotated[
         bool, typer.Option("--baselines", help="Also spend the System's tokens without the team.")
     ] = False,
@@ -74,10 +57,10 @@ def evaluate(  # public edge: one parameter is one option of the command
         list[str] | None,
         typer.Option(help="Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable."),
     ] = None,
-    reward: Rewards = None,
-    team_reward: TeamReward = None,
-    grader: Grader = None,
-    set_: Settings = None,
+    reward: options.Rewards = None,
+    team_reward: options.TeamReward = None,
+    grader: options.Grader = None,
+    set_: options.Settings = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that agents take.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     trace: Annotated[
@@ -91,10 +74,10 @@ def evaluate(  # public edge: one parameter is one option of the command
     """Play every problem n times with a team and print the report."""
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
-    register_metrics(metric)
+    options.register_metrics(metric)
     env_spec = replace(
-        spec(env_id, **settings(set_)),
-        rewards=pairs(reward, "--reward"),
+        spec(env_id, **options.settings(set_)),
+        rewards=options.pairs(reward, "--reward"),
         team_reward=team_reward,
         grader=grader,
         turn_timeout=turn_timeout,
@@ -102,14 +85,14 @@ def evaluate(  # public edge: one parameter is one option of the command
     plan = prepare(
         env_spec,
         agents,
-        loaded(problems, fields, split, env_spec.problems),
+        options.loaded(problems, fields, split, env_spec.problems),
         limit=limit,
         elsewhere=workers is not None and not dry_run,
         samples=n,
         seed=seed,
         concurrency=concurrency,
         baselines=baselines,
-        prices=prices(price),
+        prices=options.prices(price),
     )
     if dry_run:
         most = cost_bound(plan)

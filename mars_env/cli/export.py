@@ -108,13 +108,11 @@ def export(  # public edge: one parameter is one option of the command
             number = write_parquet(table, target)
         else:
             game = stored_game(stored, env_id, settings(set_))
-            rows = (sft_rows if format == "sft" else dpo_rows)(
-                stored.trees,
-                game,
-                _prompts(tokenizer, prompt, roles_of(game.rules)),
-                roles=role,
-                least=least,
-            )
+            prompt_of: PromptOf = partial(_library_prompt, roles_of(game.rules))
+            if tokenizer or prompt:
+                prompt_of = _decoded(tokenizer) if tokenizer else _called(prompt or "")
+            rows_of = sft_rows if format == "sft" else dpo_rows
+            rows = rows_of(stored.trees, game, prompt_of, roles=role, least=least)
             number = write_jsonl(rows, target)
     say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
 
@@ -136,14 +134,6 @@ def _require_roles(stored: Run, roles: Sequence[str]) -> None:
         raise ConfigError("the run has no turns yet")
     if unknown := sorted({*roles} - known):
         raise ConfigError(f"no turn has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
-
-
-def _prompts(tokenizer: str | None, function: str | None, roles: Mapping[str, type[RoleAgent]]) -> PromptOf:
-    if tokenizer is not None:
-        return _decoded(tokenizer)
-    if function is not None:
-        return _called(function)
-    return partial(_library_prompt, roles)
 
 
 def _called(name: str) -> PromptOf:

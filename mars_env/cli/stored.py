@@ -33,10 +33,8 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
             f"the run says that it is of {name!r}, but no module is imported because a stored run names it: "
             "say yourself which environment it is of, --env my_module:my-set-my-rules"
         )
-    settings = config.get("settings", {}) if env_id is None else {}
-    if not isinstance(settings, dict):
-        settings = {}
-    recorded = {key: _recorded(value) for key, value in settings.items()}
+    stored = config.get("settings") if env_id is None else None
+    recorded = {k: _recorded(value) for k, value in stored.items()} if isinstance(stored, dict) else {}
     try:
         named = rules_spec(spec(name).rules).parts.keys() & recorded.keys() - given.keys()
         if named:  # a model's name, say: it would be loaded
@@ -99,15 +97,13 @@ def _made(folder: Path, run: Run) -> Report | None:
         return None
     config = run.manifest["config"]
     seed = config.get("seed")
-    problem_set = str(config.get("problem_set") or "its problems")
     try:
         return build_report(
             run.trees,
             RunDescription(
                 title=str(config.get("title") or folder.name),
-                problem_set=problem_set,
+                problem_set=str(config.get("problem_set") or "its problems"),
                 generated=any(problem.metadata.get("generated") for problem in run.problems.values()),
-                style="AIME-style" if problem_set == "aime" else "",
                 seed=seed if isinstance(seed, int) else None,
             ),
             answer_of=answers_of_grading(run.trees) if run.trees[0].problem.kind == "math" else None,

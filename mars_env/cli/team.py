@@ -12,17 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import typer
 
 from mars_env.api import make_env
-from mars_env.cli.options import (
-    Agents,
-    Host,
-    Out,
-    Port,
-    Seed,
-    Settings,
-    TurnTimeout,
-    serve_until_stopped,
-    settings,
-)
+from mars_env.cli import options
 from mars_env.cli.screen import say, say_json
 from mars_env.cli.streams import STREAM, json_of, text_of
 from mars_env.envs import MarsEnv, spec
@@ -79,7 +69,7 @@ Kind = Annotated[
 
 def solve(  # public edge: one parameter is one option of the command
     question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    agents: Agents,
+    agents: options.Agents,
     env: Annotated[
         str, typer.Option(help="The game: rules such as tree-search, or an environment's id.")
     ] = SOLVE_VERIFY_CORRECT,
@@ -88,10 +78,10 @@ def solve(  # public edge: one parameter is one option of the command
         Path | None,
         typer.Option(help='Public tests of a program, JSON: [{"input": ..., "output": ...}], or asserts.'),
     ] = None,
-    seed: Seed = 0,
-    turn_timeout: TurnTimeout = None,
-    out: Out = None,
-    set_: Settings = None,
+    seed: options.Seed = 0,
+    turn_timeout: options.TurnTimeout = None,
+    out: options.Out = None,
+    set_: options.Settings = None,
     json_output: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
 ) -> None:
     """Let a team answer a question whose answer nobody knows.
@@ -109,7 +99,7 @@ def solve(  # public edge: one parameter is one option of the command
         out=out,
         turn_timeout=turn_timeout,
         on_turn=_show,
-        **settings(set_),
+        **options.settings(set_),
     )
     if json_output:
         say_json(json.dumps(solution.as_dict()))
@@ -121,9 +111,9 @@ def serve(  # public edge: one parameter is one option of the command
     env_id: Annotated[
         str, typer.Argument(help="E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.")
     ],
-    agents: Agents,
-    port: Port = 8200,
-    host: Host = "127.0.0.1",
+    agents: options.Agents,
+    port: options.Port = 8200,
+    host: options.Host = "127.0.0.1",
     name: Annotated[str, typer.Option(help="The model's name for clients; by default the id.")] = "",
     api_key_env: Annotated[
         str | None, typer.Option(help="Environment variable with the clients' keys, separated by commas.")
@@ -132,17 +122,17 @@ def serve(  # public edge: one parameter is one option of the command
     waiting: Annotated[int, typer.Option(help="Answers that may wait; more are rejected (429).")] = 1024,
     kind: Kind = None,
     seed: Annotated[int, typer.Option(help="Seed of requests that have none.")] = 0,
-    turn_timeout: TurnTimeout = None,
+    turn_timeout: options.TurnTimeout = None,
     out: Annotated[
         Path | None, typer.Option(help="Store all turns here; what a kill cuts off is continued.")
     ] = None,
-    set_: Settings = None,
+    set_: options.Settings = None,
 ) -> None:
     """Serve a team as one model behind an OpenAI-compatible API.
 
     The team may be a search: docs/team.md.
     """
-    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings(set_))
+    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))
     server = TeamServer(
         answerer,
         name=name,
@@ -156,7 +146,7 @@ def serve(  # public edge: one parameter is one option of the command
 
 
 async def _serve(server: TeamServer, host: str, port: int) -> None:
-    await serve_until_stopped(server, host, port, lambda: f"serving {server.name} at {server.url}")
+    await options.serve_until_stopped(server, host, port, lambda: f"serving {server.name} at {server.url}")
     figures = server.monitor.figures()
     say(f"served: {figures['trees/finished']:,.0f} answers, {figures['turns/finished']:,.0f} turns")
 
@@ -172,13 +162,13 @@ def play_game(
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
     problem: Annotated[str | None, typer.Option(help="Id of the problem; by default the seed's.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the game.")] = 0,
-    set_: Settings = None,
+    set_: options.Settings = None,
 ) -> None:
     """Take a role in the terminal.
 
     You read what the agent would read, and write its text; a line with a single dot ends it.
     """
-    made = make_env(spec(env_id, **settings(set_)), problems)
+    made = make_env(spec(env_id, **options.settings(set_)), problems)
     made.reset(seed=seed, options={"problem": problem} if problem else None)
     team = _with_person(made, role or [], agents)
     say(f"You play {', '.join(name for name, agent in team.items() if isinstance(agent, Person))}.")

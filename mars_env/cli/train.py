@@ -14,23 +14,8 @@ from pydantic import BaseModel, ValidationError
 from mars_env.agents.registry import roles_of
 from mars_env.api import make
 from mars_env.checks import refuse_misfit
+from mars_env.cli import options
 from mars_env.cli.config import REST
-from mars_env.cli.options import (
-    Fields,
-    Grader,
-    Lora,
-    MaxTokens,
-    Problems,
-    Rewards,
-    Settings,
-    Split,
-    Team,
-    TeamReward,
-    loaded,
-    pairs,
-    read_value,
-    settings,
-)
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rules import Rules
@@ -68,8 +53,8 @@ def train(  # public edge: one parameter is one option of the command
         int | None,
         typer.Option(help="Agents of a search, by default as many as models; more share one model.", min=1),
     ] = None,
-    lora: Lora = None,
-    max_tokens: MaxTokens = None,
+    lora: options.Lora = None,
+    max_tokens: options.MaxTokens = None,
     overflow: Annotated[
         Literal["check", "unknown", "refuse"] | None,
         typer.Option(
@@ -77,10 +62,10 @@ def train(  # public edge: one parameter is one option of the command
             "docs/faults.md says what each does."
         ),
     ] = None,
-    team: Team = None,
-    problems: Problems = None,
-    fields: Fields = None,
-    split: Split = None,
+    team: options.Team = None,
+    problems: options.Problems = None,
+    fields: options.Fields = None,
+    split: options.Split = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,10 +73,10 @@ def train(  # public edge: one parameter is one option of the command
             "segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2."
         ),
     ] = None,
-    reward: Rewards = None,
-    team_reward: TeamReward = None,
-    grader: Grader = None,
-    set_: Settings = None,
+    reward: options.Rewards = None,
+    team_reward: options.TeamReward = None,
+    grader: options.Grader = None,
+    set_: options.Settings = None,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 10,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Metrics for TensorBoard too.")] = False,
 ) -> None:
@@ -124,11 +109,11 @@ def train(  # public edge: one parameter is one option of the command
     number = {rules.team_size: agents or len(model)} if rules.team_size else {}
     env = make(
         env_id,
-        problems=loaded(problems, fields, split, env_spec.problems),
-        rewards=pairs(reward, "--reward"),
+        problems=options.loaded(problems, fields, split, env_spec.problems),
+        rewards=options.pairs(reward, "--reward"),
         team_reward=team_reward,
         grader=grader,
-        **{**rules.training, **number, **settings(set_)},
+        **{**rules.training, **number, **options.settings(set_)},
     )
     given = given_settings(ctx, option, max_tokens=max_tokens, overflow=overflow)
     run_settings = settings_for(env_id, given)
@@ -158,10 +143,10 @@ def train(  # public edge: one parameter is one option of the command
 
 
 def given_settings(
-    ctx: typer.Context, options: Sequence[str] | None, **sampling: int | str | None
+    ctx: typer.Context, values: Sequence[str] | None, **sampling: int | str | None
 ) -> dict[str, Any]:
     """The settings that the user gives: of the file of --config, of --option, of single options."""
-    given = overridden(ctx.meta.get(REST, {}), options)
+    given = overridden(ctx.meta.get(REST, {}), values)
     chosen = {name: value for name, value in sampling.items() if value}
     return merged_settings(given, {"sampling": chosen} if chosen else {})
 
@@ -309,7 +294,7 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
     return result
 
 
-def overridden(base: Mapping[str, Any], options: Sequence[str] | None) -> dict[str, Any]:
+def overridden(base: Mapping[str, Any], values: Sequence[str] | None) -> dict[str, Any]:
     """Settings with single ones replaced: dotted names, values read as JSON where they are.
 
     Example:
@@ -317,8 +302,8 @@ def overridden(base: Mapping[str, Any], options: Sequence[str] | None) -> dict[s
         {'steps': 9, 'train': {'epochs': 2, 'ratio': 'token'}}
     """
     result = dict(base)
-    for name, value in pairs(options, "--option").items():
-        setting = read_value(value)
+    for name, value in options.pairs(values, "--option").items():
+        setting = options.read_value(value)
         for key in reversed(name.split(".")):
             setting = {key: setting}
         result = merged_settings(result, setting)

@@ -48,11 +48,7 @@ class MetricDifference(BaseModel):
             "–" if x is None else f"{'+' if x >= 0 else '-'}{number_text(abs(x), self.scale)}"
             for x in (self.difference.value, self.difference.low, self.difference.high)
         )
-        return (
-            value
-            if self.difference.low is None or self.difference.high is None
-            else f"{value} [{low}, {high}]"
-        )
+        return value if "–" in (low, high) else f"{value} [{low}, {high}]"
 
 
 class Comparison(Tabled):
@@ -66,14 +62,6 @@ class Comparison(Tabled):
     def headline(self) -> str:
         """One line: which runs, how many problems."""
         return f"{self.names[1]} against {self.names[0]}, {counted(self.problems, 'problem')}"
-
-    @property
-    def left_out(self) -> str:
-        """A sentence on the problems that differences leave out; empty where there are none."""
-        most = max((row.left_out for row in self.rows.values()), default=0)
-        return (
-            f"Differences leave out problems that only one run knows: up to {most} a metric." if most else ""
-        )
 
     def heading(self) -> tuple[str, ...]:
         """The headline."""
@@ -90,7 +78,9 @@ class Comparison(Tabled):
 
     def remarks(self) -> tuple[str, ...]:
         """How to read the differences."""
-        return tuple(filter(None, (_READING, self.left_out)))
+        lost = max((row.left_out for row in self.rows.values()), default=0)
+        partly = f"Differences leave out problems that only one run knows: up to {lost} a metric."
+        return (_READING, partly) if lost else (_READING,)
 
 
 _READING = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."

@@ -50,10 +50,7 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
         >>> count_trees([]).episodes
         0
     """
-    turns: Counter[str] = Counter()
-    truncated: Counter[str] = Counter()
-    interrupted: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
+    turns, truncated, interrupted, unknown = (Counter[str]() for _ in range(4))
     rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
     verdicts = malformed = accepts = rejects = 0
     for tree in trees:

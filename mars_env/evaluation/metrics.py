@@ -105,15 +105,7 @@ Measure = Callable[[Tree], float | bool | None]
 """What a tree counts for; None where the metric says nothing of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _CustomMetric:
-    name: str
-    of: Measure
-    title: str
-    scale: Scale
-
-
-_REGISTERED: dict[str, _CustomMetric] = {}
+_REGISTERED: dict[str, tuple[Measure, str, Scale]] = {}
 
 
 def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "value") -> None:
@@ -137,7 +129,7 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")
     if scale not in ("rate", "amount", "value"):
         raise ConfigError(f"the metric {name!r}: a scale is 'rate', 'amount' or 'value', not {shown(scale)}")
-    _REGISTERED[name] = _CustomMetric(name, of, title or name, scale)
+    _REGISTERED[name] = (of, title or name, scale)
 
 
 def remove_metric(name: str) -> None:
@@ -148,26 +140,25 @@ def remove_metric(name: str) -> None:
 def _custom_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
     """What the registered metrics say; a tree that one fails on is left out and logged."""
     found: dict[str, list[float]] = {}
-    for metric in _REGISTERED.values():
+    for name, (of, _, scale) in _REGISTERED.items():
         for tree in trees:
             try:
-                value = _fitting(metric, metric.of(tree))
+                value = _fitting(of(tree), scale)
             except Exception as error:  # a user's function may raise anything; the run must not be lost
-                log.warning("metric %s left tree %s out: %s", metric.name, tree.id, raised(error))
+                log.warning("metric %s left tree %s out: %s", name, tree.id, raised(error))
                 continue
             if value is not None:
-                found.setdefault(metric.name, []).append(value)
+                found.setdefault(name, []).append(value)
     return found
 
 
-def _fitting(metric: _CustomMetric, value: float | bool | None) -> float | None:
+def _fitting(value: float | bool | None, scale: Scale) -> float | None:
     if value is None:
         return None
     number = float(value)
-    least = -math.inf if metric.scale == "value" else 0.0
-    most = 1.0 if metric.scale == "rate" else math.inf
+    least, most = (-math.inf if scale == "value" else 0.0), (1.0 if scale == "rate" else math.inf)
     if not math.isfinite(number) or not least <= number <= most:
-        raise ValueError(f"{number} does not fit the scale {metric.scale!r}")
+        raise ValueError(f"{number} does not fit the scale {scale!r}")
     return number
 
 
@@ -191,8 +182,8 @@ class _Sums:
 def _title(name: str) -> tuple[str, Scale]:
     if name in TITLES:
         return TITLES[name]
-    if (custom := _REGISTERED.get(name)) is not None:
-        return custom.title, custom.scale
+    if name in _REGISTERED:
+        return _REGISTERED[name][1:]
     kind, mark, agent = name.partition(":")
     if mark:
         title, scale = _NAMED_TITLES[kind]

@@ -38,14 +38,13 @@ class RunDescription(BaseModel):
         title: The environment, e.g. ``"aime-solve-verify-correct"``.
         problem_set: Name of the problem set.
         generated: Whether its problems were generated; shown wherever the name is.
-        style: What generated problems imitate, e.g. ``"AIME-style"``.
         seed: The run's seed.
         rewards: The reward functions that replaced those of the rules, by role.
         commit: Of the code that played; None outside of a git checkout.
         versions: Of the libraries that decide the metrics.
 
     Example:
-        >>> RunDescription(title="t", problem_set="aime", generated=True, style="AIME-style").set_name
+        >>> RunDescription(title="t", problem_set="aime", generated=True).set_name
         'aime (generated, AIME-style)'
     """
 
@@ -54,7 +53,6 @@ class RunDescription(BaseModel):
     title: str
     problem_set: str
     generated: bool
-    style: str = ""
     seed: int | None = None
     rewards: dict[str, str] = Field(default_factory=dict)
     commit: str | None = None
@@ -63,8 +61,8 @@ class RunDescription(BaseModel):
     @property
     def set_name(self) -> str:
         """The problem set's name; for generated problems it says so."""
-        kind = ", ".join(filter(None, ("generated", self.style))) if self.generated else ""
-        return f"{self.problem_set} ({kind})" if kind else self.problem_set
+        style = ", AIME-style" if self.problem_set == "aime" else ""
+        return f"{self.problem_set} (generated{style})" if self.generated else self.problem_set
 
 
 class Report(Tabled, RunDescription):

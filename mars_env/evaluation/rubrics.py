@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Estimate, ratio
 from mars_env.grading.rubrics.grader import VOTES
-from mars_env.types import Tree, Turn
+from mars_env.types import Grade, Tree, Turn
 
 
 def judge_agreement(trees: Iterable[Tree]) -> Estimate:
@@ -22,12 +22,11 @@ def judge_agreement(trees: Iterable[Tree]) -> Estimate:
     """
     equal: dict[str, float] = {}
     pairs: dict[str, float] = {}
-    for turn in _graded(trees):
-        for votes in turn.grade.details.get(VOTES, {}).values() if turn.grade else ():
-            known = [vote for vote in votes if vote is not None]
-            two = list(combinations(known, 2))
-            equal[turn.problem_id] = equal.get(turn.problem_id, 0.0) + sum(a == b for a, b in two)
-            pairs[turn.problem_id] = pairs.get(turn.problem_id, 0.0) + len(two)
+    for problem, grade in _grades(trees):
+        for votes in grade.details.get(VOTES, {}).values():
+            two = list(combinations([vote for vote in votes if vote is not None], 2))
+            equal[problem] = equal.get(problem, 0.0) + sum(a == b for a, b in two)
+            pairs[problem] = pairs.get(problem, 0.0) + len(two)
     counted = [problem for problem, number in pairs.items() if number]
     return ratio([equal[p] for p in counted], [pairs[p] for p in counted])
 
@@ -35,9 +34,9 @@ def judge_agreement(trees: Iterable[Tree]) -> Estimate:
 def mean_scores(trees: Iterable[Tree]) -> dict[str, float]:
     """The mean score of the graded turns of each problem; UNKNOWN grades are left out."""
     scores: dict[str, list[float]] = {}
-    for turn in _graded(trees):
-        if turn.grade is not None and turn.grade.score is not None:
-            scores.setdefault(turn.problem_id, []).append(turn.grade.score)
+    for problem, grade in _grades(trees):
+        if grade.score is not None:
+            scores.setdefault(problem, []).append(grade.score)
     return {problem: math.fsum(each) / len(each) for problem, each in scores.items()}
 
 
@@ -64,5 +63,6 @@ def highest_rewards(trees: Iterable[Tree], number: int = 20) -> list[Turn]:
     return list(found.values())[:number]
 
 
-def _graded(trees: Iterable[Tree]) -> Iterable[Turn]:
-    return (turn for tree in trees for turn in tree.turns if turn.grade is not None)
+def _grades(trees: Iterable[Tree]) -> Iterator[tuple[str, Grade]]:
+    """The grades of all turns, each with the id of its problem."""
+    return ((turn.problem_id, turn.grade) for tree in trees for turn in tree.turns if turn.grade is not None)

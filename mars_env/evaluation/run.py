@@ -17,7 +17,7 @@ from mars_env.envs.growers import Linear
 from mars_env.envs.selection import cast_votes
 from mars_env.envs.solve import Solve
 from mars_env.envs.solve_verify_correct import SOLVER, VERIFIER, Schedule, SolveVerifyCorrect
-from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.baselines import (
     Baseline,
     majority_vote,
@@ -34,7 +34,7 @@ from mars_env.evaluation.costs import Prices, checked_prices, cost, require_pric
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
-from mars_env.files import write_atomically
+from mars_env.files import write_atomically, writing
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
@@ -217,7 +217,6 @@ async def play_plan(
         title=plan.title,
         problem_set=plan.problems.name,
         generated=plan.problems.generated,
-        style="AIME-style" if plan.problems.name == "aime" else "",
         seed=plan.seed,
         rewards=_named_rewards(plan.config),
         commit=made_by.commit,
@@ -231,7 +230,8 @@ async def play_plan(
     def finished(tree: Tree) -> None:
         """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
         if out is not None and not (out / REPORT).exists():
-            _write(out / REPORT, build_report([], about, notes=remarks).json_text())
+            with writing(out / REPORT):
+                write_atomically(out / REPORT, build_report([], about, notes=remarks).json_text())
         if on_tree is not None:
             on_tree(tree)
 
@@ -249,17 +249,11 @@ async def play_plan(
         notes=(*remarks, *notes, *unpriced, *uncounted(trees)),
     )
     if out is not None:
-        _write(out / REPORT, report.json_text())
-        _write(out / "report.md", report.markdown() + "\n")
-        _write(out / "report.tex", report.latex())
+        with writing(out / REPORT):
+            write_atomically(out / REPORT, report.json_text())
+            write_atomically(out / "report.md", report.markdown() + "\n")
+            write_atomically(out / "report.tex", report.latex())
     return report, trees
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
 
 
 def _priced(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None, list[str]]:

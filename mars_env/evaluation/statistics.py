@@ -93,17 +93,6 @@ def _spread(draws: Array) -> Array:
     return spread
 
 
-def _quantile(problems: NDArray[np.int64]) -> Array:
-    return np.asarray(stats.t.ppf(0.5 + LEVEL / 2, np.maximum(problems - 1, 1)), dtype=np.float64)
-
-
-def _two_dimensional(*columns: ArrayLike) -> list[Array]:
-    arrays = [np.asarray(c, dtype=np.float64) for c in columns]
-    if any(a.ndim != 2 or a.shape != arrays[0].shape for a in arrays):
-        raise ValueError(f"expected arrays of one shape (problems, k), got {[a.shape for a in arrays]}")
-    return arrays
-
-
 def intervals(
     numerators: ArrayLike, denominators: ArrayLike, scale: Scale = "rate"
 ) -> tuple[Array, Array, Array]:
@@ -123,22 +112,8 @@ def intervals(
         (0.625, True)
     """
     bounds = {"rate": (0.0, 1.0), "difference": (-1.0, 1.0)}.get(scale, (-math.inf, math.inf))
-    return _estimated(_two_dimensional(numerators, denominators), _ratio, scale, bounds)
-
-
-def difference_intervals(
-    numerators_a: ArrayLike,
-    denominators_a: ArrayLike,
-    numerators_b: ArrayLike,
-    denominators_b: ArrayLike,
-    bounds: tuple[float, float] = (-1.0, 1.0),
-) -> tuple[Array, Array, Array]:
-    """Values and 95% intervals of k differences b - a of ratios over the same problems, resampled together.
-
-    Arguments and results are as in `intervals`; `bounds` are the least and the greatest difference.
-    """
-    columns = _two_dimensional(numerators_a, denominators_a, numerators_b, denominators_b)
-    return _estimated(columns, lambda xa, wa, xb, wb: _ratio(xb, wb) - _ratio(xa, wa), "difference", bounds)
+    columns = [np.asarray(each, dtype=np.float64) for each in (numerators, denominators)]
+    return _estimated(columns, _ratio, scale, bounds)
 
 
 def _estimated(
@@ -161,7 +136,7 @@ def _interval(
     """The interval around a value with a bootstrap standard error (see the module's text)."""
     # A resample of n problems spreads by (n - 1) / n too little.
     error = error * np.sqrt(problems / np.maximum(problems - 1, 1))
-    t = _quantile(problems)
+    t = np.asarray(stats.t.ppf(0.5 + LEVEL / 2, np.maximum(problems - 1, 1)), dtype=np.float64)
     constant = ~(error > 1e-9 * np.maximum(np.abs(value), 1e-3))
     safe = np.where(constant | np.isnan(value), 1.0, error)
     if scale == "rate":
@@ -236,13 +211,17 @@ def difference(
 ) -> Estimate:
     """The paired difference b - a of two ratios over the same problems, with its 95% interval.
 
+    Both are resampled together; `bounds` are the least and the greatest difference.
+
     Example:
         >>> difference([1, 0], [2, 2], [2, 1], [2, 2]).value
         0.5
     """
-    xa, wa, xb, wb = map(_column, (numerators_a, denominators_a, numerators_b, denominators_b))
-    value, low, high = difference_intervals(xa, wa, xb, wb, bounds)
-    problems = int(min((wa > 0).sum(), (wb > 0).sum()))
+    columns = [_column(each) for each in (numerators_a, denominators_a, numerators_b, denominators_b)]
+    value, low, high = _estimated(
+        columns, lambda xa, wa, xb, wb: _ratio(xb, wb) - _ratio(xa, wa), "difference", bounds
+    )
+    problems = int(min((weights > 0).sum() for weights in columns[1::2]))
     return Estimate(optional(value[0]), optional(low[0]), optional(high[0]), problems, "difference")
 
 

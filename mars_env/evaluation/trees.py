@@ -69,17 +69,10 @@ def _is_unknown(turn: Turn) -> bool:
 
 def rounds(tree: Tree) -> int:
     """Verifications in an episode; in a tree that branches, the most on one path."""
-    depth: dict[str | None, int] = {None: 0}
-    by_id = {t.id: t for t in tree.turns}
-    for turn in tree.turns:
-        path = []
-        above: Turn | None = turn
-        while above is not None and above.id not in depth:
-            path.append(above)
-            above = by_id[above.parent_id] if above.parent_id is not None else None
-        for step in reversed(path):
-            depth[step.id] = depth[step.parent_id] + ("verdict" in step.info)
-    return max(depth.values())
+    found: dict[str | None, int] = {None: 0}
+    for turn in sorted(tree.turns, key=lambda turn: turn.id.count(".")):  # parents first
+        found[turn.id] = found[turn.parent_id] + ("verdict" in turn.info)
+    return max(found.values())
 
 
 def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:

@@ -81,9 +81,7 @@ def _check_action(action: Any, *, trainable: bool = False) -> None:
         limit = sampled if completion.finish_reason == "length" and sampled else 10**9
         asked = Sampling(temperature=completion.temperature, max_tokens=limit)
         require_consistent(completion, asked, exact=trainable)
-    assert not (trainable and (not action.completions)), (
-        "the action has no completions, so it cannot be trained on"
-    )
+    assert action.completions or not trainable, "without completions an action cannot be trained on"
 
 
 async def _act(agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:

@@ -65,42 +65,27 @@ def require_consistent(completion: Completion, sampling: Sampling, *, exact: boo
         checks.valid_completion(completion)  # as the engine does, which otherwise discards the tree
     except (ValueError, TypeError) as error:
         raise AssertionError(f"the engine refuses {completion!r:.300}: {error}") from error
-    ids, logprobs, count = completion.token_ids, completion.logprobs, completion.completion_tokens
-    assert completion.finish_reason in get_args(FinishReason), (
-        f"the finish reason {completion.finish_reason!r} is not 'stop', 'length', 'context' or "
-        "'content_filter'"
-    )
-    assert not (completion.finish_reason == "length" and 0 < len(ids) < sampling.max_tokens), (
-        f"a completion of {len(ids)} tokens was cut off below its limit of {sampling.max_tokens}: its "
-        "finish reason must be 'context'"
-    )
-    assert max(count, len(ids)) <= sampling.max_tokens, (
-        f"{max(count, len(ids))} tokens were sampled, but max_tokens is {sampling.max_tokens}"
-    )
-    assert not (logprobs and len(logprobs) != len(ids)), (
-        f"{len(logprobs)} log-probabilities for {len(ids)} token ids"
-    )
-    assert not any(not value <= 0.0001 for value in logprobs), (
-        f"a log-probability is not at most 0: {max(logprobs)}"
-    )
-    assert not (ids and count != len(ids)), (
-        f"completion_tokens is {count}, but there are {len(ids)} token ids"
-    )
-    assert not (completion.prompt_ids and completion.prompt_tokens != len(completion.prompt_ids)), (
-        f"prompt_tokens is {completion.prompt_tokens}, but prompt_ids has {len(completion.prompt_ids)}"
-    )
-    assert not (
-        completion.versions and ids and (sum((length for _, length in completion.versions)) != len(ids))
-    ), f"the versions {completion.versions} do not add up to {len(ids)} token ids"
-    assert completion.temperature == sampling.temperature, (
-        f"the completion reports temperature {completion.temperature}, but {sampling.temperature} was set"
-    )
-    assert not any(stop in completion.text for stop in sampling.stop), (
-        "the completion's text contains a stop text"
-    )
-    assert not (exact and (not completion.trainable)), (
-        f"it is not trainable: ids or log-probabilities are missing: {completion!r}"
-    )
+    logprobs, sampled, read = completion.logprobs, len(completion.token_ids), len(completion.prompt_ids)
+    most, versions = sampling.max_tokens, completion.versions
+    faults = {
+        "finish_reason is unknown": completion.finish_reason not in get_args(FinishReason),
+        "it was cut off below max_tokens: finish_reason must be 'context'": (
+            completion.finish_reason == "length" and 0 < sampled < most
+        ),
+        "there are more tokens than max_tokens": max(completion.completion_tokens, sampled) > most,
+        "logprobs has another length than token_ids": bool(logprobs) and len(logprobs) != sampled,
+        "a log-probability is not at most 0": not all(value <= 0.0001 for value in logprobs),
+        "completion_tokens is not the number of token_ids": sampled not in (0, completion.completion_tokens),
+        "prompt_tokens is not the number of prompt_ids": read not in (0, completion.prompt_tokens),
+        "the versions do not add up to the number of token_ids": (
+            bool(versions) and sampled not in (0, sum(length for _, length in versions))
+        ),
+        "it reports another temperature than was set": completion.temperature != sampling.temperature,
+        "the text contains a stop text": any(stop in completion.text for stop in sampling.stop),
+        "it is not trainable: ids or log-probabilities are missing": exact and not completion.trainable,
+    }
+    found = "; ".join(fault for fault, is_there in faults.items() if is_there)
+    assert not found, f"{found}: {completion!r:.500}, sampled with {sampling!r:.300}"
 
 
 async def _check_limit(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:

@@ -61,11 +61,15 @@ async def execute(
     return await on_service_loop(run_once(backend, job, limits, channel))
 
 
+IMPORTS = "import ctypes, fcntl, mmap, os, signal, socket, sys, threading, time\n"
+"""What every program of `run_python` begins with."""
+
+
 async def run_python(
     backend: Backend, source: str, limits: Limits = ROOMY, stdin: bytes = b"", **names: Any
 ) -> Result:
-    """Run source after replacing each ``<name>`` by the repr of the value with that name."""
-    text = textwrap.dedent(source)
+    """Run source after `IMPORTS`, with each ``<name>`` replaced by the repr of the value with that name."""
+    text = IMPORTS + textwrap.dedent(source)
     for name, value in names.items():
         text = text.replace(f"<{name}>", repr(value))
     return await execute(backend, Job(source=text, stdin=stdin), limits)

@@ -45,7 +45,7 @@ async def counts_the_time_of_children_that_are_ignored(backend: Backend) -> None
     }
     for how in ways.values():
         source = f"""
-            import ctypes, os, signal, struct, time
+            import struct
             libc = ctypes.CDLL(None)
             {how}
             for number in range(1, 61):
@@ -87,7 +87,6 @@ async def judges_a_short_program_by_its_peak(backend: Backend) -> None:
 @proves(Guarantee.MEMORY)
 async def counts_memory_that_is_in_no_process(backend: Backend) -> None:
     source = """
-        import mmap, os
         def take(fd):
             kept = []
             for _ in range(60):
@@ -105,7 +104,6 @@ async def counts_memory_that_is_in_no_process(backend: Backend) -> None:
 @proves(Guarantee.MEMORY)
 async def counts_memory_in_sockets(backend: Backend) -> None:
     source = """
-        import os, socket, time
         try:
             for _ in range(8):
                 if os.fork() == 0: break
@@ -127,7 +125,6 @@ async def counts_memory_in_sockets(backend: Backend) -> None:
     """
     await _must_hold(backend, source, 256, Ended.MEMORY, Ended.FILES)
     few = """
-        import socket, time
         kept = []
         for _ in range(100):
             pair = socket.socketpair()
@@ -147,7 +144,6 @@ async def counts_memory_in_sockets(backend: Backend) -> None:
 @proves(Guarantee.MEMORY)
 async def keeps_standard_input_as_large_as_it_was(backend: Backend) -> None:
     source = """
-        import os
         for grow in (lambda: os.ftruncate(0, 1 << 20), lambda: os.pwrite(0, b"x" * 4096, 0)):
             try: grow()
             except OSError: pass
@@ -160,7 +156,6 @@ async def keeps_standard_input_as_large_as_it_was(backend: Backend) -> None:
 @proves(Guarantee.PROCESSES)
 async def stops_a_fork_bomb(backend: Backend) -> None:
     source = """
-        import os
         while True:
             try: os.fork()
             except OSError: pass
@@ -172,7 +167,7 @@ async def stops_a_fork_bomb(backend: Backend) -> None:
 @proves(Guarantee.PROCESSES)
 async def counts_threads_whose_first_has_ended(backend: Backend) -> None:
     source = """
-        import ctypes, os, platform, threading, time
+        import platform
         threading.stack_size(65536)
         def others():
             time.sleep(0.05)
@@ -191,7 +186,7 @@ async def counts_threads_whose_first_has_ended(backend: Backend) -> None:
 @proves(Guarantee.HOST_FILES)
 async def holds_up_no_file_of_the_host(backend: Backend) -> None:
     source = """
-        import fcntl, os, struct, time
+        import struct
         path = os.__file__
         fd = os.open(path, os.O_RDONLY)
         done = []

@@ -11,7 +11,6 @@ _ENDS = {
     Ended.CPU: {
         "stops_a_busy_loop": "while True: pass",
         "stops_one_that_swallows_everything": """
-            import signal
             for number in range(1, 65):
                 try: signal.signal(number, signal.SIG_IGN)
                 except (OSError, ValueError): pass
@@ -22,7 +21,7 @@ _ENDS = {
         """,
         "stops_a_long_computation_in_c": "x = 3 ** (10 ** 9)",
         "counts_the_time_of_threads": """
-            import hashlib, threading
+            import hashlib
             def burn():
                 while True: hashlib.sha256(b"x" * (1 << 20)).digest()
             for _ in range(4): threading.Thread(target=burn).start()
@@ -30,20 +29,17 @@ _ENDS = {
     },
     Ended.WALL: {
         "stops_a_sleeper": """
-            import time
             while True:
                 try: time.sleep(1000)
                 except BaseException: pass
         """,
         "stops_one_that_stops_itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
         "stops_one_that_stops_while_it_shares_its_memory_with_a_child": """
-            import ctypes, os, signal
             libc = ctypes.CDLL(None)
             if libc.vfork() == 0: libc.sleep(1000)
             os.kill(os.getpid(), signal.SIGSTOP)
         """,
         "stops_one_that_stops_while_it_traces_a_child": """
-            import ctypes, os, signal
             try:
                 if os.fork() == 0: ctypes.CDLL(None).ptrace(0, 0, 0, 0)
             except OSError: pass
@@ -53,7 +49,7 @@ _ENDS = {
     },
     Ended.MEMORY: {
         "counts_memory_of_a_process_whose_first_thread_has_ended": """
-            import ctypes, os, platform, threading, time
+            import platform
             libc = ctypes.CDLL(None)
             r, w = os.pipe()
             started = 0
@@ -80,7 +76,6 @@ _ENDS = {
     },
     Ended.DISK: {
         "stops_one_that_fills_the_disk": """
-            import os, time
             for i in range(400):
                 try:
                     with open(f"f{i}", "wb") as file: file.write(os.urandom(1 << 20))
@@ -88,7 +83,6 @@ _ENDS = {
             time.sleep(0.3)
         """,
         "counts_files_that_are_deleted": """
-            import os, time
             fds = [os.open(f"f{i}", os.O_CREAT | os.O_RDWR) for i in range(6)]
             for i, fd in enumerate(fds):
                 os.unlink(f"f{i}")
@@ -96,14 +90,12 @@ _ENDS = {
             time.sleep(1)
         """,
         "counts_files_that_were_never_in_a_folder": """
-            import os, time
             fds = [os.open(".", os.O_TMPFILE | os.O_RDWR) for _ in range(6)]
             for fd in fds:
                 for _ in range(20): os.write(fd, b"x" * (1 << 20))
             time.sleep(1)
         """,
         "counts_deleted_files_that_are_only_mapped": """
-            import mmap, os, time
             kept = []
             for _ in range(6):
                 fd = os.open("f", os.O_CREAT | os.O_RDWR)
@@ -116,7 +108,6 @@ _ENDS = {
             time.sleep(1)
         """,
         "counts_files_however_deep": """
-            import os, time
             name = "d" * 250
             for _ in range(20): os.mkdir(name); os.chdir(name)
             os.umask(0o477)
@@ -129,17 +120,14 @@ _ENDS = {
     },
     Ended.FILES: {
         "stops_one_that_makes_many_files": """
-            import time
             for i in range(20000): open(f"f{i}", "w").close()
             time.sleep(0.3)
         """,
         "bounds_nested_folders": """
-            import os, time
             for _ in range(3000): os.mkdir("d" * 200); os.chdir("d" * 200)
             time.sleep(1)
         """,
         "bounds_the_open_files_of_all_processes": """
-            import os, time
             try:
                 for _ in range(5):
                     if os.fork() == 0: break
@@ -157,18 +145,17 @@ _ENDS = {
 _FINE: dict[Guarantee | None, dict[str, str]] = {
     None: {
         "runs_threads_and_exit_handlers": """
-            import atexit, threading, time
+            import atexit
             done = []
             atexit.register(lambda: print("fine" if done == ["main", "thread"] else done))
             threading.Thread(target=lambda: (time.sleep(0.05), done.append("thread"))).start()
             done.append("main")
         """,
         "lets_programs_close_their_output": """
-            import sys, os
             print("fine", flush=True); sys.stdout.close(); os.close(1); os._exit(0)
         """,
         "survives_a_forgotten_main_guard_and_modules": """
-            import dataclasses, json, sys
+            import dataclasses, json
             @dataclasses.dataclass
             class A:
                 x: int
@@ -179,7 +166,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
     },
     Guarantee.CPU: {
         "tells_a_program_of_the_end_of_its_children": """
-            import os, signal, subprocess, time
+            import subprocess
             ended = []
             signal.signal(signal.SIGCHLD, lambda *_: ended.append(os.wait()[1]))
             try:
@@ -194,7 +181,6 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
     },
     Guarantee.MEMORY: {
         "counts_the_pages_that_forks_share_once": """
-            import os, time
             b = bytearray(150 << 20)
             for o in range(0, len(b), 4096): b[o] = 1
             children = []
@@ -218,14 +204,12 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
     },
     Guarantee.FILES: {
         "bounds_open_files": """
-            import os
             held = []
             try:
                 while len(held) < 5000: held.append(os.open("/dev/null", os.O_RDONLY))
             except OSError: print("fine")
         """,
         "charges_nothing_for_children_that_end": """
-            import os
             try:
                 for _ in range(80):
                     children = []
@@ -242,7 +226,6 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
     },
     Guarantee.PROCESSES: {
         "stops_a_thread_bomb": """
-            import threading, time
             threading.stack_size(32768)
             n = 1
             try:
@@ -251,7 +234,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
             if n <= 64: print("fine")
         """,
         "bounds_threads_that_are_started_all_at_once": """
-            import _thread, time
+            import _thread
             _thread.stack_size(65536)
             n = 1
             try:
@@ -260,7 +243,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
             if n <= 64: print("fine")
         """,
         "bounds_threads_that_each_start_more": """
-            import _thread, threading, time
+            import _thread
             _thread.stack_size(65536)
             go, started = threading.Event(), []
             def more():
@@ -278,13 +261,11 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
     },
     Guarantee.PRIVATE_PROCESSES: {
         "sees_no_process_of_the_host": """
-            import os
             if len([p for p in os.listdir("/proc") if p.isdigit()]) <= 3: print("fine")
         """,
     },
     Guarantee.SIGNALS: {
         "cannot_break_its_own_sandbox": """
-            import ctypes, os, signal, socket, time
             libc = ctypes.CDLL(None)
             parent = os.getppid()
             for number in range(1, 65):
@@ -306,7 +287,6 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
             print("fine")
         """,
         "leaves_what_is_counted_by_user_to_others": """
-            import ctypes
             libc = ctypes.CDLL(None)
             n = timers = 0
             while n < 1000 and libc.inotify_init1(0) >= 0: n += 1

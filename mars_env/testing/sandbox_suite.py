@@ -130,7 +130,6 @@ async def puts_files_where_the_program_is(backend: Backend) -> None:
 
 
 _TRY = """
-import os, socket, sys
 reached = []
 def attempt(name, action):
     try:
@@ -257,7 +256,7 @@ async def sees_no_environment_of_the_host(backend: Backend) -> None:
     os.environ["MARS_ENV_SUITE_SECRET"] = secret
     try:
         source = """
-            import glob, os
+            import glob
             found = repr(dict(os.environ))
             paths = ["/proc/self/environ"]
             if <private>: paths += glob.glob("/proc/[0-9]*/environ") + ["/proc/%d/environ" % os.getppid()]
@@ -279,7 +278,7 @@ async def harms_no_process_of_the_host(backend: Backend) -> None:
     )
     try:
         source = """
-            import ctypes, fcntl, resource, signal
+            import resource
             pid = <pid>
             libc = ctypes.CDLL(None, use_errno=True)
             for target in (pid, os.getppid(), <suite>):
@@ -322,7 +321,7 @@ async def tells_signals(backend: Backend) -> None:
 @proves(Guarantee.TERMINAL)
 async def injects_nothing_into_a_terminal(backend: Backend) -> None:
     source = """
-        import fcntl, termios
+        import termios
         def inject(fd): fcntl.ioctl(fd, termios.TIOCSTI, b"x")
         for fd in range(10): attempt(fd, lambda: inject(fd))
         attempt("tty", lambda: inject(os.open("/dev/tty", os.O_RDWR)))

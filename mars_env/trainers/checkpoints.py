@@ -17,16 +17,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
-import torch
-from torch import Tensor
-from transformers.utils import logging as transformers_logging
-
 from mars_env.envs import Game
-from mars_env.errors import StoreError
+from mars_env.errors import MissingExtra, StoreError
 from mars_env.identity import identity_changes, identity_of
 from mars_env.text import logger
 from mars_env.types import Agent, TrainingAgent
+
+try:
+    import safetensors.torch
+    import torch
+    from torch import Tensor
+    from transformers.utils import logging as transformers_logging
+except ImportError as error:
+    raise MissingExtra("checkpoints need torch and safetensors: pip install 'mars-env[hf]'") from error
 
 if TYPE_CHECKING:
     from mars_env.trainers.local import Policy

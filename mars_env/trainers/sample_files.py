@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mars_env.checks import logprobs, token_ids
 from mars_env.errors import StoreError
-from mars_env.files import atomic_draft, jsonl_rows, open_regular
+from mars_env.files import atomic_draft, jsonl_rows, open_regular, writing
 from mars_env.text import shown, validation_message
 from mars_env.trainers.samples import TurnSample
 
@@ -62,12 +62,9 @@ def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
         StoreError: It cannot be written.
     """
     number = 0
-    try:
-        with atomic_draft(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
-            for number, sample in enumerate(samples, 1):  # noqa: B007 (the last number is used below)
-                file.write(json.dumps(sample_to_row(sample), allow_nan=False) + "\n")
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
+    with writing(path), atomic_draft(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
+        for number, sample in enumerate(samples, 1):  # noqa: B007 (the last number is used below)
+            file.write(json.dumps(sample_to_row(sample), allow_nan=False) + "\n")
     return number
 
 

@@ -20,11 +20,10 @@ from urllib.parse import quote
 
 import jinja2
 
-from mars_env.errors import StoreError
 from mars_env.evaluation.compare import Comparison
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.trees import first_attempts, is_right, sampled_tokens, system_right
-from mars_env.files import write_atomically
+from mars_env.files import write_atomically, writing
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
 from mars_env.viewer.drawing import picture
@@ -167,10 +166,8 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
         StoreError: It cannot be written.
     """
     path = Path(path)
-    try:
+    with writing(path):
         write_atomically(path, render_page(trees, **options))
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
     return path
 
 

@@ -43,17 +43,13 @@ def _axes(width: float, height: float) -> tuple[Any, Axes]:
 def _saved(figure: Any, format: Format) -> bytes:
     import matplotlib
 
+    figure.axes[0].legend(frameon=False, loc="best", labelcolor=INK).set_in_layout(True)
     buffer = io.BytesIO()
     metadata = {"Date": None} if format == "svg" else {}
     # Equal data give equal bytes: no date, and ids from a fixed salt.
     with matplotlib.rc_context({"svg.hashsalt": "mars_env"}):
         figure.savefig(buffer, format=format, metadata=metadata, dpi=160)
     return buffer.getvalue()
-
-
-def _legend(axes: Axes) -> None:
-    legend = axes.legend(frameon=False, loc="best", labelcolor=INK)
-    legend.set_in_layout(True)
 
 
 def training_curves(
@@ -72,7 +68,6 @@ def training_curves(
         axes.plot(x, y, color=colour, linewidth=1.8, label=_plain(name), marker="o", markersize=2.5)
     axes.set_xlabel(_plain(xlabel))
     axes.set_ylabel(_plain(ylabel))
-    _legend(axes)
     return _saved(figure, format)
 
 
@@ -101,7 +96,6 @@ def before_after(
     axes.set_xticks(range(len(titles)), [_plain(t).replace(" ", "\n", 1) for t in titles], fontsize=9)
     axes.set_ylabel("%, 95% interval")
     axes.set_ylim(0, 100)
-    _legend(axes)
     return _saved(figure, format)
 
 

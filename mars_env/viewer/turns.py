@@ -82,6 +82,12 @@ def turn_view(
     grade = turn.grade
     known = ("verdict", "malformed", "truncated")
     notes = {k: v for k, v in turn.info.items() if k not in known}
+    feedback = grade.feedback if grade else ""
+    after = (
+        _changed(turn, tree, by_id),
+        _Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None,
+        _logprobs(turn.action.completions),
+    )
     return {
         "id": visible(turn.id),
         "agent": visible(turn.agent),
@@ -89,8 +95,8 @@ def turn_view(
         "badges": _badges(turn, by_id, tree.final),
         "amounts": _amounts(turn, shown.advantages.get((turn.tree_id, turn.id))),
         "text": shown.text(turn.text),
-        "before": [fold for fold in _before(turn, shown, asked) if fold is not None],
-        "after": [fold for fold in _after(turn, tree, by_id, shown) if fold is not None],
+        "before": [fold for fold in (_prompt(asked, shown), *_calls(turn, shown)) if fold is not None],
+        "after": [fold for fold in after if fold is not None],
         "reason": shortened(grade.reason, 2000) if grade else "",
         "notes": shortened(", ".join(f"{k}: {v}" for k, v in notes.items()), 2000),
     }
@@ -142,23 +148,14 @@ def _amounts(turn: Turn, advantage: float | None) -> list[str]:
     return found
 
 
-def _before(turn: Turn, shown: Display, asked: Sequence[tuple[str, str]]) -> list[_Fold | None]:
+def _calls(turn: Turn, shown: Display) -> list[_Fold | None]:
+    """The texts of a turn's several completions; of a single one what its turn does not show."""
     completions = turn.action.completions
     if len(completions) == 1:
-        return [_prompt(asked, shown), _thinking(turn, shown)]
-    calls = [
+        return [_thinking(turn, shown)]
+    return [
         _Fold(f"Call {i} of {len(completions)}", shown.text(completion.text))
         for i, completion in enumerate(completions, 1)
-    ]
-    return [_prompt(asked, shown), *calls]
-
-
-def _after(turn: Turn, tree: Tree, by_id: Mapping[str, Turn], shown: Display) -> list[_Fold | None]:
-    feedback = turn.grade.feedback if turn.grade else ""
-    return [
-        _changed(turn, tree, by_id),
-        _Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None,
-        _logprobs(turn.action.completions),
     ]
 
 

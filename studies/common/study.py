@@ -27,8 +27,7 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance, provenance
-from mars_env.evaluation.provenance import commit_of
+from mars_env.evaluation.provenance import Provenance, commit_of, provenance
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
 from studies.common.claims import Claim

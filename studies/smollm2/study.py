@@ -27,9 +27,10 @@ from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Baseline, provenance
+from mars_env.evaluation import Baseline
 from mars_env.evaluation.baselines import majority_vote, retries, weighted_vote
 from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.provenance import provenance
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.files import write_atomically
 from mars_env.grading import grader_for

@@ -160,7 +160,7 @@ def test_votes_that_cannot_be_counted_are_notes(monkeypatch):
     async def lost(problem, texts):
         raise mars_env.errors.ModelError("the programs could not be run for a vote: no sandbox")
 
-    monkeypatch.setattr("mars_env.evaluation.run.answers", lost)
+    monkeypatch.setattr("mars_env.evaluation.run.cast_votes", lost)
     report = played(team([10]))
     assert {"Single agent, one sample", "Solver and Verifier, fresh retries"} <= named(report).keys()
     assert sum("could not be run for a vote" in note for note in report.notes) == 2

@@ -15,7 +15,7 @@ from mars_env import load_problems
 from mars_env.envs.selection import Highest
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError
-from mars_env.evaluation import provenance
+from mars_env.evaluation.provenance import provenance
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.rollout import Job, collect
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn, Verdict

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from mars_env.errors import ConfigError, StoreError
-from mars_env.evaluation import Provenance
+from mars_env.evaluation.provenance import Provenance
 from studies.common import study as module
 from studies.common.claims import Claim
 from studies.common.ledger import LedgerRow, settings_hash

@@ -8,7 +8,7 @@ from messages import raises
 
 import studies.marsrl.study as study
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance
+from mars_env.evaluation.provenance import Provenance
 from mars_env.miniature.recipe import QUICK, RECIPE
 from studies.common.study import Run
 

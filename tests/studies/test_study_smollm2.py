@@ -15,7 +15,7 @@ import studies.smollm2.word_problems as words
 from mars_env.envs import Game
 from mars_env.envs.verdicts import read_judgement
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance
+from mars_env.evaluation.provenance import Provenance
 from mars_env.grading import grader_for
 from mars_env.models.tiny import tiny_model
 from mars_env.types import Problem, Verdict

@@ -60,9 +60,7 @@ def hostile_tree():
 
 def test_hostile_output_is_only_text():
     trees = [hostile_tree()]
-    report = build_report(
-        trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
-    )
+    report = build_report(trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True))
     comparison = compare_trees(trees, trees, (HOSTILE, HOSTILE))
     text = render_page(
         trees, title=HOSTILE, report=report, comparison=comparison, notes=[HOSTILE],
