@@ -79,7 +79,7 @@ def test_one_text_is_one_agent_though_it_holds_commas():
             make_agents(several, TEAM)
 
 
-def test_thinking_is_an_option():
+def test_thinking_and_switches_are_options():
     text = "a<think>b"
     for option, shown in (
         ("", "a"),
@@ -91,6 +91,8 @@ def test_thinking_is_an_option():
         assert (solver.thinking and solver.thinking.visible(text)) == shown
     with raises(ConfigError):
         make_agents("http://a/v1#m?thinking=loud", ["solver_0"])
+    for word, exact in (("true", True), ("On", True), ("1", True), ("no", False)):
+        assert make_agents(f"http://a/v1#m?exact={word}", ["solver_0"])["solver_0"].model.exact is exact
 
 
 def test_own_modules(my_module):
@@ -139,6 +141,12 @@ def test_entry_points(monkeypatch, my_module):
         "127.0.0.1:8000/v1#m",
         "openai:gpt-5",
         "hf:/no/such/path",
+        "http://127.0.0.1:9/v1#m?extra_body=[1]",
+        "http://127.0.0.1:9/v1#m?extra_body={",
+        'http://127.0.0.1:9/v1#m?extra_body={"max_tokens":3}',
+        "http://127.0.0.1:9/v1#m?header.Authorization=Bearer x",
+        "http://127.0.0.1:9/v1#m?header.Authorization=env:NOT_SET_ANYWHERE",
+        "http://127.0.0.1:9/v1#m?headers=x",
     ],
 )
 def test_mistakes_are_named(spec):
@@ -206,11 +214,6 @@ async def test_a_checkpoint_by_its_path(tiny_pair, tmp_path):
     assert team["solver_0"].policy == "tiny"
 
 
-@pytest.mark.parametrize(("word", "exact"), [("true", True), ("On", True), ("1", True), ("no", False)])
-def test_switches_are_read(word, exact):
-    assert registry.make_model(f"http://localhost/v1#m?exact={word}")[0].exact is exact
-
-
 async def test_fields_and_headers_of_requests_are_options(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "sk-secret-1")
     async with Engine() as engine:
@@ -228,19 +231,3 @@ async def test_fields_and_headers_of_requests_are_options(monkeypatch):
     assert (headers["X-Team"], headers["X-Api-Key"]) == ("maths", "sk-secret-1")
     assert model.extra_body["reasoning_effort"] == "low" and model.limit_field == "max_completion_tokens"
     assert "sk-secret" not in repr(vars(model)["extra_body"])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "extra_body=[1]",
-        "extra_body={",
-        'extra_body={"max_tokens":3}',
-        "header.Authorization=Bearer x",
-        "header.Authorization=env:NOT_SET_ANYWHERE",
-        "headers=x",
-    ],
-)
-def test_wrong_fields_and_headers_are_rejected(options):
-    with pytest.raises(ConfigError):
-        make_agents(f"http://127.0.0.1:9/v1#m?{options}", ["solver_0"])

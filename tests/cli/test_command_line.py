@@ -16,7 +16,6 @@ from messages import raises
 from rich.console import Console
 
 import mars_env
-from mars_env import cli
 from mars_env.cli import doctor
 from mars_env.cli.options import loaded
 from mars_env.cli.progress import shown_progress
@@ -26,22 +25,6 @@ from mars_env.rollout import Store, read_run
 from mars_env.rollout.monitor import Monitor
 from mars_env.text import logger
 from mars_env.types import Problem
-
-
-def asked(monkeypatch, capsys, *arguments):
-    """What a call in this process prints, and its exit status."""
-    monkeypatch.setattr(sys, "argv", ["mars-env", *map(str, arguments)])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    printed = capsys.readouterr()
-    return printed.out + printed.err, ended.value.code
-
-
-@pytest.fixture
-def call(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: asked(monkeypatch, capsys, *arguments)
 
 
 def test_the_version_help_and_completion_are_there(call):

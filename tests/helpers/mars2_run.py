@@ -25,7 +25,7 @@ from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Group
 
-STEPS, PROBLEMS, BOUND, SEED = 20, 3, 2, 3
+STEPS, PROBLEMS, BOUND, SEED = 14, 3, 2, 3
 TURNS = "turns.jsonl"
 
 

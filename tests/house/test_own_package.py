@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mars_env.loggers import read_jsonl
+from mars_env.miniature.model import build_model, build_tokenizer
+
 PACKAGE = Path(__file__).parent / "own_package"
 
 
@@ -71,36 +74,17 @@ def test_own_parts_work_on_the_command_line(run):
     assert again["metrics"] == report["metrics"]
 
 
-def test_own_parts_work_in_training(run):
-    run(
-        "-c",
-        """
-from mars_env.miniature.model import build_model, build_tokenizer
-build_model(0).save_pretrained("tiny")
-build_tokenizer().save_pretrained("tiny")
-""",
-    )
+def test_own_parts_work_in_training(run, tmp_path):
+    build_model(0).save_pretrained(tmp_path / "tiny")
+    build_tokenizer().save_pretrained(tmp_path / "tiny")
+    given = {"--model": tmp_path / "tiny", "--team": "my_riddles:team", "--out": tmp_path / "out"}
     options = ["steps=2", "problems_per_step=2", "rollouts.group=4", "train.learning_rate=0.001"]
+    rewards = [f"{role}=my_riddles:brevity" for role in ("guesser", "checker")]
     run(
-        *[
-            "-m",
-            "mars_env.cli",
-            "train",
-            "riddles-guess-check",
-            "--model",
-            "tiny",
-            "--team",
-            "my_riddles:team",
-        ],
-        *["--reward", "guesser=my_riddles:brevity", "--reward", "checker=my_riddles:brevity", "--out", "out"],
-        *[part for option in options for part in ("--option", option)],
+        *("-m", "mars_env.cli", "train", "riddles-guess-check"),
+        *(str(part) for option in given.items() for part in option),
+        *(f"--option={option}" for option in options),
+        *(f"--reward={reward}" for reward in rewards),
     )
-    run(
-        "-c",
-        """
-import json, pathlib
-rows = [json.loads(line) for line in pathlib.Path("out/metrics.jsonl").read_text().splitlines()]
-assert [row["step"] for row in rows] == [1, 2]
-assert rows[0]["advantages/kept"] > 0
-""",
-    )
+    rows = read_jsonl(tmp_path / "out" / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2] and rows[0]["advantages/kept"] > 0

@@ -268,24 +268,6 @@ def test_turns_of_other_processes_are_seen(tmp_path):
     assert monitor.figures()["turns/in_flight"] == 0
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [(["4"], "expected an Action, got a str"), (None, "NoneType"), ([Action(4)], "is 4, not a string")],
-)
-async def test_what_is_no_action_is_told_as_without_a_monitor(given, why):
-    class Wrong(Player):
-        async def act(self, observation, n, seed):
-            return given
-
-    game = Game(SolveVerifyCorrect(TRAINING), PartGrader())
-    agents = assign_agents(game.rules, Wrong())
-    faults = [
-        (await collect(game, team, [Job(PROBLEMS[0])], seed=0))[0].fault
-        for team in (agents, Monitor().watch(agents))
-    ]
-    assert faults[0] == faults[1] and why in faults[0]
-
-
 class Full:
     """A file on a full disk."""
 

@@ -18,10 +18,9 @@ from studies.mars2.experiment import (
     search,
     search_figures,
     train_team,
-    warm_model,
     within,
 )
-from studies.mars2.recipe import RECIPE, Mars2Recipe
+from studies.mars2.recipe import Mars2Recipe
 from studies.mars2.warm_start import (
     WarmStart,
     coder_tokenizer,
@@ -98,12 +97,6 @@ def test_demonstrations_show_what_the_problems_show():
         )
 
 
-def test_recipes_of_before_are_written_as_before():
-    """Else the ledger of the first study would belong to other settings."""
-    assert "shown" not in RECIPE.model_dump(mode="json")["warm_start"]
-    assert Mars2Recipe(warm_start=WarmStart(shown=3)).model_dump(mode="json")["warm_start"]["shown"] == 3
-
-
 # ---------------------------------------------------------------------------------------- the reward model
 
 
@@ -151,13 +144,6 @@ def test_it_learns_what_right_programs_have_in_common_and_is_an_ordinary_checkpo
     texts = [each.program for each in fresh[:5]]
     rated = [asyncio.run(m.rate(fresh[0].statement, texts, 0)).scores for m in (model, loaded, again)]
     assert rated[0] == pytest.approx(rated[1], abs=1e-6) and rated[0] == rated[2]
-
-
-def test_without_a_program_to_learn_from_there_is_a_reward_model_all_the_same(tmp_path):
-    warm = warm_model("g0", 0, TINY.mars2)
-    model = train_reward_model(warm, [], 0, tmp_path, TINY.reward_model)
-    [example] = programs(1)
-    assert 0 < asyncio.run(model.rate(example.statement, [example.program], 0)).scores[0] < 1
 
 
 # --------------------------------------------------------------------------------------------- the figures

@@ -10,19 +10,6 @@ from mars_env.envs import SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
-from studies.common.ledger import LedgerRow
-
-
-def made_up(arm, seed):
-    """A row with every figure."""
-    figures = {study.FIRST: 0.3, study.LAST: 0.4 + 0.01 * (seed % 3), study.TOKENS: 150.0}
-    detail = {"plan": "0123456789", "turns": 5 + seed, "by_turn": [0.3, 0.5, 0.25] + [0.2] * seed}
-    if arm == study.LONGER:
-        detail = {"by_correction": [0.3] * 8 + [0.7], "tokens_by_correction": [45.0] * 8 + [155.0]}
-    return LedgerRow(
-        arm=arm, seed=seed, commit="c" * 40, versions={}, settings=study.STUDY.settings(), seconds=60.0,
-        figures=figures, detail=detail,
-    )  # fmt: skip
 
 
 def test_the_plan_names_the_arms_and_the_team_has_a_row_of_every_seed():
@@ -32,17 +19,6 @@ def test_the_plan_names_the_arms_and_the_team_has_a_row_of_every_seed():
     assert all(study.budget_of(seed) > 39 for seed in range(5))
     with raises(ConfigError):
         study.budget_of(77)
-
-
-def test_the_page_says_what_is_missing_and_judges_every_claim():
-    rows = [made_up(arm, seed) for arm in study.ARMS for seed in range(5)]
-    whole = study.page(rows)
-    assert "have not been run yet" not in whole and "Turns within them: 5 to 9." in whole
-    for claim in study.CLAIMS:
-        assert f"| {claim.text} |" in whole
-    assert "| trained | 30.0 | 50.0 | 25.0 |" in whole, "no row is longer than the shortest"
-    assert "| tokens | 45.0 |" in whole and "| 155.0 |" in whole
-    assert "**12 rows of the plan have not been run yet.**" in study.page([r for r in rows if r.seed == 0])
 
 
 def test_the_team_that_may_correct_more_often_begins_as_that_of_the_first_study():

@@ -1,17 +1,14 @@
 """The study of PromptCoT 2.0: its figures by hand."""
 
-import asyncio
 import math
 import random
 
 import pytest
-import torch
 
 import studies.promptcot.study as study
 from mars_env.methods.promptcot.designs import score_design
 from mars_env.problems import ProblemSet
 from mars_env.types import Problem
-from studies.common.study import Run
 from studies.promptcot import grammar
 
 
@@ -56,13 +53,3 @@ def test_the_error_of_references_by_votes():
     assert votes == [(8, True, True), (5, False, True), (4, True, False)]
     assert study.wrong(votes, 7, 8) == 0.0 and study.wrong(votes, 4, 6) == 1.0
     assert study.wrong(votes, 1, 3) is None and study.wrong(votes, 0, 8) == 0.5
-
-
-@pytest.mark.slow
-def test_the_study_runs_from_its_cold_start_to_its_figures():
-    torch.set_num_threads(1)
-    rows = asyncio.run(study.play((), Run(0, study.QUICK, None)))
-    assert set(study.CURVES) | {study.PLAY[0], study.PLAY[1], study.REFERENCES} <= set(rows)
-    assert all(
-        0 <= value <= 1 for row in rows.values() for value in row.figures.values() if value is not None
-    )

@@ -19,7 +19,7 @@ from mars_env.trainers.rollouts import LEDGER
 from mars_env.trainers.team import Team, refresher
 from studies.rubrics.lock import opener
 
-STEPS = 24
+STEPS = 12
 
 
 def lasting(rows):
