@@ -8,7 +8,7 @@ from mars_env.grading.math.vocabulary import BOUND, CONCLUDES, DOUBT, NOT_MINE, 
 
 _HARMLESS = re.compile(r"不同|约数|\b(?:in|of|and) May\b|\bif and only if\b")
 _STOP = re.compile(r"[.!?](?=\s)|[\n。！？]")
-_CLAUSE_STOP = re.compile(r"[.;!?:\n，。；]|,(?!\s*that\b)")
+_CLAUSE_STOP = re.compile(r"[.;!?\n，。；]|(?<!Conjecture):|,(?!\s*that\b)")
 _REACH = 200
 _QUOTE_SIGNS = (*'"“«「>', "```", "Problem", "PROBLEM", "Question", "QUESTION", "Exercise", "题目")
 _MARKS = re.compile(

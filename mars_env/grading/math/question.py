@@ -8,7 +8,7 @@ from functools import lru_cache
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators, word_set
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.sentences import MATH_SPAN, is_value, undelimited, without_remarks
+from mars_env.grading.math.sentences import MATH_SPAN, is_value, undelimited, with_long_unit, without_remarks
 from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, unit, value_and_unit
 
 _LENGTH = 400  # longest answer or sentence that is looked at
@@ -86,7 +86,7 @@ def _claimed_value(statement: str, clause: str, ended: bool) -> str | None:
     if "=" in value and _COMPUTED.match(value):
         last = value.rpartition("=")[2].strip()
         value = undelimited(f"${last}" if last.count("$") % 2 else last)
-    return value if is_value(value) else None
+    return with_long_unit(value) if is_value(value) else None
 
 
 def is_unasked(statement: str, sentence: str) -> bool:

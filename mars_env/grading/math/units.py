@@ -182,6 +182,9 @@ def _bare(term: Node) -> Node:
 
 
 def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
+    scale, _, counted = name.partition(" ")
+    if scale in _SCALES and counted:  # "15 thousand dollars"
+        return _quantity(scaled(inner, Fraction(_SCALES[scale])), counted.removeprefix("of "))
     if inner.kind == "quantity":
         (value, of), following = value_and_unit(inner), unit(name)
         if isinstance(of, Unit) and following is not None and following.dimension in ((), of.dimension):
