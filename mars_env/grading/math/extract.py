@@ -53,7 +53,7 @@ _REMARK_ON_THE_ANSWER = re.compile(
     r"|positive|as\s+follows|an?\s|the\s+same|in\s+the|well\b|plausible|always)",
     re.IGNORECASE,
 )
-_ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
+_ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous|smaller|simpler)\b", re.IGNORECASE)
 _BOLD_END = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
 _NEXT = re.compile(
     r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
@@ -232,7 +232,9 @@ def _last_line(text: str, statement: str) -> str | None:
     value = claimed(statement, sentence) or (bare if is_value(bare) else None)
     value = value or concluded(sentence) or _repeated(text, sentence)
     value = value or (only_number(without_remarks(sentence)) if whole else None)
-    return value or (None if is_unasked(statement, sentence) else asserted(sentence) or _few_words(bare))
+    if value or is_unasked(statement, sentence) or doubtful(hidden(sentence)):
+        return value
+    return asserted(sentence) or _few_words(bare)
 
 
 def _few_words(line: str) -> str | None:

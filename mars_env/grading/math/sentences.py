@@ -14,7 +14,6 @@ from mars_env.grading.math.units import NOT_UNITS
 from mars_env.grading.math.vocabulary import (
     CONCLUDES,
     CONCLUSION,
-    DOUBT,
     IS_ANSWER,
     PROVISIONAL,
     RELATIVE,
@@ -42,8 +41,8 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 _SUM = re.compile(
-    r"\d\s*[-+−×*/÷·]\s*\\?\$?\d[\d.,]*(?:\s[A-Za-z]{1,12})?\s*=\s*(\\?\$?\d[\d,]*(?:\.\d+)?%?)"
-    r"(?:\s[A-Za-z'’, -]{1,80})?[.!]?\Z"
+    r"\d(?:\s[a-z]{1,12})?\s*(?:[-+−–×*/÷·]|x\s)\s*\\?\$?[\d.][\d.,]*(?:[\s/][A-Za-z]{1,12}){0,2}\s*=\s*"
+    r"(\\?\$?\d[\d,]*(?:\.\d+)?%?)(?:[\s/][A-Za-z'’, -]{1,80})?[.!]?\Z"
 )
 """A computation with its result, and words after it."""
 _ADVERB = re.compile(
@@ -72,7 +71,7 @@ _ASSERTS = re.compile(
     r"(?:the|its|his|her|their|this|total|angle|\$|[A-Z]\w*['’]s)\b[^.,:;\d]*?\s(?:is|are|was|equals?)\s(?:(?:located\s+)?at\s)?"
     r"|[^.,:;\d]*?(?:[是为]|等于|\bwe\s(?:obtain|get|find)\b)\s*"
     r"|(?P<acts>(?:(?!\bwe\b)[^.,:;\d$])+\s(?:(?!(?:has|is|was|does|uses|as|this|pas|plus|moins|menos) )[a-z]+(?:s|ed)|(?:should|will|can) (?!have)[a-z]+"
-    r"|made|sold|bought|ate|got|took|spent|paid|has(?=\s\d+\s[a-z ]+\s(?:left|remaining|in\s(?:all|total)))))\s"
+    r"|made|sold|drove|bought|ate|got|took|spent|paid|has(?=\s\d+\s[a-z ]+\s(?:left|remaining|in\s(?:all|total)))))\s(?:(?:at|to|up with)\s)?"
     r"(?=\\?\$\d|[\d.,]+ (?!of\b)[a-z])",
     re.IGNORECASE,
 )
@@ -242,7 +241,7 @@ def asserted(sentence: str) -> str | None:
     words = words[opening.end() if opening else 0 :].strip(" ,")
     said = _ASSERTS.match(words)
     before = said.group() if said and ended else ""
-    if not said or not before or any(word.search(before) for word in (DOUBT, PROVISIONAL, RELATIVE)):
+    if not said or not before or any(word.search(before) for word in (PROVISIONAL, RELATIVE)):
         return None
     if said["acts"]:
         return only_number(re.sub(r"\bshould (?!have)", "", words))

@@ -37,7 +37,7 @@ IS_ANSWER = re.compile(
 """What follows an answer: "34 is the final answer"."""
 
 CONCLUSION = re.compile(
-    r"[\s*_>#-]*(?:(?:therefore|thus|hence|so|consequently|in\s+(?:conclusion|total|all)|finally|altogether"
+    r"[\s*_>#-]*(?:(?:therefore|thus|hence|so(?!\s+far)|consequently|in\s+(?:conclusion|total|all)|finally|altogether|overall|as\s+a\s+result"
     r"|we\s+conclude|it\s+follows)\b|.*?(?:因此|所以|综上|故|一共|总共|共有|还剩))",
     re.IGNORECASE,
 )
@@ -85,7 +85,7 @@ NOT_MINE = re.compile(
 """In the clause before a marker: it speaks of another answer."""
 
 OTHER_CASE = re.compile(
-    r"\b(?:if|when(?:ever)?)\b(?!\s+(?:we|you|i|one|\w+ed|\w+ing)\b)|\b(?:assum\w+|granted|under)\b"
+    r"\b(?:if|when(?:ever)?)\b(?!\s+(?:we|you|i|one|\w+ed|\w+ing)\b)|\b(?:assum\w+|granted|under|naively|at\s+first)\b"
     r"|\b(?:for|with|at|taking|setting)\s+(?:\$?\\?[a-z](?:_\w)?\s*(?:=|<|>|≤|≥|\\[lg]eq?\b|\\in\b)"
     r"|(?:general|arbitrary|any|all|every|each)\s+\$?[a-z](?:\$|\b)|(?:comparison|example|instance|the\s+general)\b|small\w*\b)"
     r"|\bin\s+(?:general|decimals?|the\s+case)\b|\bwithout\b|\bas\s+an?\s+(?:decimal|approximation)\b|\bnumerically\b|如果|若|当",
@@ -96,20 +96,21 @@ PROVISIONAL = _any_of(
     r"""I you my your now then also still add subtract multiply upper lower estimate\w* target
     subtotal intermediate candidate example initial\w* original\w* old new given other another one
     friend textbook book first next previous some any part
+    nobody hardly want\w* key manual far running partial placeholder default bound
     take see steps? page theorem lemma equation cases? problem question check\w* not""",
     "初始 原来 情况 第",
 )
 """Words in a sentence whose value is only part of the work, or another's."""
 
 CONCLUDES = _any_of(
-    r"so thus hence therefore consequently finally conclu\w+ (?:final|correct|right|actual)(?=[\s*_]+\Z)",
+    r"so(?!\s+far) thus hence therefore consequently finally conclu\w+ (?:final|correct|right|actual)(?=[\s*_]+\Z)",
     "因此 所以",
 )
 
 CORRECTION = _any_of(
     r"""wait actually mistake\w* correct(?:ion|ed|ing) wrong incorrect errors? oops sorry apologi\w+ misread
     misunder\w+ miscount\w* overlooked forgot\w* recount\w* revis\w+ (?:on|upon)~reflection double~count\w*
-    (?:not|cannot|can[’']t)~(?:be|right|correct) too~(?:small|large) leave~(?:it|this)~open
+    (?:not|cannot|can[’']t)~(?:be|right|correct) too~(?:small|large|big) leave~(?:it|this)~open
     (?:this|that|it)~is~(?:false|untrue|not~true)""",
     "错 不对",
 )
