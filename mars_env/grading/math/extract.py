@@ -1,14 +1,8 @@
 r"""Finds the final answer of a completion: a pure function, linear in the length of the text.
 
-Only the model's own message is read: the text after the last ``</think>``, up to a control token, another
-problem or a word to the grader. Then there are three stages; the first that finds something decides:
-
-1. **Box**: the last ``\boxed{...}`` with those joined to it (`boxes.py`). A later "answer is" replaces it.
-2. **Marker**: what follows the last "the answer is", "Answer:", "####", "答案是" (`vocabulary.py`).
-3. **Last line**: bold text, a formula, a value, or a sentence that concludes with one (`sentences.py`) or
-   says what the problem asks for (`question.py`).
-
-What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
+The first stage that finds something decides: the last ``\boxed{...}`` (`boxes.py`; a later "answer is"
+replaces it), the last marker such as "the answer is" (`vocabulary.py`), the last line (`sentences.py`,
+`question.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +64,8 @@ _TO_GRADER = re.compile(
 _COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
 _OFFER_OR_REMARK = re.compile(
     r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
-    r"|if you(?:['’]d| would)? (?:like|want|have|need)|(?:i )?hope (?:this|that) helps|that['’]s (?:the|my) answer)\b[^\n]{0,300}[?!.]\Z"
+    r"|that['’]s (?:the|my) answer|if you(?:['’]d| would)? (?:like|want|have|need)"
+    r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
     re.IGNORECASE,
 )

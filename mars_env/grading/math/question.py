@@ -55,12 +55,6 @@ def claimed(statement: str, sentence: str) -> str | None:
 
     It is a formula whose left side is asked for, or the value of words that a question has in this order;
     None if there is none.
-
-    Example:
-        >>> claimed("What is the length of its longer side?", "The longer side is 15.")
-        '15'
-        >>> claimed("Find $a_4$.", "$a_3=14$, $a_4=41$."), claimed("What is the sum?", "A term is 12.")
-        ('a_4=41', None)
     """
     if len(sentence) > _LENGTH or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
@@ -215,12 +209,7 @@ def _known_unit(name: str) -> Unit | None:
 
 
 def with_asked_unit(statement: str, reference: str, answer: str) -> str:
-    r"""The reference with the unit that the problem asks for, if the answer has another one of its kind.
-
-    Example:
-        >>> with_asked_unit("What is the energy in joules?", "72", r"72 \text{ kJ}")
-        '72\\text{ joules}'
-    """
+    r"""The reference with the unit that the problem asks for, if the answer has another one of its kind."""
     if len(answer) > _LENGTH or not re.search("[A-Za-z¢$]", answer) or not (names := asked_units(statement)):
         return reference
     if not _is_bare(reference):

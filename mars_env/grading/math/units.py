@@ -66,7 +66,7 @@ _SCALES = {
 _POWERS = {"square": 2, "sq": 2, "sq.": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
 NOT_UNITS = word_set(
-    """far so factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths wrong
+    """far so factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths
     about above after all almost and approximately contradiction contradicts
     excluded extraneous fail failed fails impossible invalid rejected any are as at away base before below
     besides between

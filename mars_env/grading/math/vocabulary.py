@@ -103,7 +103,8 @@ PROVISIONAL = _any_of(
 """Words in a sentence whose value is only part of the work, or another's."""
 
 CONCLUDES = _any_of(
-    r"so(?!\s+far) thus hence therefore consequently finally conclu\w+ (?:final|correct|right|actual)(?=[\s*_]+\Z)",
+    r"""so(?!\s+far) thus hence therefore consequently finally conclu\w+
+    (?:final|correct|right|actual)(?=[\s*_]+\Z)""",
     "因此 所以",
 )
 
