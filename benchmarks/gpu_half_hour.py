@@ -221,7 +221,7 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
     from trainer import GROUP, GROUPS, LIMIT, PROMPT, new_model, reward, task
 
     from mars_env.trainers import TrainConfig, train
-    from mars_env.trainers.openrlhf.planning.sizes import architecture
+    from mars_env.trainers.openrlhf.planning.models import architecture
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     _, _, layers, tokens = SIZES[size]

@@ -90,7 +90,7 @@ async def measure(
     sampling = Sampling(temperature=1.0, max_tokens=2 * tokens)
     team = make_team(settings, game.rules.possible_agents, model, sampling)
     groups = max(1, in_flight // settings.group)
-    options = PipelineSettings(groups_per_update=groups, max_staleness=2, concurrency=groups)
+    options = PipelineSettings(groups_per_update=groups, staleness=2, concurrency=groups)
     shape = BatchShape(ranks=8, rollout_micro=1, train_micro=1, batch=1024)
 
     def steps() -> Iterator[list[Job]]:

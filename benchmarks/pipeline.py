@@ -167,7 +167,7 @@ def cluster(spread: float, speed: float, updates: int) -> Cluster:
         segment_tokens=SEGMENT,
         trainer_tokens_per_second=speed * SLOTS * TOKENS_PER_SECOND,
         seconds_per_update=SECONDS_PER_UPDATE,
-        max_staleness=0,
+        staleness=0,
     )
 
 
@@ -205,7 +205,7 @@ def row_of(setting: tuple[float, float, int, Base]) -> Row:
     barrier = at_speed(base, report, alternating)
     per_update = -(-barrier.groups // updates)
     agentic = simulate(
-        alternating.model_copy(update={"max_staleness": MAX_STALENESS, "groups_per_update": per_update})
+        alternating.model_copy(update={"staleness": MAX_STALENESS, "groups_per_update": per_update})
     )
     same = (agentic.groups, agentic.tokens, len(agentic.updates)) == (barrier.groups, barrier.tokens, updates)
     if not same or agentic.dropped:
@@ -356,9 +356,9 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
     print("| | seconds | turns trained | turns/s | 1st update, s | engine without a request | trainer idle |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for name, options in {
-        "barrier": PipelineSettings(max_staleness=0),
+        "barrier": PipelineSettings(staleness=0),
         "pipeline": PipelineSettings(
-            max_staleness=MAX_STALENESS, groups_per_update=REAL_GROUPS, concurrency=REAL_GROUPS // 2
+            staleness=MAX_STALENESS, groups_per_update=REAL_GROUPS, concurrency=REAL_GROUPS // 2
         ),
     }.items():
         trained, model, clock = load(), Watched(engine), Clock()

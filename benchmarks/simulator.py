@@ -240,7 +240,7 @@ class Cluster(BaseModel):
     """Sampled tokens that the trainer processes per second."""
     seconds_per_update: NonNegativeFloat = 30.0
     """Time of an update besides its tokens: optimiser, sending the weights."""
-    max_staleness: NonNegativeInt = 2
+    staleness: NonNegativeInt = 2
     """See `PipelineSettings`."""
     groups_per_update: PositiveInt | None = None
     """See `PipelineSettings`; None with a staleness of 0 is the barrier."""
@@ -293,7 +293,7 @@ def simulate(cluster: Cluster, *, watch: Callable[[Group], None] | None = None) 
 
     Example:
         >>> small = Cluster(steps=4, problems_per_step=2, slots=16, trainer_tokens_per_second=640.0)
-        >>> barrier = simulate(small.model_copy(update={"max_staleness": 0}))
+        >>> barrier = simulate(small.model_copy(update={"staleness": 0}))
         >>> agentic = simulate(small.model_copy(update={"groups_per_update": barrier.groups // 4}))
         >>> agentic.groups == barrier.groups, agentic.seconds < barrier.seconds
         (True, True)
@@ -323,9 +323,7 @@ async def _simulated(cluster: Cluster, watch: Callable[[Group], None] | None) ->
         [Job(Problem(f"{step}/{i}", "", ""), step) for i in range(cluster.problems_per_step)]
         for step in range(cluster.steps)
     )
-    settings = PipelineSettings(
-        max_staleness=cluster.max_staleness, groups_per_update=cluster.groups_per_update
-    )
+    settings = PipelineSettings(staleness=cluster.staleness, groups_per_update=cluster.groups_per_update)
     updates: list[float] = []
     batches: list[int] = []
     ages: Counter[int] = Counter()

@@ -26,7 +26,7 @@ SETTINGS = RunSettings(
     problems_per_step=4,
     rollouts=GroupedSettings(group=8, branches=1),
     sampling=SAMPLING,
-    pipeline=PipelineSettings(max_staleness=2),  # 0: each step is played by the newest weights
+    pipeline=PipelineSettings(staleness=2),  # 0: each step is played by the newest weights
     train=TrainConfig(learning_rate=3e-3),
 )
 KEY = os.environ.get("ECHO_KEY", "")
@@ -52,7 +52,7 @@ async def learn(host, port, start):
     with tempfile.TemporaryDirectory() as weights:  # a run that is to be continued keeps it
         swarm = Swarm(
             {"solver_0": "tiny"}, policies, weights,
-            SwarmSettings(max_staleness=SETTINGS.pipeline.max_staleness),
+            SwarmSettings(max_staleness=SETTINGS.pipeline.staleness),
             keys=[KEY] if KEY else [], host=host, port=port,
         )  # fmt: skip
         async with swarm:

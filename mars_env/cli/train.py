@@ -84,7 +84,7 @@ def train(  # public edge: one parameter is one option of the command
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.max_staleness=1, "
+            help="One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.staleness=1, "
             "segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2."
         ),
     ] = None,

@@ -204,7 +204,7 @@ def chains(n: int) -> MakeGrower:
 class GroupedSettings(BaseModel):
     """MarsRL's grouped agentic rollouts (arXiv 2511.11373, training)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     group: PositiveInt = 8
     """Samples of one agent on one and the same input."""

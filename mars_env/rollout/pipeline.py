@@ -43,14 +43,14 @@ _PlayTree = Callable[[Job], Coroutine[None, None, Tree]]
 class PipelineSettings(BaseModel):
     """How rollouts and training overlap."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    max_staleness: NonNegativeInt = 1
+    staleness: NonNegativeInt = 1
     """Most versions between the oldest token of a group and the policy that is trained on it."""
 
     groups_per_update: PositiveInt | None = None
     """None: an update trains the groups of one whole step, as the synchronous trainer does. Rollouts of later
-    steps continue meanwhile, as far as the staleness bound allows; with ``max_staleness=0`` this is
+    steps continue meanwhile, as far as the staleness bound allows; with ``staleness=0`` this is
     synchronous training. A number: an update trains this many groups in the order in which they were started,
     whichever trees they belong to (the agentic pipeline). It trains more if more would become too old.
     Groups of roles that are not trained count."""
@@ -75,7 +75,7 @@ class PipelineSettings(BaseModel):
 
         Each update takes the groups that were started first, so few updates have to wait or to take more.
         """
-        return None if self.groups_per_update is None else self.groups_per_update * (self.max_staleness + 1)
+        return None if self.groups_per_update is None else self.groups_per_update * (self.staleness + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class _Schedule:
 
     def __init__(self, settings: PipelineSettings, training: Training) -> None:
         self.version = self._first = training.version
-        self._size, self._staleness = settings.groups_per_update, settings.max_staleness
+        self._size, self._staleness = settings.groups_per_update, settings.staleness
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._extra = int((settings.refill - 1) * (self._size or 0))
         self._policy_version = training.policy_version or (lambda policy: self.version)

@@ -80,11 +80,11 @@ def check_run(game: Game, team: Team, settings: RunSettings, door: Door = LOCAL)
         models = models_of(agent)
         if isinstance(agent, TrainingAgent):
             _check_scaffold(name, settings)
-        if settings.pipeline.max_staleness and any(id(getattr(m, "module", None)) in weights for m in models):
+        if settings.pipeline.staleness and any(id(getattr(m, "module", None)) in weights for m in models):
             # An update in the middle of a sample would be neither the old policy nor the new one.
             raise ConfigError(
                 f"{name} samples from the weights that are trained meanwhile: give its model a "
-                "copy of them, and a `refresh` that updates it; or set max_staleness to 0"
+                "copy of them, and a `refresh` that updates it; or set pipeline.staleness to 0"
             )
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
             raise ConfigError(
@@ -145,7 +145,7 @@ def _check_scaffold(name: str, settings: RunSettings) -> None:
             f"{name} may sample from another prompt than is trained on, and tis_cap would take that for a "
             "difference between engine and trainer: leave it out"
         )
-    if settings.pipeline.max_staleness and settings.train.old_logprobs is None:
+    if settings.pipeline.staleness and settings.train.old_logprobs is None:
         raise ConfigError(
             f"{name} may sample from another prompt than is trained on: set train.old_logprobs, the ratio's "
             'denominator, to "trainer" (on the prompt trained on, by the newest weights) or "rollout" (on '

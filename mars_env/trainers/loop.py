@@ -67,7 +67,7 @@ async def train(
 ) -> list[StepMetrics]:
     """Train a team until `settings.steps` updates are done.
 
-    With ``pipeline.max_staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
+    With ``pipeline.staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
     resumed ends with bitwise the same weights as an uninterrupted one. With a higher value, rollouts of later
     steps continue during an update. No turn is trained that is older than the bound, none is trained twice,
     and dropped turns are counted.
@@ -113,7 +113,7 @@ async def train(
             "problems": problems.content_hash(),
             **run_identity(game, team, settings.steps),
         },
-        max_staleness=settings.pipeline.max_staleness,
+        max_staleness=settings.pipeline.staleness,
         frozen=team.frozen,
     )
     return await fit(

@@ -23,7 +23,7 @@ class RunSettings(BaseModel):
     """Everything that a run depends on, apart from environment, team and weights.
 
     Example:
-        >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, max_staleness=2)).pipeline.bound
+        >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, staleness=2)).pipeline.bound
         3456
     """
 
@@ -44,7 +44,7 @@ class RunSettings(BaseModel):
     segment_tokens: PositiveInt | None = None
     """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
-    pipeline: PipelineSettings = PipelineSettings(max_staleness=0)
+    pipeline: PipelineSettings = PipelineSettings(staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
     train: TrainConfig = Field(default_factory=TrainConfig)
     """Optimiser, loss and advantages."""
@@ -52,10 +52,10 @@ class RunSettings(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> RunSettings:
         if self.pipeline.groups_per_update is not None:
-            if not self.pipeline.max_staleness:
+            if not self.pipeline.staleness:
                 raise ValueError(
                     "pipeline.groups_per_update is for rollouts that overlap with training: "
-                    "set pipeline.max_staleness to 1 or more"
+                    "set pipeline.staleness to 1 or more"
                 )
             if self.rollouts is None:
                 raise ValueError(
@@ -92,7 +92,7 @@ adaptive sampling, temperature 0.85, ``(r - mean) / std`` in each group, GRPO's 
 
 Not public, and therefore at this library's defaults: clip range, KL coefficient (the paper has the term),
 DMMPT's threshold (``train.dmmpt_threshold``), bound of staleness. The paper's overlap of rollouts and
-training, in 4 segments of 16k tokens, is off: ``pipeline.max_staleness=1``, ``pipeline.groups_per_update``,
+training, in 4 segments of 16k tokens, is off: ``pipeline.staleness=1``, ``pipeline.groups_per_update``,
 ``sampling.max_tokens=65536``, ``segment_tokens=16384`` turn it on.
 """
 

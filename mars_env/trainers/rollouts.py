@@ -59,7 +59,7 @@ async def rollouts(
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
-    if not settings.pipeline.max_staleness:
+    if not settings.pipeline.staleness:
         game = graded_in_step(game)
     policies, roles = team.policies, settings.train.train_roles
     log, rows = UpdateLog.resumed(directory, LEDGER, done)

@@ -146,10 +146,10 @@ def _by_agent(
 
 def _policy(model: HFModel, settings: RunSettings) -> Policy:
     """What is trained: the model's own weights, or a copy of them if it samples meanwhile."""
-    overlaps = settings.pipeline.max_staleness > 0
+    overlaps = settings.pipeline.staleness > 0
     if overlaps and isinstance(model.module, Adapter):
         raise ConfigError(
-            "adapters share their base with the models that sample: train them with max_staleness=0"
+            "adapters share their base with the models that sample: train them with pipeline.staleness=0"
         )
     reference = None
     if settings.train.kl_coefficient:  # the present weights: the base of an adapter, or a frozen copy

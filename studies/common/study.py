@@ -343,7 +343,7 @@ _NEWER: Final = {
 
 
 def _as_recorded(value: Any) -> Any:
-    """A recipe's plain data in the form of the first rows: every clip named, no newer setting."""
+    """A recipe's plain data in the form of the first rows: every clip named, old names, no newer setting."""
     if not isinstance(value, dict):
         return value
     if "uniform_groups" in value:
@@ -351,4 +351,8 @@ def _as_recorded(value: Any) -> Any:
         named = {"clip_low": loss.clip[0], "clip_high": loss.clip[1], "aggregation": loss.mean}
         value = value | named
     missing = object()
-    return {name: _as_recorded(part) for name, part in value.items() if part != _NEWER.get(name, missing)}
+    return {
+        "max_staleness" if name == "staleness" else name: _as_recorded(part)
+        for name, part in value.items()
+        if part != _NEWER.get(name, missing)
+    }

@@ -94,7 +94,7 @@ def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSetting
         problems_per_step=recipe.locks,
         rollouts=GroupedSettings(group=recipe.group, branches=1),
         sampling=SAMPLING,
-        pipeline=PipelineSettings(max_staleness=bound),
+        pipeline=PipelineSettings(staleness=bound),
         train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), uniform_groups="drop", **clip),
     )
 

@@ -236,7 +236,7 @@ async def locally(
         changed: dict[str, Any] = {"train": train}
         if not way.late:
             groups = groups_per_update(recipe.marsrl)
-            changed["pipeline"] = PipelineSettings(max_staleness=1, groups_per_update=groups)
+            changed["pipeline"] = PipelineSettings(staleness=1, groups_per_update=groups)
         recipe = recipe.model_copy(update={"marsrl": recipe.marsrl.model_copy(update=changed)})
     logger = JsonlLogger(folder / "figures.jsonl")
     train_way = train_late if way.late else train_arm

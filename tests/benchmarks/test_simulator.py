@@ -87,24 +87,24 @@ def test_the_schedule_changes_when_groups_are_trained_and_not_which():
         report = simulate(SMALL.model_copy(update=changes), watch=watch)
         return groups, report
 
-    barrier, slow = trained(max_staleness=0)
+    barrier, slow = trained(staleness=0)
     assert set(slow.ages) == {0}
     per_update = -(-slow.groups // 4)
     for changes in (
         {"groups_per_update": per_update},
-        {"groups_per_update": per_update, "max_staleness": 0},
-        {"max_staleness": 3},
+        {"groups_per_update": per_update, "staleness": 0},
+        {"staleness": 3},
         {"segment_tokens": None, "groups_per_update": 7},
     ):
         groups, report = trained(**changes)
         assert groups == barrier
         assert report.dropped == 0
-        assert max(report.ages) <= changes.get("max_staleness", SMALL.max_staleness)
+        assert max(report.ages) <= changes.get("staleness", SMALL.staleness)
         assert report.seconds <= slow.seconds + 1e-6
 
 
 def test_shares_and_times_agree_with_each_other():
-    report = simulate(SMALL.model_copy(update={"max_staleness": 0}))
+    report = simulate(SMALL.model_copy(update={"staleness": 0}))
     training = report.tokens / SMALL.trainer_tokens_per_second + 4 * SMALL.seconds_per_update
     assert report.trainer_idle == pytest.approx(1 - training / report.seconds)
     assert report.engine_idle == pytest.approx(1 - report.tokens / (SMALL.engine_rate * report.seconds))

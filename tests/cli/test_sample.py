@@ -46,7 +46,7 @@ SETTINGS = RunSettings(
     problems_per_step=2,
     rollouts=GroupedSettings(group=3, branches=1),
     sampling=Sampling(max_tokens=6),
-    pipeline=PipelineSettings(max_staleness=0),
+    pipeline=PipelineSettings(staleness=0),
     train=TrainConfig(learning_rate=3e-3),
 )
 

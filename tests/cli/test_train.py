@@ -132,7 +132,7 @@ def test_two_models_are_trained_in_one_tree_and_a_run_is_taken_up(folder):
     [
         [],
         ["--agents", 3, "--team", "tiny_rewards:team"],
-        ["--agents", 2, "--option", "pipeline.max_staleness=1"],
+        ["--agents", 2, "--option", "pipeline.staleness=1"],
     ],
     ids=["single", "homogeneous", "pipelined"],
 )
@@ -141,7 +141,7 @@ def test_one_model_plays_all_agents(folder, arguments):
     assert sorted(weights(folder / "run/step-00000002")) == ["policy"]
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
-    assert all(row["pipeline/oldest"] <= ("pipeline.max_staleness=1" in arguments) for row in rows)
+    assert all(row["pipeline/oldest"] <= ("pipeline.staleness=1" in arguments) for row in rows)
 
 
 @pytest.mark.parametrize("given", [["--max-tokens", 6], ["--option", "sampling.temperature=0.9"]])
@@ -235,7 +235,7 @@ def test_marsrl_trains_one_model_in_all_roles(folder):
 
 def test_marsrl_is_pipelined_and_segmented_with_importance_weights_and_mastered_tokens(folder):
     options = [
-        *("pipeline.max_staleness=1", "pipeline.groups_per_update=2", "segment_tokens=2"),
+        *("pipeline.staleness=1", "pipeline.groups_per_update=2", "segment_tokens=2"),
         *("train.tis_cap=2", "train.tis_veto=0.0001", "train.dmmpt_threshold=0.01"),
         "train.learning_rate=0.003",
     ]

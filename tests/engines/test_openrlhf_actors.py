@@ -67,12 +67,12 @@ class Watched:
 
 async def new_weights(engine, midway):
     """What the trainer does, but for the weights; gives the version after."""
-    before = await engine.version()
+    before = engine._version
     await engine.pause(midway)
     await engine.llm.is_sleeping()  # a call of the engine, as each weight is
     await engine.set_version(before + 1)
     await engine.resume()
-    return await engine.version(before + 1)
+    return before + 1
 
 
 async def test_partial_rollouts_end_with_the_new_weights_and_note_both_versions(engine, monkeypatch):
@@ -88,15 +88,6 @@ async def test_otherwise_what_is_under_way_ends_with_the_weights_it_began_with(e
     await request.begun.wait()
     after = await new_weights(engine, midway=False)
     assert await request.ended() == ((after - 1, LENGTH),)
-
-
-async def test_a_version_can_be_waited_for(engine):
-    now = await engine.version()
-    waiting = asyncio.create_task(engine.version(at_least=now + 1))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    await engine.set_version(now + 1)
-    assert await waiting == now + 1
 
 
 async def test_the_engine_works_under_the_limits_that_were_set(engine):
@@ -116,10 +107,10 @@ async def test_experts_stay_in_the_order_of_a_checkpoint_on_gpus(engine):
     from vllm.config.kernel import KernelConfig
     from vllm.model_executor.layers.fused_moe.oracle import unquantized
 
-    from mars_env.trainers.openrlhf.workers.actors import plain_experts
+    from mars_env.trainers.openrlhf.workers.actors import ordered_experts
 
-    asked = plain_experts(SimpleNamespace(is_cuda=lambda: True))
-    assert plain_experts(SimpleNamespace(is_cuda=lambda: False)) == {}  # CPUs have kernels of their own
+    asked = ordered_experts(SimpleNamespace(is_cuda=lambda: True))
+    assert ordered_experts(SimpleNamespace(is_cuda=lambda: False)) == {}  # CPUs have kernels of their own
     assert AsyncEngineArgs.moe_backend == "auto" and KernelConfig(**asked).moe_backend == "triton"
     kernels = unquantized.map_unquantized_backend(asked["moe_backend"])
     gated = SimpleNamespace(is_act_and_mul=True)

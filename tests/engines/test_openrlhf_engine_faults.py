@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mars_env.errors import MarsError, ModelError
-from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, Sampled, refuse_dead
+from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, Sampled, require_alive
 
 exceptions = pytest.importorskip("ray.exceptions")
 
@@ -36,15 +36,15 @@ def of_task(cause):
 
 
 async def test_an_answer_is_taken_as_it_is():
-    told = ((3, 1), (-0.5, -0.1), "stop", ((2, 2),))
-    assert await engine([told]).sample([1], [{}]) == [Sampled(*told)]
+    sampled = Sampled((3, 1), (-0.5, -0.1), "stop", ((2, 2),))
+    assert await engine([sampled]).sample([1], [{}]) == [sampled]
 
 
 async def test_a_request_that_fails_costs_its_turn_and_no_more():
     one = engine(of_task(ValueError("the prompt is too long")))
     with pytest.raises(ModelError, match="an engine failed: ValueError: the prompt is too long"):
         await one.sample([1], [{}])
-    refuse_dead([one])
+    require_alive([one])
 
 
 @pytest.mark.parametrize("error", [of_task(EngineDeadError("see above")), exceptions.RayActorError()])
@@ -53,5 +53,5 @@ async def test_a_dead_engine_ends_the_run(error):
     with pytest.raises(ModelError):
         await dead.sample([1], [{}])
     with pytest.raises(MarsError, match="an engine is dead") as raised:
-        refuse_dead([lives, dead])
+        require_alive([lives, dead])
     assert not isinstance(raised.value, ModelError)

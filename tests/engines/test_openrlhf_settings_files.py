@@ -12,8 +12,8 @@ import openrlhf_on_cpu
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.arguments import parse
-from mars_env.trainers.openrlhf.command_line import read
+from mars_env.trainers.openrlhf.arguments import parsed_arguments
+from mars_env.trainers.openrlhf.command_line import read_argv
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import dry_run, gpu_memory, without_downloads
@@ -34,15 +34,7 @@ def beside_the_files(monkeypatch):
 
 def flags_of(file, *more):
     """The flags that the launcher reads from the file, and more."""
-    return read(["--config", str(file), *more])
-
-
-def test_there_are_files_for_both_papers():
-    names = {file.stem for file in FILES}
-    assert names >= {
-        "marsrl_smoke_1gpu", "marsrl_8gpus", "marsrl_multinode", "marsrl_frozen_solver", "mars2_one_model",
-        "mars2_roles", "mars2_two_models", "heterogeneous_one_node", "custom_environment",
-    }  # fmt: skip
+    return read_argv(["--config", str(file), *more])
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -75,7 +67,7 @@ def parsed(flags):
     """The team's settings and OpenRLHF's arguments, as the launcher has them; nothing is downloaded."""
     settings, flags = read_flags(flags)
     settings = located(without_downloads(settings))
-    return settings, parse(complete(settings, flags))
+    return settings, parsed_arguments(complete(settings, flags))
 
 
 def loss_of(args):
@@ -96,8 +88,8 @@ def test_every_file_has_a_loss_that_the_tests_of_engines_train_with():
     trained = [
         loss_of(parsed(flags)[1])
         for flags in (
-            read([*env, *miniature]),  # trained with in test_openrlhf_training.py
-            read(
+            read_argv([*env, *miniature]),  # trained with in test_openrlhf_training.py
+            read_argv(
                 [*env, *openrlhf_on_cpu.MARS2_LOSS]
             ),  # in test_several_policies.py; its numbers: test_same_numbers.py
         )
@@ -181,6 +173,7 @@ def test_wrong_flags_are_refused_in_a_sentence(more, message):
     ("more", "message"),
     [
         ([], "say what is trained: --actor.model_name_or_path"),
+        ([*MODEL, "--vllm.num_engines", "0", "--train.dynamic_batch_enable"], "with vLLM|at least 1"),
         ([*MODEL, "--train.colocate_all", "--vllm.num_engines", "3"], "they must be the actor's 1"),
         (["--mars.policies", '{"a": "Qwen/Qwen3-0.6B", "b": "Qwen/Qwen3-0.6B"}'], "gives no policy"),
     ],
@@ -191,14 +184,8 @@ def test_a_run_refuses_before_its_start_what_a_dry_run_refuses(more, message, tm
     flags += ["--actor.num_gpus_per_node", "1", "--vllm.num_engines", "1"]
     for refused in (launch, dry_run):
         with pytest.raises(ConfigError, match=message):
-            refused(read([*flags, *more]))
+            refused(read_argv([*flags, *more]))
     assert not list(tmp_path.iterdir())
-
-
-def test_engines_that_are_forgotten_are_told_of_in_a_sentence():
-    flags = ["--mars.env", "arithmetic-solve", "--train.dynamic_batch_enable"]
-    with pytest.raises(ConfigError, match="with vLLM"):
-        dry_run(read([*flags, *MODEL]))
 
 
 @pytest.mark.parametrize("memory", ["0", "-1", "nan", "inf", "much"])
@@ -301,11 +288,3 @@ def test_a_light_install_is_enough_for_help():
     for name, field in TeamSettings.model_fields.items():
         assert f"  --mars.{name}\n" in told.stdout
         assert field.description
-
-
-def test_no_environment_is_told_of_in_a_sentence():
-    told = light()
-    assert (told.returncode, told.stdout) == (1, "")
-    assert (
-        told.stderr == "error: say what is played: --mars.env, an environment's id (--help lists all flags)\n"
-    )

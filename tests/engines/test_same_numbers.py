@@ -229,7 +229,7 @@ def arguments(n):
 
 def by_the_launcher(samples):
     """Rows and experience maker of the launcher: rows of padding, advantages from the rows."""
-    from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
+    from mars_env.trainers.openrlhf.workers.trainer import TeamExperienceMaker
 
     shape = BatchShape(ranks=1, rollout_micro=3, train_micro=4, batch=120)
     rows = responses(samples, shape, temperature=TEMPERATURE, padding_token=0, ages={})

@@ -18,7 +18,7 @@ from mars_env.rollout import Job, collect, groups_of
 from mars_env.testing import check_rules
 from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.team import make_team
+from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
 from mars_env.types import Action, Grade, Problem, Sampling, Turn
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "openrlhf"
@@ -79,7 +79,7 @@ async def test_a_team_on_one_model_plays_in_groups(calibration):
 
     settings = TeamSettings(env="calibration:arithmetic-assessed", agents="calibration:team")
     env = mars_env.make(settings.env)
-    team = make_team(settings, env.possible_agents, ScriptedModel(answer), Sampling())
+    team = agents_by_name(settings, env.possible_agents, {POLICY: ScriptedModel(answer)}, Sampling())
     assert {agent.policy for agent in team.values()} == {"scripted"}
     game = replace(env.game, grower=grouped(GroupedSettings(group=4, branches=2, sampling="balanced")))
     [tree] = await collect(game, team, [Job(PROBLEM)], seed=0, concurrency=1)
@@ -104,7 +104,7 @@ def test_one_model_in_several_roles():
         grow="own",
     )
     names = settings.game().rules.possible_agents
-    team = make_team(settings, names, ScriptedModel(["pass"]), Sampling())
+    team = agents_by_name(settings, names, {POLICY: ScriptedModel(["pass"])}, Sampling())
     seen = {"problem": "Echo.", "mode": "generate", "solution": "", "truncated": 0, "feedback": ""}
     prompts = [agent.prompt(seen)[0]["content"] for agent in team.values()]
     assert prompts == list(roles.STYLES)

@@ -63,7 +63,7 @@ def run(directory: Path, every: int) -> None:
         steps=STEPS,
         problems_per_step=PROBLEMS,
         seed=SEED,
-        pipeline=PipelineSettings(max_staleness=BOUND),
+        pipeline=PipelineSettings(staleness=BOUND),
     )
     Recorded.directory = directory
     loop.LocalTrainer = Recorded  # type: ignore[misc]

@@ -74,7 +74,7 @@ def settings(bound: int = 0, steps: int = 3, **changes) -> RunSettings:
         problems_per_step=LOCKS,
         rollouts=GroupedSettings(group=GROUP, branches=1),
         sampling=SAMPLING,
-        pipeline=PipelineSettings(max_staleness=bound, **changes),
+        pipeline=PipelineSettings(staleness=bound, **changes),
         train=TrainConfig(learning_rate=3e-3),
     )
 
@@ -120,7 +120,7 @@ async def learn(folder: Path, port: int, chosen: RunSettings, **options) -> HFMo
         AGENTS,
         {"opener": Policy(trained.module, trained.tokenizer)},
         folder / "weights",
-        SwarmSettings(max_staleness=chosen.pipeline.max_staleness, lease=2.0),
+        SwarmSettings(max_staleness=chosen.pipeline.staleness, lease=2.0),
         port=port,
         **options,
     )

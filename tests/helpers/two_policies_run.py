@@ -20,10 +20,10 @@ def reward(turn, path, problem):
 def main(out, flags):
     import ray
 
-    from mars_env.trainers.openrlhf.command_line import read
+    from mars_env.trainers.openrlhf.command_line import read_argv
     from mars_env.trainers.openrlhf.launch import launch
     from mars_env.trainers.openrlhf.workers import driver
-    from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
+    from mars_env.trainers.openrlhf.workers.trainer import TeamExperienceMaker
 
     updates = []
     samples_of, make = driver.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
@@ -40,7 +40,7 @@ def main(out, flags):
     driver.turn_samples = turn_samples
     TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
     ray.init(num_gpus=6, num_cpus=12, include_dashboard=False)
-    launch(read(flags))
+    launch(read_argv(flags))
     Path(out).write_bytes(pickle.dumps(updates))
 
 

@@ -46,7 +46,7 @@ class Laggard:
 async def ages(bound, size, first, seed, train_time):
     steps = [[Job(Problem(f"p{step}.{i}", "", ""), step) for i in range(3)] for step in range(6)]
     actor = Laggard(first, random.Random(seed))
-    options = PipelineSettings(max_staleness=bound, groups_per_update=size)
+    options = PipelineSettings(staleness=bound, groups_per_update=size)
     found = []
     batches = pipeline(
         GAME, assign_agents(GAME.rules, actor), steps, options, seed=7, training=Training(version=first)

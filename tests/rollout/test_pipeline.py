@@ -75,11 +75,11 @@ async def all_batches(actor, options, steps, *, train_time=2.0, game=GAME, late=
     ) as due:
         async for batch in due:
             assert batch.version == len(batches)
-            assert all(age <= options.max_staleness for age in batch.ages)
+            assert all(age <= options.staleness for age in batch.ages)
             for group in batch.groups:
                 for turn in group.turns:
                     for version, _ in turn.action.completions[0].versions:
-                        assert batch.version - options.max_staleness <= version <= batch.version
+                        assert batch.version - options.staleness <= version <= batch.version
             if size is not None:
                 assert len(batch.groups) <= options.bound + int((options.refill - 1) * size)
             batches.append(batch)
@@ -97,12 +97,12 @@ def everything(actor, steps, game=GAME):
 
 OPTIONS = st.builds(
     PipelineSettings,
-    max_staleness=st.integers(0, 4),
+    staleness=st.integers(0, 4),
     groups_per_update=st.none() | st.integers(1, 12),
     concurrency=st.none() | st.integers(1, 9),
 ) | st.builds(
     PipelineSettings,
-    max_staleness=st.integers(0, 4),
+    staleness=st.integers(0, 4),
     groups_per_update=st.integers(1, 12),
     refill=st.floats(1, 4),
     concurrency=st.none() | st.integers(1, 9),
@@ -129,7 +129,7 @@ def test_no_group_is_lost_repeated_or_older_than_the_bound(options, chance, trai
 
 def test_without_staleness_a_step_is_trained_as_a_whole_and_on_policy():
     steps = steps_of(3, 4)
-    batches = run_virtual(all_batches(Actor([0], random.Random(1)), PipelineSettings(max_staleness=0), steps))
+    batches = run_virtual(all_batches(Actor([0], random.Random(1)), PipelineSettings(staleness=0), steps))
     assert len(batches) == 3
     for batch, step in zip(batches, steps, strict=True):
         expected = everything(Actor([0], random.Random(2)), [step])
@@ -149,7 +149,7 @@ def test_rollouts_of_later_steps_go_on_while_the_trainer_works():
 
     def longest(staleness):
         began.clear()
-        options = PipelineSettings(max_staleness=staleness)
+        options = PipelineSettings(staleness=staleness)
         actor = Watched([0], random.Random(3))
         run_virtual(all_batches(actor, options, steps_of(4, 4), train_time=100.0))
         times = [time for time, _ in began]
@@ -162,7 +162,7 @@ def test_rollouts_of_later_steps_go_on_while_the_trainer_works():
 def test_a_group_is_trained_before_its_tree_is_finished():
     async def first_batch():
         players = assign_agents(GAME.rules, Actor([0], random.Random(4)))
-        options = PipelineSettings(groups_per_update=2, max_staleness=3)
+        options = PipelineSettings(groups_per_update=2, staleness=3)
         async with aclosing(pipeline(GAME, players, steps_of(1, 4), options, seed=7)) as due:
             return await anext(due)
 
@@ -185,7 +185,7 @@ class Able(Actor):
 
 def test_other_groups_are_played_in_the_place_of_uniform_ones():
     def lessons(**more):
-        options = PipelineSettings(groups_per_update=6, max_staleness=1, **more)
+        options = PipelineSettings(groups_per_update=6, staleness=1, **more)
         batches = run_virtual(all_batches(Able([0], random.Random(8)), options, steps_of(12, 4)))
         return [
             (sum(not is_uniform(group) for group in batch.groups), len(batch.groups))
@@ -204,7 +204,7 @@ def test_the_trainer_may_say_which_groups_teach_nothing():
     def short(group):
         return group.turns[0].role == "solver"
 
-    options = PipelineSettings(groups_per_update=6, max_staleness=1, refill=4)
+    options = PipelineSettings(groups_per_update=6, staleness=1, refill=4)
     actor = Actor([0], random.Random(8))
     batches = run_virtual(all_batches(actor, options, steps_of(12, 4), training=Training(uniform=short)))
     assert all(
@@ -221,7 +221,7 @@ def test_groups_without_versions_are_as_old_as_the_weights_under_which_they_were
             begun[seed] = self.versions[-1]
             return await super().act(observation, n, seed)
 
-    actor, options = Noting([0], random.Random(3), told=False), PipelineSettings(max_staleness=1)
+    actor, options = Noting([0], random.Random(3), told=False), PipelineSettings(staleness=1)
     batches = run_virtual(all_batches(actor, options, steps_of(4, 3), train_time=50.0))
     ages = [
         batch.version - begun[derive_seed(7, group.turns[0].tree_id, group.turns[0].id)]
@@ -260,7 +260,7 @@ def test_the_queue_is_bounded_however_slow_the_trainer_is():
                     order = derive_seed(7, agent.tree_id, agent.id)
                     finished.discard(order)
 
-    options = PipelineSettings(groups_per_update=5, max_staleness=2)
+    options = PipelineSettings(groups_per_update=5, staleness=2)
     run_virtual(train(options))
     assert max(peak) == options.bound == 15
 
@@ -274,7 +274,7 @@ def test_an_update_waits_for_what_it_would_make_too_old():
                 await asyncio.sleep(1000)
             return await super().act(observation, n, seed)
 
-    options = PipelineSettings(groups_per_update=3, max_staleness=2)
+    options = PipelineSettings(groups_per_update=3, staleness=2)
     batches = run_virtual(all_batches(Slow([0], random.Random(6), told=False), options, steps_of(20, 1)))
     [late] = [batch for batch in batches if "p0.0#0/0" in {group.id for group in batch.groups}]
     assert late.version == 2
@@ -284,7 +284,7 @@ def test_an_update_waits_for_what_it_would_make_too_old():
 def test_turns_of_a_model_that_lags_behind_are_dropped_and_counted(caplog):
     """The last resort: an engine that was not refreshed after an update."""
     steps = steps_of(12, 2)
-    options = PipelineSettings(groups_per_update=6, max_staleness=1)
+    options = PipelineSettings(groups_per_update=6, staleness=1)
     batches = run_virtual(all_batches(Actor([0], random.Random(7)), options, steps, late=(3,)))
     dropped = sum(batch.dropped for batch in batches)
     trained = [group for batch in batches for group in batch.groups]
@@ -295,7 +295,7 @@ def test_turns_of_a_model_that_lags_behind_are_dropped_and_counted(caplog):
 
 
 def test_a_step_of_which_everything_is_too_old_is_counted_once():
-    options = PipelineSettings(max_staleness=1)
+    options = PipelineSettings(staleness=1)
     batches = run_virtual(all_batches(Actor([0], random.Random(7)), options, steps_of(9, 2), late=(0, 1, 2)))
     lost = [bool(batch.dropped) and not batch.groups for batch in batches]
     assert lost == [False, False, True] + [False] * 6
@@ -303,13 +303,13 @@ def test_a_step_of_which_everything_is_too_old_is_counted_once():
 
 @pytest.mark.parametrize("size", [None, 2])
 def test_a_model_that_never_gets_new_weights_ends_the_run(size):
-    options = PipelineSettings(max_staleness=1, groups_per_update=size)
+    options = PipelineSettings(staleness=1, groups_per_update=size)
     with raises(MarsError):
         run_virtual(all_batches(Actor([0], random.Random(7)), options, steps_of(99, 2), late=range(99)))
 
 
 def test_policies_that_are_not_trained_do_not_age():
-    options = PipelineSettings(groups_per_update=4, max_staleness=0)
+    options = PipelineSettings(groups_per_update=4, staleness=0)
     actor = Actor([0], random.Random(8), policy="frozen")
 
     async def train():
@@ -345,7 +345,7 @@ def test_what_was_trained_before_is_not_handed_on_again():
 def test_a_journal_gives_back_what_a_stopped_run_has_played(tmp_path, size):
     steps = steps_of(2, 3)
     problems = [job.problem for step in steps for job in step]
-    options = PipelineSettings(groups_per_update=size, max_staleness=3, concurrency=2)
+    options = PipelineSettings(groups_per_update=size, staleness=3, concurrency=2)
 
     class Quick(Actor):
         acted = 0
@@ -446,7 +446,7 @@ def test_slots_are_never_overdrawn_and_older_trees_come_first():
                 texts = ("right", "wrong") if solving else ("Correctness: Correct", "Correctness: Wrong")
                 return [Action(rng.choice(texts)) for _ in range(n)]
 
-        options = PipelineSettings(groups_per_update=3, max_staleness=3)
+        options = PipelineSettings(groups_per_update=3, staleness=3)
         due = pipeline(
             GAME,
             assign_agents(GAME.rules, Player()),
@@ -480,7 +480,7 @@ def test_a_run_that_stops_while_a_group_is_admitted_keeps_no_slots():
 
     async def stopped():
         slots = Seen(GROUP)
-        options = PipelineSettings(groups_per_update=2, max_staleness=2)
+        options = PipelineSettings(groups_per_update=2, staleness=2)
         actor = Actor([0], random.Random(3), told=False)
         game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=1)))
         due = pipeline(

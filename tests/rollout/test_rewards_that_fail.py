@@ -28,7 +28,7 @@ from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.regrade import regrade
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.metrics import role_metrics
-from mars_env.trainers.openrlhf.rollouts.figures import training_figures
+from mars_env.trainers.openrlhf.rollouts.metrics import training_metrics
 from mars_env.types import Action, Completion, Grade, Problem, Ratings, Verdict
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
@@ -181,7 +181,7 @@ async def test_team_rewards_that_fail_are_counted_in_the_figures_of_training():
     roles = role_metrics(batch.groups, frozenset())
     assert roles["verifier"]["reward_faults"] == roles["verifier"]["turns"] > 0
     assert "reward_faults" not in roles["solver"] and roles["solver"]["reward"] == 0.5
-    figures = training_figures(batch, [], TrainConfig(), waited=0.0, between=1.0)
+    figures = training_metrics(batch, [], TrainConfig(), waited=0.0, between=1.0)
     assert figures["team/verifier/reward_faults"] == roles["verifier"]["turns"]
 
 

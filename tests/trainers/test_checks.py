@@ -44,7 +44,7 @@ def checked(game=GAME, solver=None, verifier=None, policies=("mars",), **changes
     return check_run(game, team, RunSettings(**changes))
 
 
-AHEAD = PipelineSettings(max_staleness=1)
+AHEAD = PipelineSettings(staleness=1)
 
 
 @pytest.mark.parametrize("changes", [
@@ -65,7 +65,7 @@ AHEAD = PipelineSettings(max_staleness=1)
     {"solver": Helped(), "rollouts": None},
     {"solver": Helped(), "train": TrainConfig(tis_cap=2.0)},
     {"solver": Helped(), "pipeline": AHEAD},
-    {"solver": Helped(), "pipeline": PipelineSettings(max_staleness=1, groups_per_update=2)},
+    {"solver": Helped(), "pipeline": PipelineSettings(staleness=1, groups_per_update=2)},
 ])  # fmt: skip
 def test_unfit(changes):
     with raises(ConfigError):

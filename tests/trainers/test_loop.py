@@ -98,7 +98,7 @@ async def test_a_bound_of_0_is_each_step_played_to_its_end_and_then_trained(shar
     plain, bound = Run(shared=True), Run(shared=shared)
     before = plain.weights.clone()
     await alternating(plain.game, plain.team, plain.problems, RunSettings(**COMMON))
-    history = await bound.train(RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=0)))
+    history = await bound.train(RunSettings(**COMMON, pipeline=PipelineSettings(staleness=0)))
     assert len(history) == 3
     assert not torch.equal(before, plain.weights)
     assert torch.equal(plain.weights, bound.weights)
@@ -106,8 +106,8 @@ async def test_a_bound_of_0_is_each_step_played_to_its_end_and_then_trained(shar
 
 
 @pytest.mark.parametrize("options", [
-    PipelineSettings(max_staleness=1),
-    PipelineSettings(max_staleness=2, groups_per_update=6),
+    PipelineSettings(staleness=1),
+    PipelineSettings(staleness=2, groups_per_update=6),
 ], ids=["steps", "agentic"])  # fmt: skip
 async def test_asynchronous_training_keeps_the_bound_and_changes_the_weights(options):
     run = Run(segment=16)
@@ -115,14 +115,14 @@ async def test_asynchronous_training_keeps_the_bound_and_changes_the_weights(opt
     history = await run.train(RunSettings(**COMMON, pipeline=options))
     assert [metrics.step for metrics in history] == [1, 2, 3]
     assert not torch.equal(before, run.weights)
-    assert all(figures["pipeline/oldest"] <= options.max_staleness for figures in run.logged)
+    assert all(figures["pipeline/oldest"] <= options.staleness for figures in run.logged)
     assert all(figures["pipeline/dropped"] == 0 for figures in run.logged)
     assert {"seconds/waited", "pipeline/age"} <= run.logged[0].keys()
     assert run.player.version == run.policies["miniature"].version
 
 
 async def test_a_resumed_run_trains_no_group_twice(tmp_path):
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1, groups_per_update=3))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=1, groups_per_update=3))
     short = settings.model_copy(update={"steps": 2})
     await Run().train(short, directory=tmp_path, checkpoint_every=1)
     with (tmp_path / LEDGER).open("a", encoding="utf-8") as file:
@@ -135,14 +135,14 @@ async def test_a_resumed_run_trains_no_group_twice(tmp_path):
     assert len(groups) == len(set(groups)) >= 9
     assert "of weights that are lost" not in groups
     assert await Run().train(settings, directory=tmp_path) == []
-    other = settings.model_copy(update={"pipeline": PipelineSettings(max_staleness=3)})
+    other = settings.model_copy(update={"pipeline": PipelineSettings(staleness=3)})
     with raises(StoreError):
         await Run().train(other, directory=tmp_path)
 
 
 async def test_resuming_by_steps_goes_on_with_the_next_step(tmp_path):
     """At a bound of 0 a resumed run ends in the weights of one that was never stopped."""
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=0))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=0))
     whole, stopped, resumed = Run(), Run(), Run()
     await whole.train(settings)
     await stopped.train(settings.model_copy(update={"steps": 2}), directory=tmp_path, checkpoint_every=1)
@@ -159,7 +159,7 @@ async def test_an_async_refresh_is_awaited():
         told.append(policies["miniature"].version)
 
     run.refresh = refresh
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=1))
     await run.train(settings.model_copy(update={"steps": 1}))
     assert told == [0, 1]
 
@@ -189,7 +189,7 @@ async def test_stale_samples_are_corrected_unless_a_setting_says_otherwise_and_t
         return step(trainer, groups)
 
     monkeypatch.setattr(LocalTrainer, "step", spied)
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=1))
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=train)})
     history = await run.train(settings)
     assert used == [trained_with] * 3
@@ -235,8 +235,8 @@ def failing(fails):
 
 
 @pytest.mark.parametrize("options", [
-    PipelineSettings(max_staleness=0),
-    PipelineSettings(max_staleness=1, groups_per_update=6),
+    PipelineSettings(staleness=0),
+    PipelineSettings(staleness=1, groups_per_update=6),
 ], ids=["steps", "agentic"])  # fmt: skip
 async def test_a_model_that_is_gone_for_good_ends_the_run_before_an_update_counts(options, tmp_path):
     settings = RunSettings(**COMMON, pipeline=options)
@@ -320,7 +320,7 @@ async def test_groups_of_a_policy_that_is_not_trained_do_not_fill_an_update():
     for role in ("verifier", "corrector"):
         run.agents[f"{role}_0"] = MiniatureAgent(role, load(), policy="frozen", max_tokens=24)
     run.game = replace(run.game, rewards=dict.fromkeys(LIMITS, first))
-    options = PipelineSettings(max_staleness=1, groups_per_update=4, refill=8)
+    options = PipelineSettings(staleness=1, groups_per_update=4, refill=8)
     drop = TrainConfig(uniform_groups="drop")
     settings = RunSettings(**{**COMMON, "pipeline": options, "train": drop})
     async with aclosing(rollouts(run.game, run.team, run.problems, settings)) as batches:

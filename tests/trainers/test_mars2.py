@@ -176,7 +176,7 @@ class Rows:
 
 @pytest.mark.parametrize("bound", [1, 2])
 def test_asynchronous_training_keeps_within_the_bound_and_trains_every_tree_once(bound):
-    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(max_staleness=bound), steps=6)
+    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(staleness=bound), steps=6)
     before, seen = weights(players), Rows()
     for name, policy in players.policies.items():
         assert policy.model is not models_of(players)[name].module  # it samples on meanwhile
@@ -215,7 +215,7 @@ def test_killed_a_run_of_two_policies_ends_as_if_never_killed(tmp_path):
 
 @pytest.mark.parametrize("bound", [0, 1])
 def test_a_run_with_smaller_trees_is_not_taken_up(tmp_path, bound):
-    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(max_staleness=bound), steps=1)
+    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(staleness=bound), steps=1)
     asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
     smaller = environment(2, nodes=4)
     with raises(mars_env.errors.StoreError):
@@ -235,7 +235,7 @@ def test_adapters_on_one_base_are_a_heterogeneous_team():
     before = weights(players)
     asyncio.run(train(env.game, players, env.problems, wanted))
     after = weights(players)
-    overlapping = settings(pipeline=PipelineSettings(max_staleness=1))
+    overlapping = settings(pipeline=PipelineSettings(staleness=1))
     with raises(ConfigError):
         make_team(overlapping, env.possible_agents, found, agent=brief)
     assert not any(torch.equal(before[name], after[name]) for name in before)

@@ -20,7 +20,7 @@ def test_marsrl_has_the_papers_numbers():
     assert MARSRL.sampling.temperature == 0.85
     assert MARSRL.train.learning_rate == 1e-6 and MARSRL.train.ratio == "token"
     assert MARSRL.train.advantage == "group_normalised"
-    assert MARSRL.pipeline.max_staleness == 0
+    assert MARSRL.pipeline.staleness == 0
 
 
 def test_mars2_has_the_papers_numbers():
@@ -45,7 +45,7 @@ def test_mars2_has_the_papers_numbers():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"pipeline": {"groups_per_update": 4, "max_staleness": 0}},
+        {"pipeline": {"groups_per_update": 4, "staleness": 0}},
         {"pipeline": {"groups_per_update": 4}, "rollouts": None},
         {"pipeline": {"groups_per_update": 4}, "train": {"tree_credit": {}}},
         {"pipeline": {"groups_per_update": 4, "refill": 2}},
@@ -63,7 +63,7 @@ def test_settings_that_contradict_each_other_are_refused(settings):
     [
         ("train", {"learning_rat": 1e-3}),
         ("train", {"learning_rate": -1.0}),
-        ("pipeline", {"max_stalenes": 2}),
+        ("pipeline", {"stalenes": 2}),
         ("rollouts", {"groups": 4}),
     ],
 )

@@ -80,7 +80,7 @@ def test_weights_that_are_shared_are_not_copied_and_others_are():
     refresher({"one": engine})(players.policies)
     assert engine.told[1] == (None, 0)
     ahead = make_team(
-        wanted.model_copy(update={"pipeline": PipelineSettings(max_staleness=1)}), PAIR[:1], [tiny("one")]
+        wanted.model_copy(update={"pipeline": PipelineSettings(staleness=1)}), PAIR[:1], [tiny("one")]
     )
     assert ahead.policies["one"].model is not ahead.agents["solver_0"].model.module
 

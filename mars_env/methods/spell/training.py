@@ -173,10 +173,8 @@ class SpellRun:
         settings, spell, agents = checked(self.settings), checked(self.spell), self.team.agents
         if settings.rollouts is not None:
             raise ConfigError("SPELL grows its own trees: set rollouts=None")
-        if settings.pipeline.max_staleness:
-            raise ConfigError(
-                "SPELL's memory is updated between two batches: set pipeline.max_staleness to 0"
-            )
+        if settings.pipeline.staleness:
+            raise ConfigError("SPELL's memory is updated between two batches: set pipeline.staleness to 0")
         if missing := [name for name in (QUESTIONER, RESPONDER, VERIFIER) if name not in agents]:
             raise ConfigError(f"the team lacks {', '.join(missing)}")
         if spell.group < 2:

@@ -1,26 +1,46 @@
-"""``python -m mars_env.trainers.openrlhf``: see `mars_env.trainers.openrlhf.launch`."""
+"""``python -m mars_env.trainers.openrlhf``: train, plan with ``--dry-run``, or print ``--help``."""
 
+from __future__ import annotations
+
+import contextlib
+import io
+import json
 import sys
+import textwrap
 from collections.abc import Sequence
+from typing import Final
 
-from mars_env.errors import MarsError
+from mars_env.errors import MarsError, MissingExtra
 from mars_env.text import visible
-from mars_env.trainers.openrlhf.command_line import read
-from mars_env.trainers.openrlhf.help import help_text
+from mars_env.trainers.openrlhf.arguments import parsed_arguments
+from mars_env.trainers.openrlhf.command_line import PREFIX, read_argv
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import DRY_RUN, dry_run
+from mars_env.trainers.openrlhf.settings import SETTING_NAMES, TeamSettings
 
-FITS_NOT = 3
+FITS_NOT: Final = 3
 """Exit status of a dry run whose models do not fit."""
+
+USAGE: Final = """\
+usage: python -m mars_env.trainers.openrlhf [--config FILE] [--mars.NAME VALUE ...] [OpenRLHF's flags]
+
+Trains a team with OpenRLHF (docs/openrlhf.md). Ready settings files: examples/openrlhf.
+
+  --help                print this
+  --config FILE         flags in a TOML file: adam.lr = 1e-6 in the table actor is --actor.adam.lr 1e-6,
+                        true is a flag without a value. Flags given here replace the file's;
+                        --NAME=false turns one off
+  --dry-run[=GIB]       check all flags; print the plan, for GPUs of so many GiB (80); start nothing.
+                        Exit status: 0 it fits, 1 a flag is rejected, 3 it does not fit"""
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
     try:
         if {"-h", "--help"}.intersection(arguments):
-            sys.stdout.write(help_text() + "\n")
+            sys.stdout.write(_help() + "\n")
             return 0
-        flags = read(arguments)
+        flags = read_argv(arguments)
         if DRY_RUN not in flags:
             launch(flags)
             return 0
@@ -30,6 +50,29 @@ def main(arguments: Sequence[str]) -> int:
     except MarsError as error:
         sys.stderr.writelines(visible(f"error: {line}\n") for line in str(error).splitlines())
         return 1
+
+
+def _help() -> str:
+    """The flags of the team, and OpenRLHF's own where its files are there."""
+    theirs = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(theirs), contextlib.suppress(SystemExit):
+            parsed_arguments({"--help": []})
+        rest = ["OpenRLHF's flags:", theirs.getvalue().partition("options:")[2].strip("\n")]
+    except MissingExtra as missing:
+        rest = [f"OpenRLHF's flags are not known here: {missing}"]
+    return "\n".join([USAGE, "", "The team's flags:", *map(_entry, SETTING_NAMES), "", *rest])
+
+
+def _entry(name: str) -> str:
+    field = TeamSettings.model_fields[name]
+    words = " ".join((field.description or "").replace("`", "").split())
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    if default not in (None, {}):
+        words += f" Default: {default if isinstance(default, str) else json.dumps(default)}."
+    indent = " " * 6
+    wrapped = textwrap.fill(words, 100, initial_indent=indent, subsequent_indent=indent)
+    return f"  {PREFIX}{name}\n{wrapped}"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ PREFIX: Final = "--mars."
 """Prefix of the flags that mars_env adds."""
 
 
-def read(argv: Sequence[str]) -> Flags:
+def read_argv(argv: Sequence[str]) -> Flags:
     """The flags of a command line, and below them those of its settings file, if it names one.
 
     A flag of the command line replaces the file's; ``--NAME=false`` turns off what the file switches on.
@@ -33,8 +33,8 @@ def read(argv: Sequence[str]) -> Flags:
         ConfigError: The file is missing, is no TOML, or holds what no flag can take.
 
     Example:
-        >>> read(["--mars.env=aime-solve", "--actor.adam.betas", "0.9", "0.95", "--train.colocate_all"])
-        {'--mars.env': ['aime-solve'], '--actor.adam.betas': ['0.9', '0.95'], '--train.colocate_all': []}
+        >>> read_argv(["--mars.env=aime-solve", "--actor.adam.betas", "0.9", "0.95"])
+        {'--mars.env': ['aime-solve'], '--actor.adam.betas': ['0.9', '0.95']}
     """
     given: Flags = {}
     name = ""
@@ -49,20 +49,19 @@ def read(argv: Sequence[str]) -> Flags:
     path = Path(" ".join(given.pop(CONFIG)))
     if path == Path():
         raise ConfigError(f"{CONFIG} needs a file")
-    told = _read_file(path)
-    _import_beside(path)
+    stored = _read_file(path)
+    folder = str(path.parent.absolute())
+    sys.path.insert(0, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     return {
-        flag: values for flag, values in (told | given).items() if values != ["false"] or told.get(flag) != []
+        flag: values
+        for flag, values in (stored | given).items()
+        if values != ["false"] or stored.get(flag) != []
     }
 
 
 def as_words(flags: Mapping[str, Sequence[str]]) -> list[str]:
-    """The words of a command line: the inverse of `read`.
-
-    Example:
-        >>> as_words({"--mars.env": ["aime-solve"], "--actor.adam.betas": ["0.9", "0.95"], "--a": ["-b"]})
-        ['--mars.env', 'aime-solve', '--actor.adam.betas', '0.9', '0.95', '--a=-b']
-    """
+    """The words of a command line: the inverse of `read_argv`."""
     words: list[str] = []
     for flag, values in flags.items():
         if flag and len(values) == 1 and values[0].startswith("-"):
@@ -78,9 +77,6 @@ def flags_of(tables: Mapping[str, Any], prefix: str = "--") -> Flags:
     ``true`` is a switch, ``false`` no flag, a list several values. In the table ``mars`` every key is one
     flag, and a table or list its value.
 
-    Raises:
-        ConfigError: A value is of a type that no flag takes.
-
     Example:
         >>> flags_of({"mars": {"env": "aime-solve", "options": {"rounds": 2}},
         ...           "train": {"colocate_all": True, "batch_size": 64}, "actor": {"adam": {"lr": 0.5}}})
@@ -91,7 +87,7 @@ def flags_of(tables: Mapping[str, Any], prefix: str = "--") -> Flags:
     for key, value in tables.items():
         flag = f"{prefix}{key}"
         if prefix == PREFIX:
-            found[flag] = [as_text(value)]
+            found[flag] = [flag_value(value)]
         elif isinstance(value, Mapping):
             found |= flags_of(value, f"{flag}.")
         elif value is not False:
@@ -99,7 +95,7 @@ def flags_of(tables: Mapping[str, Any], prefix: str = "--") -> Flags:
     return found
 
 
-def as_text(value: Any) -> str:
+def flag_value(value: Any) -> str:
     """A value of the team's settings as a flag has it: strings as they are, others as JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
@@ -122,9 +118,3 @@ def _read_file(path: Path) -> Flags:
         raise ConfigError(f"the settings file {path}: {error}") from error
     except ValueError as error:  # TOML's mistakes, and bytes that are no UTF-8
         raise ConfigError(f"the settings file {path} is no TOML: {error}") from error
-
-
-def _import_beside(file: Path) -> None:
-    folder = str(file.parent.absolute())
-    sys.path.insert(0, folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 
-from mars_env.trainers.openrlhf.arguments import parse
+from mars_env.trainers.openrlhf.arguments import parsed_arguments
 from mars_env.trainers.openrlhf.command_line import Flags
 from mars_env.trainers.openrlhf.flags import complete, dataset_path, located
-from mars_env.trainers.openrlhf.planning.checks import check_run
+from mars_env.trainers.openrlhf.planning.checks import check_launch
 from mars_env.trainers.openrlhf.rollouts.problems import write_ids
 from mars_env.trainers.openrlhf.settings import read_flags
 from mars_env.trainers.openrlhf.versions import require_stack
 
 
 def launch(given: Flags) -> None:
-    """Train: ``python -m mars_env.trainers.openrlhf --mars.env ... <OpenRLHF's flags>``.
-
-    Args:
-        given: The flags, from `mars_env.trainers.openrlhf.command_line.read`.
+    """Train with the flags that `mars_env.trainers.openrlhf.command_line.read_argv` returned.
 
     Raises:
         ConfigError: A flag is rejected, here or by OpenRLHF (a line for each), or a version is not supported.
@@ -27,13 +24,13 @@ def launch(given: Flags) -> None:
     require_stack()
     settings = located(settings)
     flags = complete(settings, flags)
-    args = parse(flags)
-    check_run(settings, args)
+    args = parsed_arguments(flags)
+    check_launch(settings, args)
     write_ids(settings.training_problems(), dataset_path(flags, "problems"))
     if settings.eval_problems:
         write_ids(settings.evaluation_problems(), dataset_path(flags, "evaluation"))
     # Workers that are started for this run read this before they import anything.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from mars_env.trainers.openrlhf.workers.driver import train
+    from mars_env.trainers.openrlhf.workers.driver import train_policies
 
-    train(settings, args)
+    train_policies(settings, args)

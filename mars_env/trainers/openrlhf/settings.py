@@ -6,10 +6,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     NonNegativeInt,
@@ -30,12 +29,12 @@ from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import suggestion
 from mars_env.trainers.checks import require_roles
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
-from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, as_text
+from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, flag_value
 from mars_env.types import role_of
 
 
-class TeamSettings(BaseModel):
-    """The flags ``--mars.*``, by their names.
+class TeamSettings(GroupedSettings, PipelineSettings):
+    """The flags ``--mars.*``, by their names: also those of grouped rollouts and of the pipeline.
 
     On the command line a field is given as ``--mars.NAME VALUE``. Tables and lists are written as JSON; a
     list of names also as ``solver,verifier``.
@@ -76,18 +75,16 @@ class TeamSettings(BaseModel):
     """The policy of each role or agent; empty: agents and policies are paired in their order."""
     thinking: Literal["tags", "opened", "off"] = "tags"
     """How the model marks its thinking (`mars_env.agents.thinking`); for the library's own agents."""
-
     overflow: Literal["check", "unknown", "refuse"] = "check"
     """What happens if a prompt leaves less room than the limit (``--data.max_len``): see `Sampling`."""
 
     grow: Literal["grouped", "own"] = "grouped"
     """MarsRL's grouped rollouts, or the environment's own grower (a tree search)."""
-    group: PositiveInt = 8
-    """Samples on one input. MarsRL: 8."""
-    branches: PositiveInt = 2
-    """Outputs of an agent that are passed to the next one. MarsRL: 2."""
-    sampling: Literal["random", "balanced", "adaptive"] = "adaptive"
-    """How those outputs are chosen."""
+    staleness: NonNegativeInt = 0
+    """Most versions between the oldest token of a group and the policy that is trained on it. 0: rollouts and
+    training alternate."""
+    segment_tokens: PositiveInt | None = None
+    """Outputs are sampled in segments of this many tokens, each by the newest policy; None: in one piece."""
 
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
     """The advantage estimator."""
@@ -100,20 +97,6 @@ class TeamSettings(BaseModel):
     """A penalty near the length limit; None turns it off."""
     train_roles: tuple[str, ...] | None = None
     """Roles whose turns are trained; None: all that the trained model plays."""
-
-    staleness: NonNegativeInt = 0
-    """Most versions between the oldest token of a group and the policy that is trained on it. 0: rollouts and
-    training alternate."""
-    groups_per_update: PositiveInt | None = None
-    """None: an update trains the groups of a step of ``--rollout.batch_size`` problems. A number: it trains
-    this many finished groups, whichever problems they belong to (the agentic pipeline)."""
-    refill: float = Field(default=1.0, ge=1)
-    """Groups whose rewards are all equal do not count as groups of an update, and others are played in their
-    place, up to this many times ``groups_per_update``. 1: nothing is played in their place."""
-    concurrency: PositiveInt | None = None
-    """Most groups under way at the same time."""
-    segment_tokens: PositiveInt | None = None
-    """Outputs are sampled in segments of this many tokens, each by the newest policy; None: in one piece."""
 
     eval_set: str | None = None
     """Problems for evaluation during training; None: the same set as in training."""
@@ -143,21 +126,20 @@ class TeamSettings(BaseModel):
         return tuple(value.split(",")) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _trainable(self) -> Self:
+        agentic = self.groups_per_update is not None
         if self.grow == "grouped" and self.group < 2:
             raise ValueError("groups of one turn have nothing to compare: set group to 2 or more")
-        if self.groups_per_update is not None and self.staleness == 0:
+        if agentic and self.staleness == 0:
             raise ValueError(
                 "groups_per_update is for rollouts that continue while the policy is trained: "
                 "set staleness to 1 or more"
             )
-        if self.groups_per_update is not None and self.tree_credit is not None:
+        if agentic and self.tree_credit is not None:
             raise ValueError(
                 "tree_credit compares a turn with its parent, which may be trained before with "
                 "groups_per_update: leave one of them out"
             )
-        if self.refill > 1 and self.groups_per_update is None:
-            raise ValueError("refill is for updates of a number of groups: set groups_per_update")
         if self.refill > 1 and self.uniform_groups == "count":
             raise ValueError(
                 "refill plays others in the place of groups whose rewards are all equal: "
@@ -176,16 +158,6 @@ class TeamSettings(BaseModel):
             train_roles=self.trained_roles(),
         )
 
-    @property
-    def pipeline(self) -> PipelineSettings:
-        """How rollouts and training overlap."""
-        return PipelineSettings(
-            max_staleness=self.staleness,
-            groups_per_update=self.groups_per_update,
-            refill=self.refill,
-            concurrency=self.concurrency,
-        )
-
     def trained_roles(self) -> tuple[str, ...] | None:
         """The roles whose turns are trained; None: all.
 
@@ -198,15 +170,19 @@ class TeamSettings(BaseModel):
         require_roles(TrainConfig(train_roles=self.train_roles), agents)
         if not self.others:
             return self.train_roles
-        played = {role_of(agent) for agent in agents if agent in self.others or role_of(agent) in self.others}
+        frozen = {role_of(agent) for agent in agents if self.is_frozen(agent)}
         roles = tuple(dict.fromkeys(map(role_of, agents)))
-        trained = tuple(role for role in self.train_roles or roles if role not in played)
+        trained = tuple(role for role in self.train_roles or roles if role not in frozen)
         if not trained or (self.train_roles is not None and trained != self.train_roles):
             raise ConfigError(
-                f"{', '.join(sorted(played))} cannot be trained, since other models play there: "
+                f"{', '.join(sorted(frozen))} cannot be trained, since other models play there: "
                 "change others or train_roles"
             )
         return trained
+
+    def is_frozen(self, agent: str) -> bool:
+        """Whether another model than the trained ones plays this agent."""
+        return agent in self.others or role_of(agent) in self.others
 
     def game(self) -> Game:
         """The game in training.
@@ -215,20 +191,16 @@ class TeamSettings(BaseModel):
             ConfigError: There is no such environment, or it has no such setting.
         """
         game = self._made(self.options, self.training_problems())
-        if self.grow == "own":
-            return game
-        rollouts = GroupedSettings(group=self.group, branches=self.branches, sampling=self.sampling)
-        return replace(game, grower=grouped(rollouts))
-
-    def engine_limits(self) -> dict[str, int]:
-        """The limits that the engines get, by vLLM's names; without those that are left to vLLM."""
-        limits = {name: getattr(self, name) for name in ("max_num_seqs", "max_num_batched_tokens")}
-        return {name: limit for name, limit in limits.items() if limit is not None}
+        return game if self.grow == "own" else replace(game, grower=grouped(self))
 
     def evaluation_game(self) -> Game:
         """The game in evaluation: with the settings of training, unless it has its own."""
         options = self.options if self.eval_options is None else self.eval_options
         return self._made(options, self._evaluated())
+
+    def engine_limits(self) -> dict[str, int]:
+        """The limits that the engines get, by vLLM's names; without those that are left to vLLM."""
+        return self.model_dump(include={"max_num_seqs", "max_num_batched_tokens"}, exclude_none=True)
 
     def training_problems(self) -> ProblemSet:
         """The training problems.
@@ -243,12 +215,12 @@ class TeamSettings(BaseModel):
                 f"{name} gives its split {held_out!r}, which training would spoil for evaluations: say "
                 """--mars.problem_options '{"split": "train"}'"""
             )
-        chosen = _load(name, self.problem_options)
-        return _first(chosen, self.problems or (10_000 if chosen.generated else None))
+        chosen = load_problems(name, check=check_reference, **self.problem_options)
+        return chosen[: self.problems or (10_000 if chosen.generated else len(chosen))]
 
     def evaluation_problems(self) -> ProblemSet:
         """The evaluation problems; empty without evaluation."""
-        return _first(self._evaluated(), self.eval_problems)
+        return self._evaluated()[: self.eval_problems]
 
     def rows_per_tree(self) -> int:
         """Most samples of one tree: the rows that a training step must have room for."""
@@ -268,7 +240,7 @@ class TeamSettings(BaseModel):
 
     def _evaluated(self) -> ProblemSet:
         name = self.eval_set or self.problem_set or spec(self.env).problems
-        return _load(name, self.eval_problem_options)
+        return load_problems(name, check=check_reference, **self.eval_problem_options)
 
     def _made(self, options: Mapping[str, Any], problems: ProblemSet) -> Game:
         env_spec = replace(
@@ -280,6 +252,12 @@ class TeamSettings(BaseModel):
                 f"{own.replace(':', '.')}"
             )
         return make_game(env_spec, kind=problems[0].kind)
+
+
+SETTING_NAMES: Final = tuple(
+    sorted(TeamSettings.model_fields, key=lambda name: name not in TeamSettings.__annotations__)
+)
+"""Names of all settings, those that `TeamSettings` inherits last."""
 
 
 def read_flags(flags: Mapping[str, Sequence[str]]) -> tuple[TeamSettings, Flags]:
@@ -294,16 +272,16 @@ def read_flags(flags: Mapping[str, Sequence[str]]) -> tuple[TeamSettings, Flags]
         >>> settings.group, rest
         (4, {'--actor.adam.lr': ['1e-6']})
     """
-    known = [f"{PREFIX}{name}" for name in TeamSettings.model_fields]
+    known = [f"{PREFIX}{name}" for name in SETTING_NAMES]
     ours = {flag: values for flag, values in flags.items() if flag.startswith(PREFIX)}
     wrong = [
-        f"there is no flag {flag}; there are: {', '.join(TeamSettings.model_fields)}{suggestion(flag, known)}"
+        f"there is no flag {flag}; there are: {', '.join(SETTING_NAMES)}{suggestion(flag, known)}"
         for flag in ours
         if flag not in known
     ]
-    taken = {flag: values[0] for flag, values in ours.items() if len(values) == 1 and values[0]}
-    wrong += [f"{flag} needs one value" for flag in ours if flag in known and flag not in taken]
-    given = {flag.removeprefix(PREFIX): _parsed(taken[flag]) for flag in known if flag in taken}
+    single = {flag: values[0] for flag, values in ours.items() if len(values) == 1 and values[0]}
+    wrong += [f"{flag} needs one value" for flag in ours if flag in known and flag not in single]
+    given = {flag.removeprefix(PREFIX): _parsed(single[flag]) for flag in known if flag in single}
     if "env" not in given:
         wrong.append("say what is played: --mars.env, an environment's id (--help lists all flags)")
         given["env"] = ""
@@ -327,7 +305,7 @@ def as_flags(settings: TeamSettings) -> Flags:
         {'--mars.env': ['aime-solve'], '--mars.group': ['4']}
     """
     changed = settings.model_dump(mode="json", exclude_defaults=True)
-    return {PREFIX + name: [as_text(value)] for name, value in changed.items()}
+    return {PREFIX + name: [flag_value(changed[name])] for name in SETTING_NAMES if name in changed}
 
 
 def _parsed(value: str) -> Any:
@@ -336,11 +314,3 @@ def _parsed(value: str) -> Any:
         return json.loads(value) if value == "null" or value.startswith(("{", "[")) else value
     except ValueError:
         return value  # the field's validation says what is wrong with it
-
-
-def _load(name: str, options: Mapping[str, Any]) -> ProblemSet:
-    return load_problems(name, check=check_reference, **options)
-
-
-def _first(problems: ProblemSet, number: int | None) -> ProblemSet:
-    return problems if number is None else problems[:number]

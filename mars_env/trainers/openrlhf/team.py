@@ -1,4 +1,4 @@
-"""The agents of a run: they use the model that is trained, or other models if the settings name them."""
+"""The agents of a run: they use the policies that are trained, or other models if the settings name them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,58 @@ from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Agent, Model, Sampling, role_of
 
 POLICY: Final = "actor"
-"""Name of the weights that are trained: OpenRLHF's actor."""
+"""Name of the weights that are trained where the settings name none: OpenRLHF's actor."""
 
 
-def make_team(
+def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, str]:
+    """Which policy each agent acts with; agents that other models play are left out.
+
+    Without ``plays`` all agents have the only policy, or as many agents as policies are paired in order.
+
+    Raises:
+        ConfigError: An agent has no policy, a policy has no agent, or a name is unknown.
+
+    Example:
+        >>> settings = TeamSettings(env="aime-solve", policies={"s": "base", "c": "base"},
+        ...                         plays={"solver": "s", "verifier": "c", "corrector": "c"})
+        >>> policy_by_agent(settings, ["solver_0", "verifier_0", "corrector_0"])
+        {'solver_0': 's', 'verifier_0': 'c', 'corrector_0': 'c'}
+    """
+    policies, plays = list(settings.policies) or [POLICY], dict(settings.plays)
+    names = [name for name in names if not settings.is_frozen(name)]
+    if not plays and len(policies) == 1:
+        plays = dict.fromkeys(names, policies[0])
+    if not plays and len(names) == len(policies):
+        plays = dict(zip(names, policies, strict=True))
+    if wrong := [key for key in plays if key not in {*names, *map(role_of, names)}]:
+        raise ConfigError(f"--mars.plays names {wrong[0]!r}, but the agents are {', '.join(names)}")
+    if wrong := [policy for policy in plays.values() if policy not in policies]:
+        raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
+    if missing := [name for name in names if name not in plays and role_of(name) not in plays]:
+        raise ConfigError(f"--mars.plays gives no policy for {', '.join(missing)}")
+    found = {name: plays.get(name) or plays[role_of(name)] for name in names}
+    if idle := [policy for policy in policies if policy not in found.values()]:
+        raise ConfigError(
+            f"no agent plays with the policy {', '.join(idle)}: leave it out, or see --mars.plays"
+        )
+    return found
+
+
+def agents_by_name(
     settings: TeamSettings,
     names: Sequence[str],
-    model: Model,
+    models: Mapping[str, Model],
     sampling: Sampling,
-    policy: str = POLICY,
     *,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> dict[str, Agent]:
     """The agents by name.
 
     Args:
-        settings: Their `agents`, `others` and `thinking` are used.
+        settings: Their `agents`, `others`, `plays` and `thinking` are used.
         names: Names of the agents.
-        model: The model that is trained.
-        sampling: How it is sampled.
-        policy: Name of its weights.
+        models: The models of the policies, by policy.
+        sampling: How they are sampled.
         roles: The agents that models become, by role: `mars_env.agents.registry.roles_of` the rules.
 
     Raises:
@@ -43,35 +75,29 @@ def make_team(
     Example:
         >>> from mars_env.models.scripted import ScriptedModel
         >>> settings = TeamSettings(env="aime-solve-verify-correct", others={"solver": "scripted:42"})
-        >>> team = make_team(settings, ["solver_0", "verifier_0"], ScriptedModel(["Correct"]), Sampling())
-        >>> [agent.policy for agent in team.values()]
+        >>> models = {POLICY: ScriptedModel(["Correct"])}
+        >>> agents = agents_by_name(settings, ["solver_0", "verifier_0"], models, Sampling())
+        >>> [agent.policy for agent in agents.values()]
         ['scripted', 'actor']
     """
-    frozen = [name for name in names if name in settings.others or role_of(name) in settings.others]
-    trained = [name for name in names if name not in frozen]
-    if settings.agents is None:
-        team = _of_roles(settings, trained, _Named(model, policy), sampling, roles)
-    else:
-        team = _of_function(settings.agents, trained, model, sampling, policy)
-    if missing := [name for name in trained if name not in team]:
-        raise ConfigError(f"{settings.agents} makes no agent for {', '.join(missing)}")
-    team |= make_agents(settings.others, frozen, sampling=sampling, roles=roles) if frozen else {}
-    return {name: team[name] for name in names}
-
-
-def _of_roles(
-    settings: TeamSettings,
-    names: Sequence[str],
-    model: Model,
-    sampling: Sampling,
-    roles: Mapping[str, type[RoleAgent]],
-) -> dict[str, Agent]:
-    thinking = THINKING_MODES[settings.thinking]
-    return {name: as_agent(model, name, sampling=sampling, thinking=thinking, roles=roles) for name in names}
+    policies = policy_by_agent(settings, names)
+    agents: dict[str, Agent] = {}
+    for policy in dict.fromkeys(policies.values()):
+        mine = [name for name in names if policies.get(name) == policy]
+        if settings.agents is None:
+            model, thinking = _Named(models[policy], policy), THINKING_MODES[settings.thinking]
+            for name in mine:
+                agents[name] = as_agent(model, name, sampling=sampling, thinking=thinking, roles=roles)
+        else:
+            agents |= _of_function(settings.agents, mine, models[policy], sampling, policy)
+    frozen = [name for name in names if name not in policies]
+    if frozen:
+        agents |= make_agents(settings.others, frozen, sampling=sampling, roles=roles)
+    return {name: agents[name] for name in names}
 
 
 def _of_function(
-    agents: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
+    function_name: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
 ) -> dict[str, Agent]:
     given = {
         "model": model,
@@ -81,13 +107,17 @@ def _of_function(
         "max_tokens": sampling.max_tokens,
         "policy": policy,
     }
-    function: Any = import_object(agents)
+    function: Any = import_object(function_name)
     parameters = inspect.signature(function).parameters
-    optional = {name for name, p in parameters.items() if p.default is not p.empty}
-    if unknown := set(parameters) - given.keys() - optional:
-        raise ConfigError(f"{agents} asks for {', '.join(sorted(unknown))}, but there is {', '.join(given)}")
+    required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+    if unknown := required - given.keys():
+        raise ConfigError(
+            f"{function_name} asks for {', '.join(sorted(unknown))}, but there is {', '.join(given)}"
+        )
     made: Mapping[str, Agent] = function(**{name: given[name] for name in parameters if name in given})
-    return {name: made[name] for name in names if name in made}
+    if missing := [name for name in names if name not in made]:
+        raise ConfigError(f"{function_name} makes no agent for {', '.join(missing)}")
+    return {name: made[name] for name in names}
 
 
 class _Named:

@@ -172,7 +172,7 @@ async def test_settings_that_spell_cannot_follow_are_refused():
         misspelt = SpellSettings().model_copy(update={"verifier": 4})
         SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), own, misspelt)
     with raises(ConfigError):
-        stale = RunSettings(rollouts=None, pipeline=PipelineSettings(max_staleness=1))
+        stale = RunSettings(rollouts=None, pipeline=PipelineSettings(staleness=1))
         SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), stale)
     with raises(ConfigError):
         lacking = Team({"responder_0": None, "verifier_0": None}, {})

@@ -9,7 +9,7 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.__main__ import main
-from mars_env.trainers.openrlhf.command_line import as_words, flags_of, read
+from mars_env.trainers.openrlhf.command_line import as_words, flags_of, read_argv
 from mars_env.trainers.openrlhf.settings import read_flags
 
 FILE = """
@@ -47,7 +47,7 @@ def file(tmp_path):
 
 
 def test_each_key_is_the_flag_of_its_path(file):
-    settings, rest = read_flags(read(["--config", str(file)]))
+    settings, rest = read_flags(read_argv(["--config", str(file)]))
     assert settings.options == {"schedule": "training", "rounds": 2}
     assert settings.train_roles == ("verifier", "corrector")
     assert settings.tree_credit.strength == 0.25
@@ -63,24 +63,30 @@ def test_each_key_is_the_flag_of_its_path(file):
 
 def test_flags_of_the_command_line_replace_those_of_the_file(file):
     words = ["--mars.env=aime-solve", f"--config={file}", "--actor.adam.betas", "0.8", "0.9", "--new", "1"]
-    settings, rest = read_flags(read(words))
+    settings, rest = read_flags(read_argv(words))
     assert settings.env == "aime-solve"
     assert rest["--actor.adam.betas"] == ["0.8", "0.9"]
     assert rest["--new"] == ["1"]
 
 
 def test_what_the_file_switches_on_can_be_turned_off(file):
-    assert "--train.colocate_all" not in read(["--config", str(file), "--train.colocate_all=false"])
-    kept = read(["--config", str(file), "--train.other=false", "--train.colocate_all"])
+    assert "--train.colocate_all" not in read_argv(["--config", str(file), "--train.colocate_all=false"])
+    kept = read_argv(["--config", str(file), "--train.other=false", "--train.colocate_all"])
     assert kept["--train.other"] == ["false"]
     assert kept["--train.colocate_all"] == []
 
 
 def test_words_are_read_and_written():
     words = ["stray", "--a", "1", "-2", "--b", "--c=--d", "--e="]
-    assert read(words) == {"": ["stray"], "--a": ["1", "-2"], "--b": [], "--c": ["--d"], "--e": [""]}
-    assert read(as_words(read(words))) == read(words)
-    assert read(["--a=1", "--a", "2"]) == {"--a": ["2"]}
+    assert read_argv(words) == {
+        "": ["stray"],
+        "--a": ["1", "-2"],
+        "--b": [],
+        "--c": ["--d"],
+        "--e": [""],
+    }
+    assert read_argv(as_words(read_argv(words))) == read_argv(words)
+    assert read_argv(["--a=1", "--a", "2"]) == {"--a": ["2"]}
 
 
 @pytest.mark.parametrize(
@@ -96,14 +102,14 @@ def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, text):
     path = tmp_path / "wrong.toml"
     path.write_text(text, encoding="utf-8")
     with raises(ConfigError):
-        read(["--config", str(path)])
+        read_argv(["--config", str(path)])
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "wrong.toml"
     path.write_bytes(b"\xff\xfe")
     with raises(ConfigError):
-        read(["--config", str(path)])
+        read_argv(["--config", str(path)])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,7 @@ def test_a_file_that_is_not_there_ends_with_a_sentence(words, sentence, capsys):
 
 
 def test_modules_beside_the_file_can_be_imported(file):
-    read(["--config", os.path.relpath(file)])
+    read_argv(["--config", os.path.relpath(file)])
     assert sys.path[0] == str(Path(os.path.relpath(file.parent)).absolute())
     assert os.environ["PYTHONPATH"] == f"{sys.path[0]}{os.pathsep}before"
 

@@ -1,40 +1,13 @@
-"""Who plays with which policy, and which checkpoints of several policies belong together."""
+"""Each policy's arguments, and which checkpoints of several policies belong together."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace as S
 
-import pytest
 from messages import raises
 
-from mars_env.errors import ConfigError, StoreError
-from mars_env.trainers.openrlhf.policies import LATEST, arguments_of, plays, tag_of, take_common_checkpoint
-
-TEAM = ("solver_0", "verifier_0", "corrector_0")
-
-
-def test_agents_come_before_roles_and_others_are_left_out():
-    coders = ("coder_0", "coder_1", "coder_2")
-    assert plays(coders, ["a", "b"], {"coder": "a", "coder_1": "b"}) == {
-        "coder_0": "a", "coder_1": "b", "coder_2": "a",
-    }  # fmt: skip
-    assert plays(TEAM, ["a"], {}) == dict.fromkeys(TEAM, "a")
-    assert plays(TEAM, ["a", "b"], {}, others=["solver"]) == {"verifier_0": "a", "corrector_0": "b"}
-
-
-@pytest.mark.parametrize(
-    ("policies", "given"),
-    [
-        (["a", "b"], {}),
-        (["a", "b"], {"solver": "a"}),
-        (["a", "b"], {"solver": "a", "verifier": "a", "corrector": "a"}),
-        (["a"], {"judge": "a"}),
-        (["a"], {"solver": "c"}),
-    ],
-)
-def test_what_does_not_fit_is_refused(policies, given):
-    with raises(ConfigError):
-        plays(TEAM, policies, given)
+from mars_env.errors import StoreError
+from mars_env.trainers.openrlhf.policies import LATEST, arguments_of, tag_of, take_common_checkpoint
 
 
 def test_arguments_of_one_policy_are_its_own():

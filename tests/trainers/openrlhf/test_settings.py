@@ -5,7 +5,7 @@ from messages import raises
 
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.command_line import read
+from mars_env.trainers.openrlhf.command_line import read_argv
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 
 ENV = "arithmetic-solve-verify-correct"
@@ -33,7 +33,7 @@ def test_flags_and_settings_are_one_another():
 
 
 def test_names_are_given_with_commas_and_values_with_an_equals_sign():
-    settings, _ = read_flags(read([f"--mars.env={ENV}", "--mars.train_roles=solver,corrector"]))
+    settings, _ = read_flags(read_argv([f"--mars.env={ENV}", "--mars.train_roles=solver,corrector"]))
     assert settings.train_roles == ("solver", "corrector")
 
 
@@ -58,12 +58,14 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
 )
 def test_a_wrong_flag_is_refused_in_one_sentence(flags):
     with raises(ConfigError):
-        read_flags(read(flags))
+        read_flags(read_argv(flags))
 
 
 def test_every_wrong_setting_has_a_line():
     with pytest.raises(ConfigError) as refused:
-        read_flags(read(["--mars.nosuch=1", "--mars.group", "none", "--mars.refill", "0", "--mars.seed"]))
+        read_flags(
+            read_argv(["--mars.nosuch=1", "--mars.group", "none", "--mars.refill", "0", "--mars.seed"])
+        )
     lines = str(refused.value).splitlines()
     assert len(lines) == 5
     for flag in ("nosuch", "seed", "env", "group", "refill"):

@@ -50,7 +50,7 @@ async def apart(folder, chosen, samplers=1, swarm_options=None, shared=False, **
     """The same with a learner and samplers: weights, figures and answers."""
     trained, heard = swarm_run.model(), Heard()
     policies = {"opener": Policy(trained.module, trained.tokenizer)}
-    staleness = chosen.pipeline.max_staleness
+    staleness = chosen.pipeline.staleness
     async with Swarm(
         swarm_run.AGENTS,
         policies,

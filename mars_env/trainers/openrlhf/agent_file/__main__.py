@@ -1,4 +1,4 @@
-"""``python -m mars_env.trainers.openrlhf.agent_file``: writes prompts, prints flags (`prompts`)."""
+"""``python -m mars_env.trainers.openrlhf.agent_file team.json prompts/``: writes prompts, prints flags."""
 
 from __future__ import annotations
 

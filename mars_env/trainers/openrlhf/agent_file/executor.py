@@ -1,9 +1,4 @@
-"""For OpenRLHF's own command line, without the launcher: a file for ``--train.agent_func_path``.
-
-The environment variable `SETTINGS` names a JSON file of `TeamSettings`. The command
-``python -m mars_env.trainers.openrlhf.agent_file`` writes the prompts and prints the flags.
-docs/openrlhf-mapping.md says what this way can do and what it cannot.
-"""
+"""For OpenRLHF's own command line: a file for ``--train.agent_func_path`` (docs/openrlhf-mapping.md)."""
 
 from __future__ import annotations
 
@@ -23,11 +18,11 @@ from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
 from mars_env.trainers.checks import require_limit, require_trainable
-from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings, refuse
+from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.team import make_team
+from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Agent, Completion, Model, Problem, Sampling, Tree
 
@@ -48,16 +43,12 @@ ATTEMPTS = 3
 class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     """OpenRLHF asks it for rows, in the process of each engine.
 
-    Args:
-        settings: By default those of the file that the environment variable names.
-
     Raises:
-        ConfigError: There are none, or they do not fit.
+        ConfigError: The file that the environment variable `SETTINGS` names has no fitting settings.
     """
 
     def __init__(self, settings: TeamSettings | None = None) -> None:
-        self._settings = settings or read_settings(_named())
-        refuse(self._settings)
+        self._settings = settings or _named_settings()
         self._config, self._rows = self._settings.config, self._settings.rows_per_tree()
         self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
@@ -77,17 +68,8 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """One row of a batch: of the tree that a prompt's calls share, or of an evaluated episode.
 
-        Args:
-            prompt: A problem's id.
-            label: `TRAIN` or `EVALUATE`.
-            sampling_params: vLLM's, one object for all calls of a prompt.
-            max_length: Most tokens of a row.
-            hf_tokenizer: The policy's tokenizer.
-            llm_engine: The actor in which this runs; its `generate` takes and returns token ids.
-
-        Raises:
-            ConfigError: The problem is not in the set, a flag does not fit, or a prompt could leave less room
-                than its agent's limit (`mars_env.envs.contexts.require_room`).
+        `prompt` is a problem's id, `label` `TRAIN` or `EVALUATE`, `sampling_params` one object for all calls
+        of a prompt, `max_length` the most tokens of a row. Raises ConfigError where a flag does not fit.
         """
         if label not in (TRAIN, EVALUATE):
             raise ConfigError(
@@ -123,7 +105,8 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     async def _make_team(self, label: str, sampling: Sampling, model: Model) -> dict[str, Agent]:
         """Who plays; refused where a prompt could leave less room than an agent's limit."""
         rules = self._games[label].rules
-        team = make_team(self._settings, rules.possible_agents, model, sampling, roles=roles_of(rules))
+        models = {POLICY: model}
+        team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))
         refuse_training_agents(team, "OpenRLHF's agent file")
         if label == TRAIN:
             require_limit(self._config.overlong, team)
@@ -160,8 +143,8 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
 
     def _problem(self, id: str, label: str) -> Problem:
         if label not in self._problems:
-            wanted = self._settings
-            chosen = wanted.training_problems() if label == TRAIN else wanted.evaluation_problems()
+            settings = self._settings
+            chosen = settings.training_problems() if label == TRAIN else settings.evaluation_problems()
             self._problems[label] = {problem.id: problem for problem in chosen}
         if id not in self._problems[label]:
             raise ConfigError(
@@ -173,10 +156,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
 
 
 class AgentFileEngine:
-    """The engine that OpenRLHF hands to an agent file, as an `Engine` of `rollouts.engines`.
-
-    It does not report which version of the weights sampled a token.
-    """
+    """The engine that OpenRLHF gives to an agent file; it does not report versions of the weights."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -205,11 +185,11 @@ def _shown(tree: Tree) -> Completion | None:
     return next((completion for completion in completions if completion.trainable), None)
 
 
-def _named() -> str:
+def _named_settings() -> TeamSettings:
     path = os.environ.get(SETTINGS)
     if not path:
         raise ConfigError(
             f"the agent file needs the environment variable {SETTINGS}: the path of a JSON file of "
             "TeamSettings, on all nodes"
         )
-    return path
+    return read_settings(path)

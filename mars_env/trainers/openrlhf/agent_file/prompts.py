@@ -1,9 +1,4 @@
-"""What OpenRLHF's own command line needs for the agent file: problems as prompts, and its flags.
-
-    python -m mars_env.trainers.openrlhf.agent_file team.json prompts/
-
-writes ``prompts/train.jsonl``, and ``prompts/evaluate.jsonl`` if the settings evaluate, and prints the flags.
-"""
+"""What OpenRLHF's own command line needs for the agent file: problems as prompts, and its flags."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ INPUT, LABEL, SOURCE = "input", "label", "datasource"
 """Fields of the prompts: a problem's id, its use (`TRAIN` or `EVALUATE`), and the name of the set."""
 
 TRAIN, EVALUATE = "train", "evaluate"
-"""The two labels. OpenRLHF does not tell an agent file whether it trains or evaluates."""
+"""The two labels: OpenRLHF does not say whether it trains or evaluates."""
 
 AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 """For ``--train.agent_func_path``."""
@@ -31,37 +26,24 @@ def read_settings(path: str | Path) -> TeamSettings:
     """The settings in a JSON file.
 
     Raises:
-        ConfigError: The file cannot be read, or its contents do not fit.
+        ConfigError: The file cannot be read, its contents do not fit, or a setting has no effect with the
+            agent file.
     """
     try:
-        return TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
+        settings = TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the settings {path} cannot be read: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise ConfigError(f"the settings {path} do not fit TeamSettings: {where}: {first['msg']}") from error
-
-
-def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
-    r"""Write problems as a data set of prompts.
-
-    Raises:
-        ConfigError: There are none.
-        StoreError: The file cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> from mars_env.types import Problem
-        >>> problems = ProblemSet("sums", [Problem("p1", "1 + 1?", "2")])
-        >>> write_prompts(problems, Path(tempfile.mkdtemp(), "train.jsonl"), TRAIN).read_text()
-        '{"input": "p1", "label": "train", "datasource": "sums"}\n'
-    """
-    if not len(problems):
-        raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to play")
-    return write_rows(
-        ({INPUT: problem.id, LABEL: label, SOURCE: problems.name} for problem in problems), path
-    )
+    for name in ("staleness", "groups_per_update", "concurrency", "segment_tokens", "record", "policies"):
+        if getattr(settings, name):
+            raise ConfigError(
+                f"{name} has no effect with the agent file, which plays one policy's trees as OpenRLHF asks "
+                "for them: leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
+            )
+    return settings
 
 
 def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
@@ -70,8 +52,8 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
     The number of samples per prompt is that of the largest tree; smaller trees are filled up.
 
     Raises:
-        ConfigError: There are no problems, OpenRLHF cannot read the directory, or a setting needs the
-            launcher.
+        ConfigError: There are no problems, or OpenRLHF cannot read the directory.
+        StoreError: A file cannot be written.
 
     Example:
         >>> import tempfile
@@ -80,13 +62,11 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
         >>> flags[flags.index("--rollout.n_samples_per_prompt") + 1]
         '8'
     """
-    refuse(settings)
     directory = Path(directory).absolute()
     require_plain(directory)
-    path = write_prompts(settings.training_problems(), directory / "train.jsonl", TRAIN)
     flags = [
         "--train.agent_func_path", str(AGENT_FILE),
-        "--data.prompt_dataset", str(path),
+        "--data.prompt_dataset", _write_prompts(settings.training_problems(), directory, TRAIN),
         "--data.input_key", INPUT,
         "--data.label_key", LABEL,
         "--rollout.n_samples_per_prompt", str(settings.rows_per_tree()),
@@ -94,20 +74,13 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
         "--algo.kl.init_coef", "0",
     ]  # fmt: skip
     if settings.eval_problems:
-        path = write_prompts(settings.evaluation_problems(), directory / "evaluate.jsonl", EVALUATE)
-        flags += ["--eval.dataset", str(path), "--eval.n_samples_per_prompt", "1"]
+        evaluated = _write_prompts(settings.evaluation_problems(), directory, EVALUATE)
+        flags += ["--eval.dataset", evaluated, "--eval.n_samples_per_prompt", "1"]
     return flags
 
 
-def refuse(settings: TeamSettings) -> None:
-    """Refuse settings that would have no effect here.
-
-    Raises:
-        ConfigError: One is given; the message says what to do.
-    """
-    for name in ("staleness", "groups_per_update", "concurrency", "segment_tokens", "record", "policies"):
-        if getattr(settings, name):
-            raise ConfigError(
-                f"{name} has no effect with the agent file, which plays one policy's trees as OpenRLHF asks "
-                "for them: leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
-            )
+def _write_prompts(problems: ProblemSet, directory: Path, label: str) -> str:
+    if not len(problems):
+        raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to play")
+    rows = ({INPUT: problem.id, LABEL: label, SOURCE: problems.name} for problem in problems)
+    return str(write_rows(rows, directory / f"{label}.jsonl"))

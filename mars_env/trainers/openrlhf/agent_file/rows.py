@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.rollouts.responses import response
+from mars_env.trainers.openrlhf.rollouts.responses import response, response_row
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Completion
 
@@ -22,15 +23,7 @@ T = TypeVar("T")
 
 
 class SharedCalls(Generic[T]):
-    """Calls with the same key, made at the same time, share what one of them makes.
-
-    Example:
-        >>> calls = SharedCalls()
-        >>> async def make(n): return list("abc")[:n]
-        >>> async def both(): return await asyncio.gather(*(calls.share("key", make) for _ in range(2)))
-        >>> asyncio.run(both())
-        ['a', 'b']
-    """
+    """Calls with the same key, made at the same time, share what one of them makes."""
 
     def __init__(self) -> None:
         self._running: dict[Hashable, _Calls[T]] = {}
@@ -45,23 +38,22 @@ class SharedCalls(Generic[T]):
             ConfigError: `make` made another number of parts.
         """
         group = self._running.setdefault(key, _Calls())
-        place, group.calls = group.calls, group.calls + 1
+        place, group.number = group.number, group.number + 1
         await asyncio.sleep(0)  # by now every call is counted
         self._running.pop(key, None)  # later calls of the key form another group
-        if group.parts is None:
-            group.parts = asyncio.ensure_future(make(group.calls))
+        group.parts = group.parts or asyncio.ensure_future(make(group.number))
         parts = await group.parts
-        if len(parts) != group.calls:
-            raise ConfigError(f"{group.calls} calls share {len(parts)} parts: make one for each")
+        if len(parts) != group.number:
+            raise ConfigError(f"{group.number} calls share {len(parts)} parts: make one for each")
         return parts[place]
 
 
+@dataclass(slots=True)
 class _Calls(Generic[T]):
     """The calls of one key, and what they share."""
 
-    def __init__(self) -> None:
-        self.calls = 0
-        self.parts: asyncio.Future[Sequence[T]] | None = None
+    number: int = 0
+    parts: asyncio.Future[Sequence[T]] | None = None
 
 
 def training_rows(
@@ -69,17 +61,14 @@ def training_rows(
 ) -> list[dict[str, Any]]:
     """The n rows of a prompt: its samples, filled up to n with rows of one token and no advantage.
 
-    OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each.
+    OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each. A row's
+    ``reward`` is the advantage, ``scores`` the turn's reward, which OpenRLHF's dynamic filtering uses.
 
     Args:
         samples: Samples of one tree; the sum of their advantages is zero.
         n: OpenRLHF's ``--rollout.n_samples_per_prompt``.
         temperature: OpenRLHF's ``--rollout.temperature``.
         filler: The token of the filling rows.
-
-    Returns:
-        What an agent file returns. ``reward`` is the advantage, ``scores`` the turn's reward, which
-        OpenRLHF's dynamic filtering uses.
 
     Raises:
         ConfigError: There are more samples than rows, or the advantages' sum is not zero.
@@ -110,36 +99,18 @@ def training_rows(
         | {"extra_logs": {"turn_reward": float(sample.reward), "filler": 0.0}}
         for sample in samples
     ]
-    filling = _row((filler,), (filler,), (0.0,), 0.0, mean) | {
-        "extra_logs": {"turn_reward": mean, "filler": 1.0}
-    }
-    return rows + [dict(filling) for _ in range(n - len(samples))]
+    return rows + [_filler(filler, 0.0, mean, 1.0) for _ in range(n - len(samples))]
 
 
 def evaluation_row(completion: Completion | None, score: float, filler: int) -> dict[str, Any]:
-    """The row of an evaluated episode: one of its completions, if there is any, and the score as reward.
-
-    Example:
-        >>> answer = Completion("4", prompt_ids=(5, 6), token_ids=(7,), logprobs=(-0.5,))
-        >>> evaluation_row(answer, 1.0, filler=0)["reward"]
-        1.0
-    """
+    """The row of an evaluated episode: one of its completions, if there is any, and the score as reward."""
     if completion is None:
-        return _row((filler,), (filler,), (0.0,), score, score)
-    row = _row(completion.prompt_ids, completion.token_ids, completion.logprobs, score, score)
+        return _filler(filler, score, score, 0.0)
+    tokens = completion.prompt_ids, completion.token_ids, completion.logprobs
+    row = response_row(*tokens, score, score, {"turn_reward": score, "filler": 0.0})
     return row | {"truncated": completion.finish_reason == "length"}
 
 
-def _row(
-    prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float], reward: float, score: float
-) -> dict[str, Any]:
-    """The fields of an agent's answer that OpenRLHF reads."""
-    return {
-        "observation_tokens": [*prompt, *sampled],
-        "action_ranges": [(len(prompt), len(prompt) + len(sampled))],
-        "rollout_log_probs": [0.0] * len(prompt) + list(logprobs),
-        "reward": reward,
-        "scores": score,
-        "truncated": False,
-        "extra_logs": {"turn_reward": score, "filler": 0.0},
-    }
+def _filler(token: int, reward: float, score: float, filler: float) -> dict[str, Any]:
+    logs = {"turn_reward": score, "filler": filler}
+    return response_row((token,), (token,), (0.0,), reward, score, logs)

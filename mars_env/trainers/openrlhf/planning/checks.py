@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from mars_env.agents.registry import roles_of
+from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.flags import refuse
-from mars_env.trainers.openrlhf.planning.resources import placement
-from mars_env.trainers.openrlhf.planning.room import require_room_for
-from mars_env.trainers.openrlhf.planning.sizes import architecture_of
-from mars_env.trainers.openrlhf.policies import plays
-from mars_env.trainers.openrlhf.rollouts.responses import shape_of
+from mars_env.models.encoding import encode_prompt
+from mars_env.models.requests import prompt_text
+from mars_env.sync import run_sync
+from mars_env.trainers.openrlhf.flags import require_supported, sampling_of
+from mars_env.trainers.openrlhf.planning.memory import gpu_pools
+from mars_env.trainers.openrlhf.planning.models import architecture_of
+from mars_env.trainers.openrlhf.rollouts.responses import batch_shape
 from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.team import POLICY, agents_by_name, policy_by_agent
+from mars_env.types import Model, Prompt, Sampling
 
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-def check_run(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
+def check_launch(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
     """Check the settings of a run.
-
-    Args:
-        settings: The team's.
-        args: OpenRLHF's arguments, parsed.
 
     Returns:
         The policies and what they start from; one without a name where there is one policy.
@@ -34,45 +36,34 @@ def check_run(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, 
         ConfigError: A line for each setting that is wrong.
     """
     policies = list(settings.policies.items()) or [("", args.actor.model_name_or_path or "")]
-    checks: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
-        (check_flags, (settings, args)),
-        (_require_plays, (settings,)),
-    ]
+    checks: list[Callable[[], Any]] = [partial(check_flags, settings, args)]
+    if settings.policies:
+        checks.append(lambda: policy_by_agent(settings, settings.game().rules.possible_agents))
     for name, checkpoint in policies:
         flag = f"--mars.policies {name}" if name else "--actor.model_name_or_path"
-        checks.append((require_model, (checkpoint, flag)))
+        checks.append(partial(require_model, checkpoint, flag))
         if checkpoint:
-            checks.append((require_context, (checkpoint, args.data.max_len)))
-            checks.append((require_room_for, (settings, args, checkpoint)))
-    _attempt(*checks)
+            checks.append(partial(require_context, checkpoint, args.data.max_len))
+            checks.append(partial(require_room_for, settings, args, checkpoint))
+    _run_all(*checks)
     return policies
 
 
 def check_flags(settings: TeamSettings, args: SimpleNamespace) -> None:
-    """Check what needs no model and no problems: flags, batches and GPUs.
-
-    Raises:
-        ConfigError: A line for each setting that is wrong.
-    """
-    _attempt((refuse, (settings, args)), (shape_of, (args,)), (placement, (args,)))
+    """Check what needs no model and no problems: flags, batches and GPUs. Raises as `check_launch`."""
+    _run_all(partial(require_supported, settings, args), partial(batch_shape, args), partial(gpu_pools, args))
 
 
-def _attempt(*checks: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
+def _run_all(*checks: Callable[[], Any]) -> None:
     """Run all checks, and raise the errors of all that fail."""
     wrong: dict[str, None] = {}
-    for check, given in checks:
+    for check in checks:
         try:
-            check(*given)
+            check()
         except ConfigError as error:
             wrong |= dict.fromkeys(str(error).splitlines())
     if wrong:
         raise ConfigError("\n".join(wrong))
-
-
-def _require_plays(settings: TeamSettings) -> None:
-    if settings.policies:
-        agents = settings.game().rules.possible_agents
-        plays(agents, settings.policies, settings.plays, settings.others)
 
 
 def require_model(checkpoint: str, flag: str) -> None:
@@ -80,12 +71,6 @@ def require_model(checkpoint: str, flag: str) -> None:
 
     Raises:
         ConfigError: It is a path to nothing, a folder without a model, or no name that a hub could have.
-
-    Example:
-        >>> require_model("Qwen/Qwen3-8B", "--actor.model_name_or_path")
-        >>> require_model("./base", "--actor.model_name_or_path")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: --actor.model_name_or_path './base' is no folder here: correct its path
     """
     path = Path(checkpoint)
     if not checkpoint:
@@ -98,19 +83,71 @@ def require_model(checkpoint: str, flag: str) -> None:
 
 
 def require_context(checkpoint: str, max_len: int) -> None:
-    """Reject a length that the engines would reject only after minutes; unknown models are left to them.
-
-    Raises:
-        ConfigError: The model's context is shorter.
-
-    Example:
-        >>> require_context("Qwen/Qwen3-8B", 65_536)
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: --data.max_len 65536 is beyond the context of Qwen/Qwen3-8B, 40960 tokens
-    """
+    """Reject a length beyond the model's context with ConfigError; unknown models are left to the engines."""
     try:
         context = architecture_of(checkpoint).context
     except ConfigError:
         return
     if context is not None and max_len > context:
         raise ConfigError(f"--data.max_len {max_len} is beyond the context of {checkpoint}, {context} tokens")
+
+
+def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: str) -> None:
+    """Reject flags with which a prompt can leave less room than a completion may need, evaluation included.
+
+    Prompts are counted by the model's tokenizer if its folder is on this machine. Otherwise a word counts as
+    one token, which underestimates rather than overestimates.
+
+    Raises:
+        ConfigError: A prompt can; the message has the numbers. Or a completion fills the context by itself,
+            whatever ``--mars.overflow`` is.
+    """
+    context, limit = args.data.max_len, args.rollout.max_new_tokens
+    if limit and limit >= context:
+        raise ConfigError(
+            f"--rollout.max_new_tokens {limit} leaves no room for a prompt in --data.max_len {context}: "
+            f"set --rollout.max_new_tokens {max(1, context // 2)}"
+        )
+    models = dict.fromkeys(settings.policies or [POLICY], cast(Model, _Reader(context, checkpoint)))
+    games = [(settings.game(), settings.training_problems(), False)]
+    if settings.eval_problems:
+        games.append((settings.evaluation_game(), settings.evaluation_problems(), True))
+    for game, problems, evaluation in games:
+        names = [name for name in game.rules.possible_agents if not settings.is_frozen(name)]
+        sampling = sampling_of(settings, args, evaluation=evaluation)
+        agents = agents_by_name(settings, names, models, sampling, roles=roles_of(game.rules))
+        try:
+            run_sync(require_room(game.rules, agents, problems))
+        except ConfigError as error:
+            raise ConfigError(
+                f"--data.max_len and --rollout.max_new_tokens: {error} (here: --mars.overflow unknown)"
+            ) from error
+
+
+class _Reader:
+    """Stands in for the engines: it knows their context, and a prompt's length in tokens or else in words."""
+
+    name = "actor"
+
+    def __init__(self, context: int, checkpoint: str) -> None:
+        self.context, self._tokenizer = context, _tokenizer(checkpoint)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Any]:
+        raise ConfigError("nothing is sampled before a run starts")
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        if self._tokenizer is None:
+            return (0,) * max(1, len(prompt_text(prompt).split()))
+        return encode_prompt(self._tokenizer, prompt, len(self._tokenizer), self.name, {})
+
+
+def _tokenizer(checkpoint: str) -> Any:
+    """The tokenizer of a folder; None for a name, in a light install, and for a folder with weights only."""
+    if not Path(checkpoint).is_dir():
+        return None
+    try:
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
+    except (ModuleNotFoundError, OSError, ValueError):
+        return None

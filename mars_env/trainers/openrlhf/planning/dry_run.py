@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.problems.hub_code import CODE_SETS
 from mars_env.problems.hub_math import MATH_SETS
-from mars_env.trainers.openrlhf.arguments import ENTRY, parse
+from mars_env.trainers.openrlhf.arguments import ENTRY, parsed_arguments
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
-from mars_env.trainers.openrlhf.planning.advice import advise
-from mars_env.trainers.openrlhf.planning.checks import check_flags, check_run
-from mars_env.trainers.openrlhf.planning.resources import GIB, describe, fits, placement
-from mars_env.trainers.openrlhf.planning.sizes import Architecture, architecture_of
+from mars_env.trainers.openrlhf.planning.checks import check_flags, check_launch
+from mars_env.trainers.openrlhf.planning.memory import GIB, describe, fits, gpu_pools
+from mars_env.trainers.openrlhf.planning.models import Architecture, architecture_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 from mars_env.trainers.openrlhf.versions import require_openrlhf
 
 DRY_RUN: Final = "--dry-run"
-"""``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU."""
-
-GPU_GIB: Final = 80.0
-"""Of one GPU, unless it is said."""
-
-_KEY_FLAG: Final = "--logger.wandb.key"
-_KEY: Final = '"$WANDB_API_KEY"'
-"""What a command shows in place of a key: logs of clusters are read by others."""
+"""``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU; without a number: 80 GiB."""
 
 _STAND_INS: Final = {
     **dict.fromkeys(MATH_SETS, "arithmetic"),
@@ -40,16 +33,22 @@ _STAND_INS: Final = {
 }
 """Embedded sets of the same kind, for those that would be downloaded."""
 
+Changes = Mapping[str, Any]
+"""New values by flag, without the leading dashes."""
+
+
+class DryRun(NamedTuple):
+    """What a run would do, for people to read; and whether every model of known sizes fits into its GPUs."""
+
+    text: str
+    fits: bool
+
 
 def gpu_memory(values: Sequence[str]) -> float:
-    """The memory of one GPU in bytes, from the value of `DRY_RUN`.
-
-    Raises:
-        ConfigError: It is no number above 0.
-    """
+    """The memory of one GPU in bytes, from the value of `DRY_RUN`; ConfigError if it is no number above 0."""
     value = " ".join(values)
     try:
-        gib = float(value or GPU_GIB)
+        gib = float(value or 80)
     except ValueError:
         gib = 0.0
     if not 0 < gib < math.inf:
@@ -57,24 +56,8 @@ def gpu_memory(values: Sequence[str]) -> float:
     return gib * GIB
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """What a run would do.
-
-    Attributes:
-        text: For people to read.
-        fits: Whether every model fits into its GPUs; True where its sizes are not known.
-    """
-
-    text: str
-    fits: bool
-
-
 def dry_run(given: Flags) -> DryRun:
-    """Check a run's flags, and describe it.
-
-    Everything is checked that a run checks before it starts, but the problems: sets that would have to be
-    downloaded are not.
+    """Check a run's flags as at its start, and describe it; problem sets are not downloaded.
 
     Args:
         given: The launcher's flags. `DRY_RUN` among them gives the memory of one GPU.
@@ -87,12 +70,13 @@ def dry_run(given: Flags) -> DryRun:
     gpu = gpu_memory(flags.pop(DRY_RUN, []))
     settings_here = without_downloads(located(settings))
     full = complete(settings_here, flags)
-    args = parse(full)
+    args = parsed_arguments(full)
     require_openrlhf()
-    policies = check_run(settings_here, args)
+    policies = check_launch(settings_here, args)
+    pools = gpu_pools(args)
     lines = [_rollouts(settings_here, args), *_evaluation(settings_here, args), ""]
     if len(policies) > 1:
-        gpus = sum(pool.gpus for pool in placement(args))
+        gpus = sum(pool.gpus for pool in pools)
         lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
     models = []
     for name, checkpoint in policies:
@@ -101,8 +85,8 @@ def dry_run(given: Flags) -> DryRun:
             models.append(model := architecture_of(checkpoint))
             lines += [f"{model.parameters / 1e9:.2f} billion parameters, {describe(args, model, gpu)}", ""]
         except ConfigError as unknown:
-            pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
-            lines += [f"{pools}; no estimate of the memory: {unknown}", ""]
+            placed = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in pools)
+            lines += [f"{placed}; no estimate of the memory: {unknown}", ""]
     enough = all(fits(args, model, gpu) for model in models)
     if not enough:
         lines += [*_advice(settings_here, args, models, gpu), ""]
@@ -170,10 +154,94 @@ def without_downloads(settings: TeamSettings) -> TeamSettings:
     return settings.model_copy(update=here)
 
 
+def advise(
+    args: SimpleNamespace,
+    models: Sequence[Architecture],
+    gpu: float,
+    valid: Callable[[SimpleNamespace], bool] = lambda _: True,
+) -> Changes | None:
+    """The settings to change so that every model fits: with more GPUs only where all others are not enough.
+
+    A GPU has `gpu` bytes; `valid` says whether changed arguments can be used. None where no number of GPUs up
+    to 16 times as many is enough.
+    """
+
+    def enough(steps: Sequence[Changes]) -> bool:
+        changed = applied(args, _merged(steps))
+        return all(fits(changed, model, gpu) for model in models) and valid(changed)
+
+    for times in (1, 2, 4, 8, 16):
+        more = _more_gpus(args, times)
+        larger = applied(args, more)
+        steps = [step for step in _steps(larger) if valid(applied(larger, step))]
+        for number in range(len(steps) + 1):
+            for share in ({}, *({"vllm.gpu_memory_utilization": tenth / 10} for tenth in range(9, 1, -1))):
+                chosen = [more, share, *steps[:number]]
+                if enough(chosen):
+                    for step in chosen[:0:-1]:  # leave out what is not needed, first what costs most
+                        without = [kept for kept in chosen if kept is not step]
+                        chosen = without if enough(without) else chosen
+                    return _merged(chosen)
+    return None
+
+
+def _merged(steps: Sequence[Changes]) -> dict[str, Any]:
+    return {flag: value for changes in steps for flag, value in changes.items()}
+
+
+def applied(args: SimpleNamespace, changes: Changes) -> SimpleNamespace:
+    """The arguments with other values."""
+    changed = copy.deepcopy(args)
+    for flag, value in changes.items():
+        *groups, name = flag.split(".")
+        setattr(reduce(getattr, groups, changed), name, value)
+    return changed
+
+
+def _more_gpus(args: SimpleNamespace, times: int) -> Changes:
+    """The settings of so many times the GPUs."""
+    if times == 1:
+        return {}
+    gpus = args.actor.num_nodes * args.actor.num_gpus_per_node * times
+    nodes = max(args.actor.num_nodes, -(-gpus // 8))
+    shape = {"num_nodes": nodes, "num_gpus_per_node": gpus // nodes}
+    changes = {f"{group}.{name}": value for group in ("actor", "ref") for name, value in shape.items()}
+    return {**changes, "vllm.num_engines": args.vllm.num_engines * times}
+
+
+def _steps(args: SimpleNamespace) -> Iterator[Changes]:
+    """What can be changed: first what costs least."""
+    yield _one_row(args, args.ds.ring_attn_size)
+    yield {"train.micro_batch_size": 1, "rollout.micro_batch_size": 1}
+    if args.train.colocate_all and not args.train.async_enable:
+        yield {"vllm.enable_sleep": True}
+        yield {"ds.enable_sleep": True}
+    yield {"actor.gradient_checkpointing_enable": True}
+    yield {"ds.zero_stage": 3}
+    engines, parallel = args.vllm.num_engines * args.vllm.tensor_parallel_size, args.vllm.tensor_parallel_size
+    for size in (2, 4, 8):
+        if size > parallel and engines % size == 0:
+            yield {"vllm.tensor_parallel_size": size, "vllm.num_engines": engines // size}
+    yield {"ref.offload": True}
+    yield {"ds.adam_offload": True}
+    gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
+    for ring in (args.ds.ring_attn_size * times for times in (2, 4, 8)):
+        if gpus % (ring * args.ds.tensor_parallel_size) == 0:
+            yield {"ds.ring_attn_size": ring, **_one_row(args, ring)}
+
+
+def _one_row(args: SimpleNamespace, ring: int) -> Changes:
+    """The smallest useful dynamic batches: a row of full length, divided among the GPUs of a ring."""
+    if not args.train.dynamic_batch_enable:
+        return {}
+    return {"train.max_tokens_per_gpu": math.ceil(args.data.max_len / (ring * args.ds.tensor_parallel_size))}
+
+
 def _command(module: str, flags: Flags) -> str:
     """A command, a flag a line, as a shell takes it; a key is not shown."""
+    key = "--logger.wandb.key"  # logs of clusters are read by others
     shown = [
-        f"{_KEY_FLAG} {_KEY}" if flag == _KEY_FLAG else shlex.join(as_words({flag: values}))
+        f'{key} "$WANDB_API_KEY"' if flag == key else shlex.join(as_words({flag: values}))
         for flag, values in flags.items()
     ]
     return " \\\n    ".join([f"python -m {module}", *shown])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.models.encoding import cut_at_stop, encode_prompt
@@ -17,8 +16,7 @@ CALLS = 512
 """Most calls of one engine at a time: a Ray actor runs a thousand, and new weights must not queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(NamedTuple):
     """One completion as an engine returns it.
 
     Attributes:
@@ -35,12 +33,10 @@ class Sampled:
 
 
 async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> Sampled:
-    """One completion from vLLM's stream of its pieces, each recorded with the version that sampled it.
+    """One completion from vLLM's stream of new tokens (``RequestOutputKind.DELTA``).
 
-    Args:
-        outputs: vLLM's outputs, each with only the new tokens (``RequestOutputKind.DELTA``).
-        version: Returns the present version of the weights. All tokens that were sampled before new weights
-            came must have arrived before it returns the new version.
+    `version` returns the present version of the weights; all tokens that were sampled before new weights
+    came must have arrived before it returns the new one.
     """
     tokens: list[int] = []
     logprobs: list[float] = []
@@ -55,7 +51,7 @@ async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> S
     return Sampled(tuple(tokens), tuple(logprobs), reason, merged_runs(runs))
 
 
-class Engine(Protocol):
+class SamplingEngine(Protocol):
     """A sampling engine."""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
@@ -64,23 +60,14 @@ class Engine(Protocol):
 
 
 class RayEngine:
-    """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.workers.actors.TeamRolloutActor`).
-
-    Attributes:
-        dead: Why the engine can no longer sample; empty while it can. A turn that fails costs its tree; a
-            dead engine would cost all trees, one after the other: see `refuse_dead`.
-    """
+    """An engine that lives in a Ray actor; `dead` says why it can no longer sample, empty while it can."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
         self.dead = ""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
-        """See `Engine`.
-
-        Raises:
-            ModelError: The engine failed.
-        """
+        """See `SamplingEngine`; raises ModelError where the engine failed."""
         from ray.exceptions import RayActorError, RayError
 
         try:
@@ -92,15 +79,11 @@ class RayEngine:
             if isinstance(error, RayActorError) or type(cause).__name__ == "EngineDeadError":
                 self.dead = what
             raise ModelError(f"an engine failed: {what}") from error
-        return [Sampled(*completion) for completion in completions]
+        return list(completions)
 
 
-def refuse_dead(engines: Sequence[RayEngine]) -> None:
-    """End the run if an engine is dead.
-
-    Raises:
-        MarsError: One is.
-    """
+def require_alive(engines: Sequence[RayEngine]) -> None:
+    """Raise MarsError if an engine is dead: a failed turn costs its tree, a dead engine would cost all."""
     for engine in engines:
         if engine.dead:
             raise MarsError(f"an engine is dead (its log says why); resume the run: {engine.dead}")
@@ -111,30 +94,21 @@ class EnginesModel:
 
     Args:
         engines: The engines.
-        tokenizer: The model's tokenizer; it renders prompts and decodes.
+        tokenizer: The model's tokenizer.
         context: Most tokens of prompt and completion together (``--data.max_len``).
         name: Name of the policy.
-        template_options: Passed to the tokenizer's chat template.
 
     Raises:
         ConfigError: There are no engines.
     """
 
     def __init__(
-        self,
-        engines: Sequence[Engine],
-        tokenizer: Any,
-        context: int,
-        *,
-        name: str = "actor",
-        template_options: Mapping[str, Any] | None = None,
+        self, engines: Sequence[SamplingEngine], tokenizer: Any, context: int, *, name: str = "actor"
     ) -> None:
         if not engines:
             raise ConfigError("rollouts need at least one engine: set --vllm.num_engines")
-        self.name, self.tokenizer = name, tokenizer
-        self.context = context
+        self.name, self.tokenizer, self.context = name, tokenizer, context
         self._vocabulary = len(tokenizer)
-        self._template_options = dict(template_options or {})
         self._engines = list(engines)
         self._busy = [0] * len(self._engines)
         self._calls = [asyncio.Semaphore(CALLS) for _ in self._engines]
@@ -143,12 +117,8 @@ class EnginesModel:
         return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt.
-
-        Raises:
-            ModelError: There are no tokens, or ids outside the vocabulary.
-        """
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+        """The token ids that the model reads for a prompt."""
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, {})
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, on one engine, so that they share its prefix cache.
@@ -171,7 +141,7 @@ class EnginesModel:
                 sampled = await self._engines[least].sample(ids, requests)
         finally:
             self._busy[least] -= n
-        return [self._completion(ids, sampling, one) for one in sampled]
+        return [self._completion(ids, sampling, each) for each in sampled]
 
     def _completion(self, ids: tuple[int, ...], sampling: Sampling, sampled: Sampled) -> Completion:
         if sampled.finish_reason not in ("stop", "length"):
@@ -191,11 +161,7 @@ class EnginesModel:
 
 
 def _request(sampling: Sampling, room: int) -> dict[str, Any]:
-    """Arguments of vLLM's ``SamplingParams`` for one sample.
-
-    Without a seed: vLLM samples requests with their own seeds one by one (and version 0.32 fails on CPUs if
-    it reads the prompt of such a request in parts). The engines have seeds: ``--train.seed``.
-    """
+    """Arguments of vLLM's ``SamplingParams``; without a seed, since such requests are sampled one by one."""
     return {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -203,5 +169,5 @@ def _request(sampling: Sampling, room: int) -> dict[str, Any]:
         "max_tokens": room,
         "stop": list(sampling.stop),
         "logprobs": 0,  # only the sampled token's
-        "detokenize": bool(sampling.stop),  # without stop texts the text is decoded once, at the end
+        "detokenize": bool(sampling.stop),  # without stop strings all is decoded once, at the end
     }

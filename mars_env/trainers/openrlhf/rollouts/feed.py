@@ -17,7 +17,7 @@ from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import Training, UpdateBatch, pipeline
 from mars_env.sync import end_tasks
 from mars_env.trainers.config import has_no_gradient
-from mars_env.trainers.openrlhf.rollouts.figures import Verifications
+from mars_env.trainers.openrlhf.rollouts.metrics import Verifications
 from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.rollouts import LostTrees
@@ -29,18 +29,13 @@ T = TypeVar("T")
 class RolloutFeed:
     """Rollouts on an event loop in a thread of its own; they continue while the trainer trains.
 
-    Args:
-        game: What is played.
-        agents: Who plays.
-        problems: Draws the problems.
-        problems_per_step: Problems drawn together.
-        settings: The team's: how rollouts and training overlap, what teaches nothing, the seed.
-        policy_version: The present version of a policy, by name; None for one that is not trained.
+    `problems_per_step` problems are drawn together; `policy_version` returns a policy's present version by
+    name, None for one that is not trained.
 
     Attributes:
         waited: Seconds that the trainer waited for the latest batch.
         between: Seconds between the latest two batches.
-        verifier: The Verifier's figures in the latest batch.
+        verifier: The Verifier's metrics in the latest batch.
     """
 
     def __init__(
@@ -59,7 +54,7 @@ class RolloutFeed:
         self._lost = LostTrees(lambda turn: policy_version(turn.policy) is not None, problems_per_step)
         self._batches: AsyncGenerator[UpdateBatch] | None = None
         self._over = False
-        self._waited_for: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mars-env-rollouts", daemon=True)
         self._thread.start()
@@ -84,7 +79,7 @@ class RolloutFeed:
             self._over = True
         else:
             self._problems.note(batch, self._lost.ids)
-            self.verifier = self._verifications.figures(batch)
+            self.verifier = self._verifications.metrics(batch)
         return batch
 
     def play(
@@ -110,21 +105,20 @@ class RolloutFeed:
             self._loop.close()
 
     async def _end(self) -> None:
-        await end_tasks(self._waited_for - {asyncio.current_task()})
+        await end_tasks(self._tasks - {asyncio.current_task()})
         if self._batches is not None:
             await self._batches.aclose()
 
     async def _next(self) -> UpdateBatch | None:
         if self._batches is None:
-            own = [
-                name for name, agent in self._agents.items() if self._policy_version(agent.policy) is not None
-            ]
-            await preflight(self._agents, self._game, own)
+            version_of = self._policy_version
+            trained = [name for name, agent in self._agents.items() if version_of(agent.policy) is not None]
+            await preflight(self._agents, self._game, trained)
             self._batches = pipeline(
                 self._game,
                 self._agents,
                 self._problems.steps(self._size),
-                self._settings.pipeline,
+                self._settings,
                 seed=self._settings.seed,
                 training=Training(
                     version=self._problems.updates,
@@ -137,13 +131,13 @@ class RolloutFeed:
         return await anext(self._batches, None)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(self._noted(work), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop).result()
 
-    async def _noted(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.current_task()
         assert task is not None
-        self._waited_for.add(task)
+        self._tasks.add(task)
         try:
             return await work
         finally:
-            self._waited_for.discard(task)
+            self._tasks.discard(task)

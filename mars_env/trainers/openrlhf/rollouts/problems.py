@@ -23,12 +23,7 @@ INPUT, SOURCE = "input", "datasource"
 
 
 def write_ids(problems: ProblemSet, path: str | Path) -> Path:
-    """Write the ids of some problems as a data set for OpenRLHF (``--data.prompt_dataset``).
-
-    Raises:
-        ConfigError: There are none, or an id occurs twice.
-        StoreError: The file cannot be written.
-    """
+    """Write problems' ids as a data set for OpenRLHF; ConfigError if there are none, or one twice."""
     ids = [problem.id for problem in problems]
     if not ids:
         raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to train on")
@@ -38,11 +33,7 @@ def write_ids(problems: ProblemSet, path: str | Path) -> Path:
 
 
 def write_rows(rows: Iterable[Mapping[str, str]], path: str | Path) -> Path:
-    """Write the rows of a data set, a line each, into a folder that is made if need be.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
+    """Write the rows of a data set, a line each, and its folder; StoreError if that fails."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,17 +44,7 @@ def write_rows(rows: Iterable[Mapping[str, str]], path: str | Path) -> Path:
 
 
 def require_plain(path: str | Path) -> None:
-    """Refuse a path that OpenRLHF would read as several data sets, or as a part of one.
-
-    Raises:
-        ConfigError: It has a comma or an at sign.
-
-    Example:
-        >>> require_plain("/me@lab/problems.jsonl")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: OpenRLHF cannot read '/me@lab/problems.jsonl', since it divides \
-names of data sets at ',' and '@': give a folder without them
-    """
+    """Reject a path that OpenRLHF would read as several data sets, or as a part of one, with ConfigError."""
     if any(mark in str(path) for mark in ",@"):
         raise ConfigError(
             f"OpenRLHF cannot read {str(path)!r}, since it divides names of data sets at ',' and '@': give a "
@@ -116,9 +97,7 @@ class DrawnProblems:
     def note(self, batch: UpdateBatch, lost: Collection[str] = ()) -> None:
         """Record that a batch goes to the trainer, so that it is not trained again after a resume.
 
-        Args:
-            batch: What is trained.
-            lost: Trees that could not be played: they stay open, and a resumed run plays them again.
+        Trees in `lost` could not be played: they stay open, and a resumed run plays them again.
         """
         with self._lock:
             self._updates += 1
@@ -141,11 +120,7 @@ class DrawnProblems:
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state.
-
-        Raises:
-            StoreError: The checkpoint belongs to a run with other problems.
-        """
+        """Continue from a state; StoreError if it belongs to a run with other problems."""
         with self._lock:
             if unknown := [id for id, _ in state["open"] if id not in self._problems]:
                 raise StoreError(

@@ -19,19 +19,12 @@ SAMPLES: Final = "samples.jsonl"
 """One line per sample: the number of its update, and its row (`mars_env.trainers.sample_files`)."""
 
 
-class Record:
-    """Writes a record. After a resume it continues after the checkpoint's last update.
+class UpdateRecord:
+    """Writes a record into a folder. After a resume it continues after the checkpoint's last update.
 
     Args:
-        directory: Its directory; created if it does not exist.
+        directory: The folder; created if it does not exist.
         updates: Updates done. Lines of later updates are removed, since their weights are lost.
-
-    Example:
-        >>> import tempfile
-        >>> directory = tempfile.mkdtemp()
-        >>> Record(directory, 0).note(1, {"actor": 0}, UpdateBatch(0, ()), [])
-        >>> [line["update"] for line in read_lines(Path(directory) / UPDATES)]
-        [1]
     """
 
     def __init__(self, directory: str | Path, updates: int) -> None:
@@ -45,14 +38,7 @@ class Record:
     def note(
         self, update: int, versions: Mapping[str, int], batch: UpdateBatch, samples: Sequence[TurnSample]
     ) -> None:
-        """Record what an update trains.
-
-        Args:
-            update: Its number, from 1.
-            versions: Versions of the trained policies before the update, by name.
-            batch: Its groups.
-            samples: Its samples; none if no turn has an advantage.
-        """
+        """Record an update, numbered from 1; `versions` are the trained policies' before it."""
         self._append(SAMPLES, ({"update": update, **sample_to_row(sample)} for sample in samples))
         line = {
             "update": update,

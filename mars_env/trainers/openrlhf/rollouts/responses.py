@@ -55,19 +55,11 @@ class BatchShape:
         return math.ceil(rows / unit) * unit
 
 
-def shape_of(args: Any) -> BatchShape:
+def batch_shape(args: Any) -> BatchShape:
     """The shape that OpenRLHF's arguments require.
 
     Raises:
         ConfigError: The batch size is not divisible into micro-batches, or the GPUs not into groups.
-
-    Example:
-        >>> from types import SimpleNamespace as S
-        >>> args = S(actor=S(num_nodes=2, num_gpus_per_node=8), rollout=S(micro_batch_size=2),
-        ...          train=S(micro_batch_size=1, batch_size=64, dynamic_batch_enable=False),
-        ...          ds=S(ring_attn_size=8, tensor_parallel_size=1))
-        >>> shape_of(args).ranks
-        2
     """
     gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
     if gpus % (args.ds.ring_attn_size * args.ds.tensor_parallel_size):
@@ -84,6 +76,34 @@ def shape_of(args: Any) -> BatchShape:
     )
 
 
+def response_row(
+    prompt: Sequence[int],
+    sampled: Sequence[int],
+    logprobs: Sequence[float],
+    reward: float,
+    score: float,
+    logs: Mapping[str, float],
+    *,
+    name: str = "",
+) -> dict[str, Any]:
+    """The fields of an agent's answer that OpenRLHF reads; only the sampled tokens are trained.
+
+    `logs` are numbers that OpenRLHF keeps with the row: the same names in all rows of a batch.
+    """
+    end = len(prompt) + len(sampled)
+    return {
+        "prompt": name,
+        "label": "",
+        "observation_tokens": [*prompt, *sampled],
+        "action_ranges": [(len(prompt), end)] if sampled else [],
+        "rollout_log_probs": [0.0] * len(prompt) + list(logprobs),
+        "reward": reward,
+        "scores": score,
+        "truncated": False,
+        "extra_logs": dict(logs),
+    }
+
+
 def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[str, Any]:
     """One sample in the form in which OpenRLHF takes an agent's response.
 
@@ -94,51 +114,22 @@ def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[st
 
     Raises:
         ConfigError: It was sampled at another temperature.
-
-    Example:
-        >>> sample = TurnSample("p#0", "0", "p#0/0", "solver_0", "solver", "actor", (1, 2), (3,), (-0.5,),
-        ...                     1.0, ((0, 1),), False, 1.0, 1.0, 0.5)
-        >>> row = response(sample, temperature=1.0)
-        >>> row["observation_tokens"], row["action_ranges"], row["rollout_log_probs"]
-        ([1, 2, 3], [(2, 3)], [0.0, 0.0, -0.5])
     """
     if sample.temperature != temperature:
         raise ConfigError(
             f"{sample.agent} samples at temperature {sample.temperature}, but OpenRLHF trains all samples at "
             f"--rollout.temperature {temperature}: make them equal"
         )
-    read, sampled = len(sample.prompt_ids), len(sample.completion_ids)
-    return {
-        "prompt": sample.group_id,
-        "label": "",
-        "observation_tokens": [*sample.prompt_ids, *sample.completion_ids],
-        "action_ranges": [(read, read + sampled)],
-        "rollout_log_probs": [0.0] * read + list(sample.logprobs),
-        "reward": float(sample.reward),
-        "scores": float(sample.reward if sample.score is None else sample.score),
-        "truncated": sample.truncated,
-        "extra_logs": {ADVANTAGE: float(sample.advantage), "age": float(age)},
-    }
-
-
-def padding(token: int) -> dict[str, Any]:
-    """A row without actions: it fills up an update, and counts in no mean of the loss.
-
-    Example:
-        >>> padding(0)["action_ranges"]
-        []
-    """
-    return {
-        "prompt": "",
-        "label": "",
-        "observation_tokens": [token, token],
-        "action_ranges": [],
-        "rollout_log_probs": [0.0, 0.0],
-        "reward": 0.0,
-        "scores": 0.0,
-        "truncated": False,
-        "extra_logs": {ADVANTAGE: 0.0, "age": 0.0},
-    }
+    made = response_row(
+        sample.prompt_ids,
+        sample.completion_ids,
+        sample.logprobs,
+        float(sample.reward),
+        float(sample.reward if sample.score is None else sample.score),
+        {ADVANTAGE: float(sample.advantage), "age": float(age)},
+        name=sample.group_id,
+    )
+    return made | {"truncated": sample.truncated}
 
 
 def responses(
@@ -149,7 +140,7 @@ def responses(
     padding_token: int,
     ages: Mapping[str, int],
 ) -> list[dict[str, Any]]:
-    """The rows of an update, filled up with padding.
+    """The rows of an update, filled up with rows that train no token and count in no mean of the loss.
 
     Args:
         samples: The samples; at least one.
@@ -160,4 +151,5 @@ def responses(
     """
     refuse_other_prompts(samples, "OpenRLHF")
     rows = [response(sample, temperature=temperature, age=ages.get(sample.group_id, 0)) for sample in samples]
-    return rows + [padding(padding_token) for _ in range(shape.padded(len(rows)) - len(rows))]
+    padding = response_row((padding_token,) * 2, (), (), 0.0, 0.0, {ADVANTAGE: 0.0, "age": 0.0})
+    return rows + [dict(padding) for _ in range(shape.padded(len(rows)) - len(rows))]

@@ -1,7 +1,4 @@
-"""OpenRLHF's Ray actors, extended: engines that know their policy's version, and updates of any size.
-
-This module imports OpenRLHF, Ray and vLLM; the processes of a run import it by name.
-"""
+"""OpenRLHF's Ray actors, extended: engines that know their policy's version, and updates of any size."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import torch
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor
@@ -19,16 +17,16 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.rollouts.engines import streamed
+from mars_env.trainers.openrlhf.rollouts.engines import Sampled, streamed
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 
-def plain(actor: Any) -> Any:
+def _actor_class(actor: Any) -> Any:
     """The class from which ``@ray.remote`` has made an actor."""
     return actor.__ray_metadata__.modified_class.__ray_actor_class__
 
 
-class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
+class TeamRolloutActor(_actor_class(RolloutRayActor)):  # type: ignore[misc]
     """An engine that returns compact completions, with the policy's version that sampled each token."""
 
     team: ClassVar[TeamSettings | None] = None
@@ -37,16 +35,13 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
         limits = self.team.engine_limits() if self.team is not None else {}
         # Log-probabilities under the sampling distribution, whether or not OpenRLHF corrects with them.
         kwargs |= {"logprobs_mode": "processed_logprobs", "max_logprobs": 1} | limits
-        kwargs |= plain_experts(current_platform)
+        kwargs |= ordered_experts(current_platform)
         await super().__init__(*args, **kwargs)
         require_limits(limits, self.llm.vllm_config.scheduler_config)
         self._version = 0
-        self._changed = asyncio.Condition()
 
-    async def sample(
-        self, ids: list[int], requests: Sequence[Mapping[str, Any]]
-    ) -> list[tuple[tuple[int, ...], tuple[float, ...], str, tuple[tuple[int, int], ...]]]:
-        """The fields of `mars_env.trainers.openrlhf.rollouts.engines.Sampled`, one for each request."""
+    async def sample(self, ids: list[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
+        """One completion of a prompt for each request."""
         return await asyncio.gather(*(self._one(ids, request) for request in requests))
 
     async def pause(self, midway: bool) -> None:
@@ -56,31 +51,19 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
     async def set_version(self, version: int) -> None:
         """The weights are now of this version."""
         self._version = version
-        async with self._changed:
-            self._changed.notify_all()
 
     async def resume(self) -> None:
         """Continue sampling."""
         await self.llm.resume_generation()
 
-    async def version(self, at_least: int = 0) -> int:
-        """The version of the weights; waits until it is at least this high."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._version >= at_least)
-        return self._version
-
-    async def _one(
-        self, ids: list[int], request: Mapping[str, Any]
-    ) -> tuple[tuple[int, ...], tuple[float, ...], str, tuple[tuple[int, int], ...]]:
+    async def _one(self, ids: list[int], request: Mapping[str, Any]) -> Sampled:
         params = SamplingParams(**request, output_kind=RequestOutputKind.DELTA)
-        prompt = TokensPrompt(prompt_token_ids=ids)
         # Tokens that were sampled before new weights came have arrived before the new version is set.
-        outputs = self.llm.generate(prompt, params, request_id=_request_id())
-        sampled = await streamed(outputs, lambda: self._version)
-        return sampled.token_ids, sampled.logprobs, sampled.finish_reason, sampled.versions
+        outputs = self.llm.generate(TokensPrompt(prompt_token_ids=ids), params, request_id=uuid4().hex)
+        return await streamed(outputs, lambda: self._version)
 
 
-class TeamPolicyActor(plain(PolicyModelActor)):  # type: ignore[misc]
+class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
     """The policy's trainer, for updates with any number of rows; padding rows count in no mean."""
 
     def init_model_from_pretrained(self, strategy: Any, *args: Any, **kwargs: Any) -> Any:
@@ -92,8 +75,7 @@ class TeamPolicyActor(plain(PolicyModelActor)):  # type: ignore[misc]
     def fit(self, kl_ctl: float = 0) -> Any:
         """Train on the buffer, in optimizer steps of equal size, none larger than ``--train.batch_size``.
 
-        ``micro_batches`` in the figures is how often each rank went through the model: under ZeRO-3 it
-        gathers all weights each time.
+        The metric ``micro_batches`` is how often each rank went through the model.
         """
         args, self._passes = self.strategy.args, 0
         parallel = self.strategy.world_size // (args.ds.ring_attn_size * args.ds.tensor_parallel_size)
@@ -124,25 +106,17 @@ class TeamPolicyActor(plain(PolicyModelActor)):  # type: ignore[misc]
         return step
 
 
-def plain_experts(platform: Any) -> dict[str, str]:
+def ordered_experts(platform: Any) -> dict[str, str]:
     """The argument for kernels of vLLM that keep the experts of a mixture in the order of a checkpoint.
 
-    OpenRLHF writes new weights into the engine's own. By itself vLLM takes FlashInfer's kernels on Blackwell
-    GPUs, whose experts are in another order: the first update would fail, or shuffle them silently. Triton's
-    are what it takes on Hopper. A dense model has none.
-
-    Args:
-        platform: vLLM's ``current_platform``.
+    OpenRLHF writes new weights into the engine's own. On Blackwell GPUs vLLM's default, FlashInfer's kernels,
+    has the experts in another order: the first update would fail, or shuffle them silently.
     """
     return {"moe_backend": "triton"} if platform.is_cuda() else {}
 
 
 def require_limits(asked: Mapping[str, int], scheduler: Any) -> None:
-    """Refuse an engine that works under other limits than it was given.
-
-    Args:
-        asked: The limits, by vLLM's names.
-        scheduler: vLLM's ``SchedulerConfig``, as the engine has it.
+    """Reject an engine whose scheduler (vLLM's ``SchedulerConfig``) has other limits than it was given.
 
     Raises:
         ConfigError: One is another.
@@ -154,15 +128,10 @@ def require_limits(asked: Mapping[str, int], scheduler: Any) -> None:
 
 @contextmanager
 def one_update(args: Any, rows: int, steps: int) -> Iterator[None]:
-    """For a while, OpenRLHF's arguments as if every update were of this one's size.
+    """A context in which OpenRLHF's arguments are as if every update had this one's `rows` on all ranks.
 
-    Its replay buffer works the number of optimizer steps out from them where micro-batches are dynamic; with
-    those of the command line it would drop rows of all updates that are not of the largest size.
-
-    Args:
-        args: OpenRLHF's arguments; put back in the end.
-        rows: Of the update, on all ranks.
-        steps: Optimizer steps of the update; divides the rows.
+    Where micro-batches are dynamic, its replay buffer computes the number of optimizer steps from them, and
+    would drop rows of all updates that are not of the largest size.
     """
     before = args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt
     args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt = rows // steps, rows, 1
@@ -173,29 +142,22 @@ def one_update(args: Any, rows: int, steps: int) -> Iterator[None]:
 
 
 def optimizer_steps(rows: int, batch_size: int) -> int:
-    """The number of optimizer steps of an update: none has more rows than the batch size.
-
-    Example:
-        >>> optimizer_steps(100, 64), optimizer_steps(64, 64)
-        (2, 1)
-    """
+    """The number of optimizer steps of an update: none has more rows than the batch size."""
     return math.ceil(rows / batch_size)
 
 
 def with_mismatch(status: dict[str, Any], experience: Any) -> dict[str, Any]:
-    """The figures of a micro-batch with ``vllm_kl``, which OpenRLHF computes with correction and PPO alone.
+    """The metrics of a micro-batch with ``vllm_kl``, which OpenRLHF computes with correction and PPO alone.
 
     It is the mean, over action tokens, of the engine's log-probability less the trainer's before the update.
-
-    Args:
-        status: What OpenRLHF's ``training_step`` returns.
-        experience: The micro-batch.
     """
     if "vllm_kl" in status["metrics"]:
         return status
     mask = experience.action_mask.float()
-    told, own = experience.rollout_log_probs.to(mask.device), experience.action_log_probs.to(mask.device)
-    mean = ((told - own) * mask).sum() / mask.sum().clamp(min=1)
+    engine, trainer = (
+        values.to(mask.device) for values in (experience.rollout_log_probs, experience.action_log_probs)
+    )
+    mean = ((engine - trainer) * mask).sum() / mask.sum().clamp(min=1)
     return {
         **status,
         "metrics": {**status["metrics"], "vllm_kl": mean},
@@ -204,12 +166,7 @@ def with_mismatch(status: dict[str, Any], experience: Any) -> dict[str, Any]:
 
 
 def without_padding(status: dict[str, Any], real: torch.Tensor) -> dict[str, Any]:
-    """The figures of a micro-batch, over its real rows only.
-
-    Args:
-        status: What OpenRLHF's ``training_step`` returns.
-        real: Which rows are not padding; boolean, of shape [rows].
-    """
+    """The metrics of a micro-batch over its real rows only (`real`: boolean, of shape [rows])."""
     count = int(real.sum())
     metrics = dict(status["metrics"])
     for name, weight in status["weights"].items():
@@ -225,9 +182,3 @@ def without_padding(status: dict[str, Any], real: torch.Tensor) -> dict[str, Any
         "num_samples": count or 1e-9,
         "num_action_tokens": status["num_action_tokens"] or 1e-9,
     }
-
-
-def _request_id() -> str:
-    from uuid import uuid4
-
-    return uuid4().hex

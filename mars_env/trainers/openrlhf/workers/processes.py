@@ -1,12 +1,11 @@
-"""The processes of one policy: engines, trainer, reference. Imports OpenRLHF."""
+"""The processes of one policy: engines, trainer, reference."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from openrlhf.trainer.ray import vllm_engine
@@ -16,49 +15,28 @@ from openrlhf.utils.utils import get_tokenizer
 from ray.util.placement_group import placement_group
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.resources import placement
+from mars_env.trainers.openrlhf.planning.memory import gpu_pools
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.workers.actors import TeamPolicyActor, TeamRolloutActor
-from mars_env.types import Model
 
 
-@dataclass(slots=True)
-class Trained:
-    """One policy with its own processes.
+class PolicyProcesses(NamedTuple):
+    """OpenRLHF's strategy, tokenizer and Ray actors of one policy; `reference` is None without a KL term."""
 
-    Attributes:
-        args: OpenRLHF's arguments, with its weights and directories.
-        strategy: OpenRLHF's strategy.
-        engines: Handles of its engines.
-        actors: Its trainer's processes.
-        reference: Processes with the frozen weights of the KL term, if there is one.
-        tokenizer: Its tokenizer.
-        trainer: Drives the processes.
-        model: Its engines as a model for agents.
-        step: Updates that have trained it.
-    """
-
-    args: Any
     strategy: Any
     engines: list[Any]
     actors: Any
     reference: Any
     tokenizer: Any
-    trainer: Any = None
-    model: Model | None = None
-    step: int = 0
 
 
 def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
-    """Refuse a run for which Ray would wait for ever.
-
-    Args:
-        policies: OpenRLHF's arguments of each policy.
+    """Reject a run for which Ray would wait for ever; `policies` are OpenRLHF's arguments of each.
 
     Raises:
         ConfigError: The cluster has fewer GPUs than they need.
     """
-    needed = sum(pool.gpus for args in policies for pool in placement(args))
+    needed = sum(pool.gpus for args in policies for pool in gpu_pools(args))
     there = ray.cluster_resources().get("GPU", 0)
     if needed > there:
         raise ConfigError(
@@ -68,15 +46,16 @@ def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
 
 
 @contextmanager
-def awake(args: Any, engines: list[Any]) -> Iterator[None]:
+def engines_awake(args: Any, engines: list[Any]) -> Iterator[None]:
     """A context in which engines that sleep during training are awake."""
-    if args.vllm.enable_sleep:
-        vllm_engine.batch_vllm_engine_call(engines, "wake_up")
+    if not args.vllm.enable_sleep:
+        yield
+        return
+    vllm_engine.batch_vllm_engine_call(engines, "wake_up")
     try:
         yield
     finally:
-        if args.vllm.enable_sleep:
-            vllm_engine.batch_vllm_engine_call(engines, "sleep")
+        vllm_engine.batch_vllm_engine_call(engines, "sleep")
 
 
 def install_engines(settings: TeamSettings) -> None:
@@ -88,7 +67,7 @@ def install_engines(settings: TeamSettings) -> None:
     vllm_engine.RolloutRayActor = ray.remote(of_team)
 
 
-def placed(args: SimpleNamespace) -> Trained:
+def placed(args: SimpleNamespace) -> PolicyProcesses:
     """Ask Ray for the processes of one policy, placed as in OpenRLHF's own `train`."""
     strategy = get_strategy(args)
     actor, duplicates = args.actor, args.ds.ring_attn_size * args.ds.tensor_parallel_size
@@ -127,14 +106,14 @@ def placed(args: SimpleNamespace) -> Trained:
     tokenizer = get_tokenizer(
         actor.model_name_or_path, None, "left", strategy, use_fast=not args.data.disable_fast_tokenizer
     )
-    return Trained(args, strategy, engines, actors, reference, tokenizer)
+    return PolicyProcesses(strategy, engines, actors, reference, tokenizer)
 
 
-def load_models(policies: Iterable[Trained], steps: int) -> None:
+def load_models(policies: Iterable[PolicyProcesses], steps: int) -> None:
     """Load all weights, of all policies at the same time."""
     refs = []
     for policy in policies:
-        checkpoint = policy.args.actor.model_name_or_path
+        checkpoint = policy.strategy.args.actor.model_name_or_path
         refs += policy.actors.async_init_model_from_pretrained(
             policy.strategy, checkpoint, steps, policy.engines
         )

@@ -1,84 +1,149 @@
-"""OpenRLHF's trainer of one policy, with a team's advantages. Imports OpenRLHF."""
+"""OpenRLHF's trainer of one policy, with a team's advantages."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from openrlhf.trainer.ppo_trainer import BasePPOTrainer
+from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
+from mars_env.trainers.openrlhf.policies import tag_of
 from mars_env.trainers.openrlhf.rollouts.policy_run import PolicyRun
+from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE, batch_shape, responses
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.workers.actors import optimizer_steps
-from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
+from mars_env.trainers.openrlhf.workers.processes import PolicyProcesses
+from mars_env.trainers.samples import TurnSample
+
+
+class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
+    """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN."""
+
+    @torch.no_grad()
+    def make_experience(self, samples_list: list[Any]) -> list[Any]:
+        """As in OpenRLHF: log-probabilities of the trainer and of the reference."""
+        experiences: list[Any] = super().make_experience(samples_list)
+        for experience in experiences:
+            padding = ~experience.action_mask.bool().any(dim=-1)
+            for name in ("kl", "logprobs_diff"):
+                experience.info[name] = experience.info[name].masked_fill(padding, 0.0)
+        return experiences
+
+    @torch.no_grad()
+    def compute_advantages_and_returns(self, experiences: list[Any]) -> list[Any]:
+        """Each action token gets its row's advantage; nothing is whitened, clipped or penalised again."""
+        for experience in experiences:
+            advantage = experience.info[ADVANTAGE].float()
+            experience.rewards = experience.rewards.float()
+            experience.advantages = advantage.unsqueeze(-1) * experience.action_mask
+            experience.returns = experience.advantages.clone()
+            experience.info["return"] = advantage
+            experience.kl = None
+        return experiences
 
 
 class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
-    """The trainer of one policy; its caller asks for one step at a time.
+    """The trainer of one policy; its caller asks for one update at a time.
 
     Attributes:
         version: Of the weights: how often they have been sent to the engines.
+        step: Updates that have trained the policy.
     """
 
     experience_maker: Any
 
-    def __init__(self, settings: TeamSettings, strategy: Any, *groups: Any) -> None:
-        wandb = strategy.args.logger.wandb
+    def __init__(self, settings: TeamSettings, processes: PolicyProcesses) -> None:
+        wandb = processes.strategy.args.logger.wandb
         key, wandb.key = wandb.key, None  # OpenRLHF's logger would end the run of the policy before
-        super().__init__(strategy, *groups)
+        super().__init__(
+            processes.strategy, processes.actors, None, None, processes.reference, processes.engines,
+            processes.tokenizer,
+        )  # fmt: skip
         wandb.key = key
         if key:
-            self.wandb_logger = PolicyRun(strategy.args)
-        self.version = 0
-        self._under_way = settings.staleness > 0
+            self.wandb_logger = PolicyRun(self.args)
+        self.version = self.step = 0
+        self._overlaps = settings.staleness > 0
         made = self.experience_maker
         self.experience_maker = TeamExperienceMaker(
-            made.actor_model_group,
-            made.critic_model_group,
-            made.reward_model_group,
-            made.initial_model_group,
-            made.kl_ctl,
-            made.strategy,
+            made.actor_model_group, None, None, made.initial_model_group, made.kl_ctl, made.strategy,
             made.tokenizer,
-        )
+        )  # fmt: skip
 
     @property
     def loggers(self) -> list[Any]:
         """Those that the flags ask for."""
         return [logger for logger in (self.wandb_logger, self.tensorboard_logger) if logger is not None]
 
-    def init_checkpoint_states(self) -> dict[str, Any]:
-        """As in OpenRLHF; after a resume the weights' version is the number of steps done."""
-        states: dict[str, Any] = super().init_checkpoint_states()
+    def resume(self) -> Mapping[str, Any]:
+        """Load the arguments' checkpoint, if there is one; returns what it holds beside weights."""
+        states: dict[str, Any] = self.init_checkpoint_states()
         self.restore_best_checkpoint_state(states)
-        self.version = max(0, states["global_step"] - 1)  # weights are sent once before the first step
+        self.step = states["global_step"]
+        self.version = max(0, self.step - 1)  # weights are sent once before the first step
+        if self.step:
+            self.broadcast_to_vllm()
         return states
+
+    def update(self, samples: Sequence[TurnSample], ages: Mapping[str, int]) -> dict[str, Any]:
+        """Train on samples, with the ages of their groups by id; returns OpenRLHF's metrics."""
+        made = responses(
+            samples,
+            batch_shape(self.args),
+            temperature=self.args.rollout.temperature,
+            padding_token=self.tokenizer.pad_token_id,
+            ages=ages,
+        )
+        maker = SamplesGenerator(self.strategy, None, None, self.tokenizer, self.vllm_engines)
+        context = self.args.data.max_len
+        rows = [maker._process_response_into_experience(row, max_len=context) for row in made]
+        status, self.step = self.train_step(rows, self.step)
+        return dict(status)
+
+    def save(self, update: int, states: Mapping[str, Any]) -> list[Any]:
+        """Start to save a checkpoint; returns Ray's references."""
+        best = {
+            "best_eval_metric_key": self.best_eval_metric_key,
+            "best_eval_metric_value": self.best_eval_metric_value,
+            "latest_eval_metric_value": self._latest_eval_metric_value,
+        }
+        references: list[Any] = self.actor_model_group.async_run_method(
+            "save_checkpoint",
+            tag=tag_of(update),
+            client_states={**states, **best},
+            metric_value=self._latest_eval_metric_value,
+            metric_key=self.best_eval_metric_key or None,
+        )
+        return references
 
     def broadcast_to_vllm(self) -> None:
         """Send the new weights to the engines while they do not sample.
 
-        With partial rollouts, requests under way are frozen, and continue with the new weights; otherwise
+        With partial rollouts, requests in progress are frozen, and continue with the new weights; otherwise
         they end first.
         """
-        if self._under_way:
+        if self._overlaps:
             batch_vllm_engine_call(self.vllm_engines, "pause", self.args.train.partial_rollout_enable)
         try:
             super().broadcast_to_vllm()
             self.version += 1
             batch_vllm_engine_call(self.vllm_engines, "set_version", self.version)
         finally:
-            if self._under_way:
+            if self._overlaps:
                 batch_vllm_engine_call(self.vllm_engines, "resume")
 
     def _compute_rollout_stats(self, experiences: list[Any]) -> dict[str, float]:
-        """OpenRLHF's figures of the rollouts, over the real rows."""
+        """OpenRLHF's metrics of the rollouts, over the real rows."""
         real = torch.cat([e.action_mask.bool().any(dim=-1) for e in experiences])
 
         def of(name: str) -> torch.Tensor:
             return torch.cat([getattr(e, name) for e in experiences])[real].float()
 
-        rewards, advantages = of("rewards"), torch.cat([e.info["advantage"] for e in experiences])[real]
+        rewards, advantages = of("rewards"), torch.cat([e.info[ADVANTAGE] for e in experiences])[real]
         return {
             "rollout/reward_mean": rewards.mean().item(),
             "rollout/reward_std": rewards.std().item() if len(rewards) > 1 else 0.0,
@@ -91,13 +156,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
 
 
 def scheduled_steps(settings: TeamSettings, args: Any, problems: int) -> int:
-    """Most optimizer steps of a run, for the learning rate's schedule.
-
-    Args:
-        settings: The team's.
-        args: OpenRLHF's arguments.
-        problems: Number of problems of one pass.
-    """
+    """Most optimizer steps of a run of so many problems a pass, for the learning rate's schedule."""
     trees = problems * args.train.num_episodes
     if settings.groups_per_update is None:
         rows = min(trees, args.rollout.batch_size) * settings.rows_per_tree()

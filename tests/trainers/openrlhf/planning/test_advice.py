@@ -3,9 +3,9 @@
 import pytest
 from openrlhf_arguments import arguments
 
-from mars_env.trainers.openrlhf.planning.advice import advise, applied
-from mars_env.trainers.openrlhf.planning.resources import GIB, fits, placement
-from mars_env.trainers.openrlhf.planning.sizes import PRESETS
+from mars_env.trainers.openrlhf.planning.dry_run import advise, applied
+from mars_env.trainers.openrlhf.planning.memory import GIB, fits, gpu_pools
+from mars_env.trainers.openrlhf.planning.models import PRESETS
 
 SHARED = {"train__colocate_all": True, "vllm__gpu_memory_utilization": 0.6}
 TWO = {"actor__num_gpus_per_node": 2, "ref__num_gpus_per_node": 2, "vllm__num_engines": 2}
@@ -24,7 +24,7 @@ def test_what_is_advised_fits(model, gib, changes, context):
     assert fits(changed, PRESETS[model], gib * GIB)
     assert bool(advice) != fits(args, PRESETS[model], gib * GIB)
     if not any(flag.startswith("actor.num") for flag in advice):
-        assert sum(pool.gpus for pool in placement(changed)) == sum(pool.gpus for pool in placement(args))
+        assert sum(pool.gpus for pool in gpu_pools(changed)) == sum(pool.gpus for pool in gpu_pools(args))
 
 
 def test_dynamic_batches_hold_one_row():

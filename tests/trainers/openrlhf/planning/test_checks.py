@@ -8,9 +8,14 @@ from messages import raises
 from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.advice import applied
-from mars_env.trainers.openrlhf.planning.checks import check_run, require_context, require_model
-from mars_env.trainers.openrlhf.planning.sizes import architecture
+from mars_env.trainers.openrlhf.planning.checks import (
+    check_launch,
+    require_context,
+    require_model,
+    require_room_for,
+)
+from mars_env.trainers.openrlhf.planning.dry_run import applied
+from mars_env.trainers.openrlhf.planning.models import architecture
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(env="arithmetic-solve", problems=5)
@@ -32,7 +37,7 @@ def run(model="Qwen/Qwen3-8B", **changes):
 
 
 def test_a_run_that_is_right():
-    assert check_run(SETTINGS, run()) == [("", "Qwen/Qwen3-8B")]
+    assert check_launch(SETTINGS, run()) == [("", "Qwen/Qwen3-8B")]
 
 
 def test_all_that_is_wrong_is_reported_together(tmp_path):
@@ -41,7 +46,7 @@ def test_all_that_is_wrong_is_reported_together(tmp_path):
         algo__kl__init_coef=0.1, ref__num_gpus_per_node=2, rollout__max_new_tokens=2000,
     )  # fmt: skip
     with pytest.raises(ConfigError) as refused:
-        check_run(SETTINGS, wrong)
+        check_launch(SETTINGS, wrong)
     lines = str(refused.value).splitlines()
     named = ("--algo.kl.use_loss", "--train.batch_size", "--ref.num_nodes", "--vllm.num_engines",
              "--actor.model_name_or_path", "--rollout.max_new_tokens")  # fmt: skip
@@ -94,3 +99,39 @@ def test_a_length_beyond_the_context_is_refused(tmp_path, rotation, context):
     else:
         with raises(ConfigError):
             require_context(str(tmp_path), 4097)
+
+
+ROOM = TeamSettings(
+    env="arithmetic-solve-verify-correct",
+    options={"schedule": "training", "rounds": 1},
+    problems=20,
+)
+
+
+def room(context, limit=100):
+    rollout = S(max_new_tokens=limit, temperature=1.0)
+    return S(data=S(max_len=context), rollout=rollout, eval=S(temperature=0.6))
+
+
+def test_a_context_that_is_too_small_in_training_is_refused():
+    require_room_for(ROOM, room(4000), "no/checkpoint")
+    with raises(ConfigError):
+        require_room_for(ROOM, room(200), "no/checkpoint")
+    unchecked = ROOM.model_copy(update={"overflow": "unknown"})
+    require_room_for(unchecked, room(200), "no/checkpoint")
+
+
+def test_a_completion_that_fills_the_context():
+    unchecked = ROOM.model_copy(update={"overflow": "unknown"})
+    for limit in (200, 300):
+        with raises(ConfigError):
+            require_room_for(unchecked, room(200, limit), "no/checkpoint")
+
+
+def test_a_context_that_is_too_small_in_evaluation_alone_is_refused(tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_text('{"id": "a", "problem": "' + "one " * 5000 + '", "answer": "1"}\n')
+    require_room_for(ROOM, room(4000), "no/checkpoint")
+    longer = ROOM.model_copy(update={"eval_set": str(path), "eval_problems": 1})
+    with raises(ConfigError):
+        require_room_for(longer, room(4000), "no/checkpoint")

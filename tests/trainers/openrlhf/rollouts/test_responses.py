@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, response, responses, shape_of
+from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, batch_shape, response, responses
 from mars_env.trainers.samples import TurnSample
 
 
@@ -67,7 +67,7 @@ def test_gpus_that_make_no_whole_group_are_refused():
         ds=S(ring_attn_size=8, tensor_parallel_size=1),
     )  # fmt: skip
     with raises(ConfigError):
-        shape_of(args)
+        batch_shape(args)
 
 
 def test_padding_comes_last_and_has_the_same_fields():

@@ -9,17 +9,17 @@ from messages import raises
 from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.resources import (
+from mars_env.trainers.openrlhf.planning.memory import (
     GIB,
     OVERHEAD,
-    Pool,
+    GPUPool,
     activations,
     describe,
     fits,
+    gpu_pools,
     memory,
-    placement,
 )
-from mars_env.trainers.openrlhf.planning.sizes import PRESETS, Architecture
+from mars_env.trainers.openrlhf.planning.models import PRESETS, Architecture
 
 TINY = Architecture(0, 8, 3, 2, 2, 4, 16, vocabulary=10)
 QWEN = PRESETS["Qwen/Qwen3-8B"]
@@ -27,38 +27,38 @@ QWEN = PRESETS["Qwen/Qwen3-8B"]
 
 def pools(args, model=QWEN):
     """The memory of each pool, with GPUs of 80 GiB."""
-    return [memory(args, model, 80 * GIB, pool) for pool in placement(args)]
+    return [memory(args, model, 80 * GIB, pool) for pool in gpu_pools(args)]
 
 
 @pytest.mark.parametrize(
     ("changes", "pools"),
     [
-        ({}, (Pool(8, ("actor",)), Pool(8, ("engines",)))),
+        ({}, (GPUPool(8, ("actor",)), GPUPool(8, ("engines",)))),
         (
             {"algo__kl__init_coef": 0.1, "ref__num_gpus_per_node": 2},
-            (Pool(8, ("actor",)), Pool(2, ("reference",)), Pool(8, ("engines",))),
+            (GPUPool(8, ("actor",)), GPUPool(2, ("reference",)), GPUPool(8, ("engines",))),
         ),
         (
             {"algo__kl__init_coef": 0.1, "train__colocate_actor_ref": True, "vllm__num_engines": 3},
-            (Pool(8, ("actor", "reference")), Pool(3, ("engines",))),
+            (GPUPool(8, ("actor", "reference")), GPUPool(3, ("engines",))),
         ),
-        ({"train__colocate_all": True}, (Pool(8, ("actor", "engines")),)),
+        ({"train__colocate_all": True}, (GPUPool(8, ("actor", "engines")),)),
         (
             {"train__colocate_all": True, "algo__kl__init_coef": 0.1},
-            (Pool(8, ("actor", "reference", "engines")),),
+            (GPUPool(8, ("actor", "reference", "engines")),),
         ),
         (
             {"train__colocate_all": True, "train__async_enable": True, "algo__kl__init_coef": 0.1},
-            (Pool(8, ("actor", "reference")), Pool(8, ("engines",))),
+            (GPUPool(8, ("actor", "reference")), GPUPool(8, ("engines",))),
         ),
         (
             {"vllm__num_engines": 4, "vllm__tensor_parallel_size": 4, "actor__num_nodes": 2},
-            (Pool(16, ("actor",)), Pool(16, ("engines",))),
+            (GPUPool(16, ("actor",)), GPUPool(16, ("engines",))),
         ),
     ],
 )
 def test_placement_is_that_of_openrlhf(changes, pools):
-    assert placement(arguments(**changes)) == pools
+    assert gpu_pools(arguments(**changes)) == pools
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_placement_is_that_of_openrlhf(changes, pools):
 )
 def test_impossible_placements_are_refused(changes):
     with raises(ConfigError):
-        placement(arguments(**changes))
+        gpu_pools(arguments(**changes))
 
 
 def test_the_three_stages_of_zero():

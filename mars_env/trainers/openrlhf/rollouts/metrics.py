@@ -1,4 +1,4 @@
-"""The team's figures for OpenRLHF's loggers: rewards, groups, the Verifier, staleness, waiting."""
+"""The team's metrics for OpenRLHF's loggers: rewards, groups, the Verifier, staleness, waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVALUATED = (
 """Metrics of `mars_env.evaluation.metrics` that an evaluation inside of training logs."""
 
 
-def training_figures(
+def training_metrics(
     batch: UpdateBatch,
     samples: Sequence[TurnSample],
     config: TrainConfig,
@@ -28,30 +28,20 @@ def training_figures(
     waited: float,
     between: float,
 ) -> dict[str, float]:
-    """The figures of one update.
+    """The metrics of one update.
 
     ``team/ROLE/reward`` and its like are `role_metrics`; ``team/groups/...`` counts what was kept and why the
     rest was not; ``pipeline/mixed`` counts completions that several versions of the policy have sampled;
-    ``pipeline/idle_share`` is the share of the time that the trainer waited for rollouts.
-
-    Args:
-        batch: What the update trains.
-        samples: Its samples.
-        config: How turns get their advantages.
-        waited: Seconds that the trainer waited for it.
-        between: Seconds since the previous batch.
+    ``pipeline/idle_share`` is the share of the time that the trainer waited for rollouts: `waited` of the
+    `between` seconds since the previous batch.
     """
     trained = frozenset((sample.tree_id, sample.turn_id) for sample in samples)
+    roles = role_metrics(batch.groups, trained)
     stats = advantage_stats(batch.groups, estimator_of(config)(batch.groups))
-    figures = {
-        f"team/{role}/{name}": value
-        for role, table in role_metrics(batch.groups, trained).items()
-        for name, value in table.items()
-    }
-    figures |= {f"team/groups/{name}": float(count) for name, count in stats.asdict().items()}
-    turns = [turn for group in batch.groups for turn in group.turns]
-    completions = [completion for turn in turns for completion in turn.action.completions]
-    figures |= {
+    completions = [c for group in batch.groups for turn in group.turns for c in turn.action.completions]
+    return {
+        **{f"team/{role}/{name}": value for role, table in roles.items() for name, value in table.items()},
+        **{f"team/groups/{name}": float(count) for name, count in stats.asdict().items()},
         "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
         "pipeline/oldest": float(max(batch.ages, default=0)),
         "pipeline/dropped": float(batch.dropped),
@@ -59,7 +49,6 @@ def training_figures(
         "pipeline/waited": waited,
         "pipeline/idle_share": waited / between if between > 0 else 0.0,
     }
-    return figures
 
 
 class Verifications:
@@ -69,25 +58,13 @@ class Verifications:
     share of wrong solutions that are rejected. A solution may have been trained before its verification, so
     turns are kept until nothing of their tree is left to train. Verdicts that were cut off, and those on a
     solution whose grade is not known here, are left out.
-
-    Example:
-        >>> from mars_env.types import Action, Grade, Group
-        >>> def turn(id, parent=None, **more):
-        ...     return Turn("p#0", id, parent, "g", "verifier_0", "", "p", Action(""), **more)
-        >>> solution = turn("0", grade=Grade.wrong("5"))
-        >>> found, missed = (turn(f"0.{v}", "0", info={"verdict": v}) for v in ("Wrong", "Correct"))
-        >>> told = Verifications()
-        >>> told.figures(UpdateBatch(0, (Group("solutions", (solution,)),)))
-        {}
-        >>> told.figures(UpdateBatch(1, (Group("verdicts", (found, missed)),)))
-        {'team/verifier/precision': 1.0, 'team/verifier/recall': 0.5}
     """
 
     def __init__(self) -> None:
         self._trees: dict[str, dict[str, Turn]] = {}
 
-    def figures(self, batch: UpdateBatch) -> dict[str, float]:
-        """The figures of the verifications of a batch."""
+    def metrics(self, batch: UpdateBatch) -> dict[str, float]:
+        """``team/verifier/precision`` and ``recall`` of a batch, where they are defined."""
         turns = [turn for group in batch.groups for turn in group.turns]
         for turn in turns:
             self._trees.setdefault(turn.tree_id, {})[turn.id] = turn
@@ -101,14 +78,11 @@ class Verifications:
         for tree in batch.trained_tree_ids:
             self._trees.pop(tree, None)
         hits = sum(rejects and not right for rejects, right in found)
-        rejected = sum(rejects for rejects, _ in found)
-        wrong = sum(not right for _, right in found)
-        figures = {}
-        if rejected:
-            figures["team/verifier/precision"] = hits / rejected
-        if wrong:
-            figures["team/verifier/recall"] = hits / wrong
-        return figures
+        counts = {
+            "precision": sum(rejects for rejects, _ in found),
+            "recall": sum(not right for _, right in found),
+        }
+        return {f"team/verifier/{name}": hits / count for name, count in counts.items() if count}
 
     def _right(self, turn: Turn) -> bool | None:
         """Whether the solution that a verification judges is right; None if that is not known here."""
@@ -119,27 +93,21 @@ class Verifications:
         return None if judged is None else is_right(judged)
 
 
-def evaluation_figures(trees: Sequence[Tree], name: str) -> dict[str, float]:
-    """The figures of an evaluation, from raw grades.
+def evaluation_metrics(trees: Sequence[Tree], name: str) -> dict[str, float]:
+    """The metrics of an evaluation on the problem set `name`, from raw grades.
 
     ``eval_NAME_pass1`` is the System's accuracy, under the name by which OpenRLHF finds the best checkpoint.
     Trees that could not be played or graded are in no rate; ``eval_faults`` and ``eval_unknown`` count them.
-
-    Args:
-        trees: The trees.
-        name: Name of the problem set.
     """
-    metrics = measure(trees)
-    figures = {}
+    measured = measure(trees)
+    found = {}
     for key in EVALUATED:
-        if key in metrics and (total := sum(of for _, of in metrics[key].pairs.values())):
-            figures[f"eval_{key}"] = sum(value for value, _ in metrics[key].pairs.values()) / total
-    if "eval_system_accuracy" in figures:
-        figures[f"eval_{name}_pass1"] = figures["eval_system_accuracy"]
-    turns = [turn for tree in trees for turn in tree.turns]
-    figures["eval_num_samples"] = float(len(trees))
-    figures["eval_faults"] = float(sum(bool(tree.fault) for tree in trees))
-    figures["eval_unknown"] = float(
-        sum(turn.grade is not None and turn.grade.score is None for turn in turns)
-    )
-    return figures
+        if key in measured and (total := sum(of for _, of in measured[key].pairs.values())):
+            found[f"eval_{key}"] = sum(value for value, _ in measured[key].pairs.values()) / total
+    if "eval_system_accuracy" in found:
+        found[f"eval_{name}_pass1"] = found["eval_system_accuracy"]
+    grades = [turn.grade for tree in trees for turn in tree.turns]
+    found["eval_num_samples"] = float(len(trees))
+    found["eval_faults"] = float(sum(bool(tree.fault) for tree in trees))
+    found["eval_unknown"] = float(sum(grade is not None and grade.score is None for grade in grades))
+    return found

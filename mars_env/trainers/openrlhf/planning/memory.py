@@ -1,8 +1,7 @@
 """Where a run's models are placed and how much memory they take, estimated before anything starts.
 
-Pure functions of OpenRLHF's arguments (`mars_env.trainers.openrlhf.arguments.parse`) and of the model's
-sizes. The placement is the one that OpenRLHF's `train` makes; the memory is an estimate from published
-formulas, good enough to choose flags, but not to the last gigabytes:
+The placement is the one that OpenRLHF's `train` makes; the memory is an estimate from published formulas,
+good enough to choose flags, but not to the last gigabytes:
 
 - Mixed precision with AdamW keeps 2 bytes a parameter of weights, 2 of gradients and 12 of optimizer (ZeRO,
   arXiv 1910.02054, section 3.1). Over N GPUs, stage 1 divides the optimizer, stage 2 the gradients too, stage
@@ -22,7 +21,7 @@ from types import SimpleNamespace
 from typing import Final
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.sizes import Architecture
+from mars_env.trainers.openrlhf.planning.models import Architecture
 
 GIB: Final = 2**30
 
@@ -31,7 +30,7 @@ OVERHEAD: Final = 4 * GIB
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class GPUPool:
     """GPUs and what shares them: some of ``"actor"``, ``"reference"``, ``"engines"``."""
 
     gpus: int
@@ -39,7 +38,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class GPUMemory:
     """What one GPU holds, in bytes by part.
 
     Attributes:
@@ -61,27 +60,18 @@ class Memory:
         return max(sum(self.rollout.values()), sum(self.training.values()))
 
 
-def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
+def gpu_pools(args: SimpleNamespace) -> tuple[GPUPool, ...]:
     """The GPUs that OpenRLHF asks Ray for, by who shares them.
 
     Raises:
         ConfigError: OpenRLHF would reject the numbers only after it has started: a line for each.
-
-    Example:
-        >>> from types import SimpleNamespace as S
-        >>> eight = S(num_nodes=1, num_gpus_per_node=8)
-        >>> args = S(actor=eight, ref=eight, vllm=S(num_engines=4, tensor_parallel_size=2),
-        ...          train=S(colocate_all=True, colocate_actor_ref=False, async_enable=False),
-        ...          algo=S(kl=S(init_coef=0.001)))
-        >>> placement(args)
-        (Pool(gpus=8, components=('actor', 'reference', 'engines')),)
     """
     parallel = args.vllm.tensor_parallel_size
     actor, reference, engines = _gpus(args.actor), _gpus(args.ref), (args.vllm.num_engines or 0) * parallel
     if not engines:
         raise ConfigError("rollouts need engines: give --vllm.num_engines, at least 1")
     has_reference = args.algo.kl.init_coef > 0
-    together = args.train.colocate_all and not args.train.async_enable
+    colocated = args.train.colocate_all and not args.train.async_enable
     shared = args.train.colocate_all or args.train.colocate_actor_ref
     wrong = []
     nodes, per_node = args.actor.num_nodes, args.actor.num_gpus_per_node
@@ -91,7 +81,7 @@ def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
             f"the reference shares the actor's GPUs: set --ref.num_nodes {nodes} "
             f"--ref.num_gpus_per_node {per_node}"
         )
-    if together and actor != engines:
+    if colocated and actor != engines:
         divisor = parallel if actor % parallel == 0 else 1
         wrong.append(
             f"--vllm.num_engines {args.vllm.num_engines} x --vllm.tensor_parallel_size {parallel} are "
@@ -101,29 +91,23 @@ def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
     if wrong:
         raise ConfigError("\n".join(wrong))
     with_actor = ("actor",) + (("reference",) if has_reference and shared else ())
-    if together:
-        return (Pool(actor, (*with_actor, "engines")),)
-    alone = (Pool(reference, ("reference",)),) if has_reference and not shared else ()
-    return (Pool(actor, with_actor), *alone, Pool(engines, ("engines",)))
+    if colocated:
+        return (GPUPool(actor, (*with_actor, "engines")),)
+    alone = (GPUPool(reference, ("reference",)),) if has_reference and not shared else ()
+    return (GPUPool(actor, with_actor), *alone, GPUPool(engines, ("engines",)))
 
 
-def memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: Pool) -> Memory:
-    """Estimate the memory of one GPU of a pool.
-
-    Args:
-        args: OpenRLHF's.
-        model: The sizes of the model that is trained.
-        gpu: Bytes of one GPU.
-        pool: One of `placement`.
-    """
-    held = [Memory({"overhead": OVERHEAD}, {"overhead": OVERHEAD})]
+def memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: GPUPool) -> GPUMemory:
+    """Estimate the memory of one GPU of a pool of `gpu_pools`; the GPU has `gpu` bytes."""
+    overhead = {"overhead": OVERHEAD}
+    held = [GPUMemory(overhead, overhead)]
     if "actor" in pool.components:
         held.append(_actor(args, model))
     if "reference" in pool.components:
         held.append(_reference(args, model, alone=pool.components == ("reference",)))
     if "engines" in pool.components:
         held.append(_engine(args, model, gpu))
-    return Memory(
+    return GPUMemory(
         {part: size for each in held for part, size in each.rollout.items()},
         {part: size for each in held for part, size in each.training.items()},
         sum(each.host for each in held),
@@ -131,7 +115,7 @@ def memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: Pool) -
     )
 
 
-def _actor(args: SimpleNamespace, model: Architecture) -> Memory:
+def _actor(args: SimpleNamespace, model: Architecture) -> GPUMemory:
     parallel = args.ds.tensor_parallel_size
     part, ranks = model.parameters / parallel, _gpus(args.actor) // parallel
     over = {stage: ranks if args.ds.zero_stage >= stage else 1 for stage in (1, 2, 3)}
@@ -140,10 +124,10 @@ def _actor(args: SimpleNamespace, model: Architecture) -> Memory:
     states = {"gradients": gradient * part / over[2], "optimizer": 12 * part / over[1]}
     passes = activations(args, model)
     if args.ds.adam_offload:
-        return Memory(weights, weights | passes, sum(states.values()))
+        return GPUMemory(weights, weights | passes, sum(states.values()))
     if args.ds.enable_sleep:
-        return Memory(weights, weights | states | passes, sum(states.values()))
-    return Memory(weights | states, weights | states | passes)
+        return GPUMemory(weights, weights | states | passes, sum(states.values()))
+    return GPUMemory(weights | states, weights | states | passes)
 
 
 def activations(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
@@ -161,7 +145,7 @@ def activations(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
     return {"activations": tokens * kept, "logits": tokens * model.vocabulary * 12.0}
 
 
-def _reference(args: SimpleNamespace, model: Architecture, *, alone: bool) -> Memory:
+def _reference(args: SimpleNamespace, model: Architecture, *, alone: bool) -> GPUMemory:
     sharers = _gpus(args.ref) if args.ds.zero_stage == 3 else args.ds.tensor_parallel_size
     weights = 2.0 * model.parameters / sharers
     held = {} if args.ref.offload else {"reference": weights}
@@ -169,23 +153,22 @@ def _reference(args: SimpleNamespace, model: Architecture, *, alone: bool) -> Me
     tokens /= args.ds.ring_attn_size * args.ds.tensor_parallel_size
     # One forward pass keeps logits in 16 and in 32 bits; beside an actor, the actor's are more.
     logits = {"logits": tokens * model.vocabulary * 6.0} if alone else {}
-    return Memory(held, held | logits, weights if args.ref.offload else 0.0)
+    return GPUMemory(held, held | logits, weights if args.ref.offload else 0.0)
 
 
-def _engine(args: SimpleNamespace, model: Architecture, gpu: float) -> Memory:
+def _engine(args: SimpleNamespace, model: Architecture, gpu: float) -> GPUMemory:
     parallel, reserved = args.vllm.tensor_parallel_size, args.vllm.gpu_memory_utilization * gpu
     weights = 2.0 * model.parameters / parallel
-    cache = 0.9 * reserved - weights
     held = {"engine: weights": weights, "engine: cache and activations": max(0.0, reserved - weights)}
-    tokens = int(cache) // model.kv_bytes(parallel)
+    tokens = int(0.9 * reserved - weights) // model.kv_bytes(parallel)
     if args.vllm.enable_sleep:  # level 1: the weights go to the host, the cache is freed
-        return Memory(held, {}, weights, tokens)
-    return Memory(held, held, 0.0, tokens)
+        return GPUMemory(held, {}, weights, tokens)
+    return GPUMemory(held, held, 0.0, tokens)
 
 
 def fits(args: SimpleNamespace, model: Architecture, gpu: float) -> bool:
     """Whether every GPU holds its parts, and every cache one sequence: vLLM does not start with less."""
-    found = [memory(args, model, gpu, pool) for pool in placement(args)]
+    found = [memory(args, model, gpu, pool) for pool in gpu_pools(args)]
     return all(
         each.peak <= gpu and (each.cache_tokens is None or each.cache_tokens >= args.data.max_len)
         for each in found
@@ -194,33 +177,30 @@ def fits(args: SimpleNamespace, model: Architecture, gpu: float) -> bool:
 
 def describe(args: SimpleNamespace, model: Architecture, gpu: float) -> str:
     """Placement and estimate for people to read, each pool with a word on whether it fits."""
-    pools = placement(args)
+    pools = gpu_pools(args)
     total = sum(pool.gpus for pool in pools)
-    nodes = max(args.actor.num_nodes, -(-total // 8))
-    lines = [f"{_count(total, 'GPU')} on at least {_count(nodes, 'node')}"]
-    for pool in pools:
-        lines += _described(args, pool, memory(args, model, gpu, pool), gpu)
-    return "\n".join(lines)
-
-
-def _described(args: SimpleNamespace, pool: Pool, held: Memory, gpu: float) -> list[str]:
+    lines = [
+        f"{_count(total, 'GPU')} on at least {_count(max(args.actor.num_nodes, -(-total // 8)), 'node')}"
+    ]
     parallel = args.vllm.tensor_parallel_size
     engines = _count(args.vllm.num_engines, "engine") + (f" of {parallel} GPUs" if parallel > 1 else "")
-    names = ", ".join(engines if name == "engines" else name for name in pool.components)
-    verdict = "" if held.peak <= gpu else ": IT DOES NOT FIT"
-    size = f"{held.peak / GIB:.1f} of {gpu / GIB:.0f} GiB"
-    lines = [f"  {_count(pool.gpus, 'GPU')}: {names}; at most {size} each{verdict}"]
-    for name, parts in (("rollout", held.rollout), ("training", held.training)):
-        listed = ", ".join(f"{part} {size / GIB:.1f}" for part, size in parts.items() if size >= GIB / 20)
-        lines.append(f"    {name:<8} {sum(parts.values()) / GIB:6.1f} GiB  {listed}")
-    if held.cache_tokens is not None:
-        tokens, longest = max(0, held.cache_tokens), args.data.max_len
-        verdict = "" if tokens >= longest else ": IT DOES NOT FIT, one is the least"
-        at_once = f"{tokens / longest:.1f} sequences of {longest:,} at once"
-        lines.append(f"    cache    {tokens:,} tokens an engine: {at_once}{verdict}")
-    if held.host:
-        lines.append(f"    host     {held.host * pool.gpus / GIB:6.1f} GiB in all")
-    return lines
+    for pool in pools:
+        held = memory(args, model, gpu, pool)
+        names = ", ".join(engines if name == "engines" else name for name in pool.components)
+        verdict = "" if held.peak <= gpu else ": IT DOES NOT FIT"
+        most = f"{held.peak / GIB:.1f} of {gpu / GIB:.0f} GiB"
+        lines.append(f"  {_count(pool.gpus, 'GPU')}: {names}; at most {most} each{verdict}")
+        for name, parts in (("rollout", held.rollout), ("training", held.training)):
+            listed = ", ".join(f"{part} {size / GIB:.1f}" for part, size in parts.items() if size >= GIB / 20)
+            lines.append(f"    {name:<8} {sum(parts.values()) / GIB:6.1f} GiB  {listed}")
+        if held.cache_tokens is not None:
+            tokens, longest = max(0, held.cache_tokens), args.data.max_len
+            verdict = "" if tokens >= longest else ": IT DOES NOT FIT, one is the least"
+            at_once = f"{tokens / longest:.1f} sequences of {longest:,} at once"
+            lines.append(f"    cache    {tokens:,} tokens an engine: {at_once}{verdict}")
+        if held.host:
+            lines.append(f"    host     {held.host * pool.gpus / GIB:6.1f} GiB in all")
+    return "\n".join(lines)
 
 
 def _count(number: int, noun: str) -> str:

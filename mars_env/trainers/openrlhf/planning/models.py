@@ -42,21 +42,15 @@ class Architecture:
     context: int | None = None
 
     def kv_bytes(self, tensor_parallel: int = 1) -> int:
-        """Bytes of one token's keys and values on one of `tensor_parallel` GPUs, in 16 bits.
-
-        Example:
-            >>> PRESETS["Qwen/Qwen3-8B"].kv_bytes()
-            147456
-        """
+        """Bytes of one token's keys and values on one of `tensor_parallel` GPUs, in 16 bits."""
         return 2 * 2 * self.layers * max(1, self.kv_heads // tensor_parallel) * self.head_dim
 
     def layer_bytes(self) -> int:
         """Bytes of the activations that one layer keeps of one token for its backward pass, in 16 bits.
 
-        A count of what autograd keeps with flash attention, in the manner of arXiv 2205.05198, section 4: the
-        inputs of both norms and of both projections behind them, queries, keys and values before and after
-        the rotation, attention's output, and four times the feed-forward part's width (gate, up, activation,
-        product).
+        What autograd keeps with flash attention, in the manner of arXiv 2205.05198, section 4: the inputs of
+        both norms and of both projections behind them, queries, keys and values before and after the
+        rotation, attention's output, and gate, up, activation and product of the feed-forward part.
         """
         attention = (3 * self.heads + 4 * self.kv_heads) * self.head_dim
         return 2 * (4 * self.hidden + attention + 4 * self.feed_forward)
@@ -67,12 +61,6 @@ def architecture(config: Mapping[str, Any]) -> Architecture:
 
     Raises:
         ConfigError: The model is not one of `FAMILIES`, or a size is missing.
-
-    Example:
-        >>> config = dict(model_type="llama", hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        ...               intermediate_size=16, vocab_size=10)
-        >>> architecture(config).parameters
-        800
     """
     kind = config.get("model_type")
     if kind not in FAMILIES:
@@ -101,16 +89,23 @@ def _decoder(kind: str, config: Mapping[str, Any]) -> Architecture:
     rotation = config.get("rope_scaling") or config.get("rope_parameters") or {}
     fixed = rotation.get("rope_type", rotation.get("type", "default")) == "default"
     return Architecture(
-        parameters=parameters,
-        hidden=hidden,
-        layers=layers,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
+        parameters,
+        hidden,
+        layers,
+        heads,
+        kv_heads,
+        head_dim,
         feed_forward=config["num_experts_per_tok"] * expert if sparse else width,
         vocabulary=vocabulary,
         context=config.get("max_position_embeddings") if fixed else None,
     )
+
+
+PRESETS: Final[Mapping[str, Architecture]] = {
+    name: architecture(config)
+    for name, config in json.loads(Path(__file__).with_name("models.json").read_text("utf-8")).items()
+}
+"""Models of examples/openrlhf, so that their memory can be estimated before they are downloaded."""
 
 
 def architecture_of(model: str) -> Architecture:
@@ -156,46 +151,3 @@ def _cached(model: str) -> Path | None:
     except HFValidationError:  # a path
         return None
     return Path(found) if isinstance(found, str) else None
-
-
-_QWEN3 = {
-    "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16,
-    "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936,
-    "tie_word_embeddings": True, "max_position_embeddings": 40960,
-}  # fmt: skip
-_QWEN3_2B = _QWEN3 | {"hidden_size": 2048, "intermediate_size": 6144}
-_QWEN3_4B = _QWEN3 | {
-    "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 9728,
-}  # fmt: skip
-_QWEN3_8B = _QWEN3_4B | {"hidden_size": 4096, "intermediate_size": 12288, "tie_word_embeddings": False}
-_QWEN3_14B = _QWEN3_8B | {
-    "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40, "intermediate_size": 17408,
-}  # fmt: skip
-_QWEN3_30B = _QWEN3_8B | {
-    "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_key_value_heads": 4,
-    "num_experts": 128, "moe_intermediate_size": 768, "num_experts_per_tok": 8,
-}  # fmt: skip
-_QWEN25_7B = {
-    "model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,
-    "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064,
-    "max_position_embeddings": 32768,
-}  # fmt: skip
-_LONG = {"max_position_embeddings": 262144}
-
-PRESETS: Final[Mapping[str, Architecture]] = {
-    name: architecture(config)
-    for name, config in {
-        "Qwen/Qwen3-0.6B": _QWEN3,
-        "Qwen/Qwen3-1.7B": _QWEN3_2B,
-        "Qwen/Qwen3-4B": _QWEN3_4B,
-        "Qwen/Qwen3-4B-Thinking-2507": _QWEN3_4B | _LONG,
-        "Qwen/Qwen3-8B": _QWEN3_8B,
-        "Qwen/Qwen3-14B": _QWEN3_14B,
-        "Qwen/Qwen3-30B-A3B": _QWEN3_30B,
-        "Qwen/Qwen3-30B-A3B-Thinking-2507": _QWEN3_30B | _LONG,
-        "Qwen/Qwen2.5-Coder-7B-Instruct": _QWEN25_7B,
-        "inclusionAI/AReaL-boba-2-8B": _QWEN3_8B,
-        "inclusionAI/AReaL-boba-2-14B": _QWEN3_14B,
-    }.items()
-}
-"""Models of examples/openrlhf, so that their memory can be estimated before they are downloaded."""

@@ -8,7 +8,7 @@ import pytest
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.sizes import PRESETS, architecture, architecture_of
+from mars_env.trainers.openrlhf.planning.models import PRESETS, architecture, architecture_of
 
 SMALL = {
     "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,

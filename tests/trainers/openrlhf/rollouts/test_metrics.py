@@ -7,7 +7,7 @@ import pytest
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.openrlhf.rollouts.figures import Verifications, evaluation_figures, training_figures
+from mars_env.trainers.openrlhf.rollouts.metrics import Verifications, evaluation_metrics, training_metrics
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
 
@@ -38,7 +38,7 @@ def batch():
 
 def figures():
     found, config = batch(), TrainConfig()
-    return training_figures(found, turn_samples(found.groups, config), config, waited=1.0, between=4.0)
+    return training_metrics(found, turn_samples(found.groups, config), config, waited=1.0, between=4.0)
 
 
 def test_rewards_groups_and_what_was_left_out_are_told():
@@ -61,7 +61,7 @@ def test_staleness_and_waiting_are_told():
 
 
 def test_a_batch_without_groups_has_figures_too():
-    told = training_figures(UpdateBatch(0, ()), [], TrainConfig(), waited=0.0, between=0.0)
+    told = training_metrics(UpdateBatch(0, ()), [], TrainConfig(), waited=0.0, between=0.0)
     assert told["pipeline/age"] == told["pipeline/idle_share"] == 0.0
 
 
@@ -75,9 +75,9 @@ def judged(*verdicts, grade, apart=False, **closing):
     verifier = Group("p#0/0.0", verdicts)
     told = Verifications()
     if apart:
-        assert told.figures(UpdateBatch(0, (solver,), **closing)) == {}
-        return told.figures(UpdateBatch(1, (verifier,)))
-    return told.figures(UpdateBatch(0, (solver, verifier)))
+        assert told.metrics(UpdateBatch(0, (solver,), **closing)) == {}
+        return told.metrics(UpdateBatch(1, (verifier,)))
+    return told.metrics(UpdateBatch(0, (solver, verifier)))
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0, 0.3, None])
@@ -116,7 +116,7 @@ def test_an_evaluation_counts_right_answers_by_their_raw_grades():
         return Tree(f"p{number}#0", problem, turns, final="0.0", fault=fault)
 
     right, wrong, unknown = Grade.correct(), Grade.wrong("5"), Grade.unknown("the grader was lost")
-    told = evaluation_figures(
+    told = evaluation_metrics(
         [tree(0, wrong, right), tree(1, right, right), tree(2, wrong, wrong), tree(3, right, unknown)], "sums"
     )
     assert told["eval_solver_accuracy"] == 0.5
