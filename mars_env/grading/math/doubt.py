@@ -8,7 +8,7 @@ from mars_env.grading.math.vocabulary import BOUND, CONCLUDES, DOUBT, NOT_MINE, 
 
 _HARMLESS = re.compile(r"不同|约数|\b(?:in|of|and) May\b|\bif and only if\b")
 _STOP = re.compile(r"[.!?](?=\s)|[\n。！？]")
-_CLAUSE_STOP = re.compile(r"[.;!?:\n，。；]|,(?!\s*that\b)")
+_CLAUSE_STOP = re.compile(r"[.;!?\n，。；]|(?<!Conjecture):|,(?!\s*that\b)")
 _REACH = 200
 _QUOTE_SIGNS = (*'"“«「>', "```", "Problem", "PROBLEM", "Question", "QUESTION", "Exercise", "题目")
 _MARKS = re.compile(
@@ -53,13 +53,7 @@ def is_denied(text: str, place: int) -> bool:
 
 
 def is_conditional(text: str, place: int, statement: str) -> bool:
-    """Whether the sentence before a marker states a condition that the problem does not, and no conclusion.
-
-    Example:
-        >>> says = "Check: for n = 1, ", "So for n = 1, ", "If repetition were allowed, ", "If we add up, "
-        >>> [is_conditional(lead + "the answer is 3", len(lead) + 4, "") for lead in says]
-        [True, False, True, False]
-    """
+    """Whether the sentence before a marker states a condition, not that of the problem, and no conclusion."""
     before = _STOP.split(text[max(0, place - _REACH) : place])[-1]
     case = OTHER_CASE.search(before)
     if case is None or CONCLUDES.search(before):
@@ -72,10 +66,6 @@ def without_quotations(text: str) -> str:
     """A text of the same length with `QUOTED` for what is in quotation marks or another's block.
 
     If the whole text is one quotation, or a block is at its very end, these are the model's own words.
-
-    Example:
-        >>> without_quotations('The hint says "the answer is 25". I doubt it.').replace(QUOTED, "")
-        'The hint says . I doubt it.'
     """
     if not any(sign in text for sign in _QUOTE_SIGNS):
         return text

@@ -1,14 +1,8 @@
 r"""Finds the final answer of a completion: a pure function, linear in the length of the text.
 
-Only the model's own message is read: the text after the last ``</think>``, up to a control token, another
-problem or a word to the grader. Then there are three stages; the first that finds something decides:
-
-1. **Box**: the last ``\boxed{...}`` with those joined to it (`boxes.py`). A later "answer is" replaces it.
-2. **Marker**: what follows the last "the answer is", "Answer:", "####", "答案是" (`vocabulary.py`).
-3. **Last line**: bold text, a formula, a value, or a sentence that concludes with one (`sentences.py`) or
-   says what the problem asks for (`question.py`).
-
-What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
+The first stage that finds something decides: the last ``\boxed{...}`` (`boxes.py`; a later "answer is"
+replaces it), the last marker such as "the answer is" (`vocabulary.py`), the last line (`sentences.py`,
+`question.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +16,7 @@ from mars_env.grading.math.question import claimed, is_unasked
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
+    asserted,
     clause,
     concluded,
     hidden,
@@ -52,7 +47,7 @@ _REMARK_ON_THE_ANSWER = re.compile(
     r"|positive|as\s+follows|an?\s|the\s+same|in\s+the|well\b|plausible|always)",
     re.IGNORECASE,
 )
-_ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
+_ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous|smaller|simpler)\b", re.IGNORECASE)
 _BOLD_END = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
 _NEXT = re.compile(
     r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
@@ -69,7 +64,8 @@ _TO_GRADER = re.compile(
 _COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
 _OFFER_OR_REMARK = re.compile(
     r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
-    r"|if you(?:['’]d| would)? (?:like|want|have|need)|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
+    r"|that['’]s (?:the|my) answer|if you(?:['’]d| would)? (?:like|want|have|need)"
+    r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
     re.IGNORECASE,
 )
@@ -78,6 +74,7 @@ _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
 _OTHER_LABEL = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
 _RESULT = re.compile(r"=\s*\$?\\?\$?\s*(-?\d[\d,]*(?:\.\d+)?)")
+_KIND = re.compile(r"(?:So|Thus|Hence|Therefore),? [A-Za-z ]+ is ([a-z]+)\Z", re.IGNORECASE)
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
 _AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
@@ -215,7 +212,7 @@ def _last_line(text: str, statement: str) -> str | None:
     label = _LABEL.match(line)
     if label and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
-    line = re.sub(r"^(?:(?:#+|[-*>])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))", "", line)
+    line = re.sub(r"^(?:(?:#+|[-*>→])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))", "", line)
     bold = _BOLD_END.search(line)
     before = line[: bold.start()] if bold else ""
     if bold and doubtful(before.rstrip(" :,").rpartition(" ")[2], beside_number=True):
@@ -230,13 +227,17 @@ def _last_line(text: str, statement: str) -> str | None:
     value = claimed(statement, sentence) or (bare if is_value(bare) else None)
     value = value or concluded(sentence) or _repeated(text, sentence)
     value = value or (only_number(without_remarks(sentence)) if whole else None)
-    return value or (None if is_unasked(statement, sentence) else _few_words(bare))
+    if value or is_unasked(statement, sentence) or doubtful(hidden(sentence)):
+        return value
+    return asserted(sentence) or _few_words(bare)
 
 
 def _few_words(line: str) -> str | None:
     """A line of at most three words, without its "so"; numbers among them need an equals sign or "is"."""
     words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+", " ", line))
     numbers = re.search(r"\d", line) is not None
+    if not numbers and (kind := _KIND.match(line)) and not doubtful(line):
+        return kind[1]
     if not line or len(line) > 400 or len(words) > 3 or doubtful(hidden(line), beside_number=numbers):
         return None
     if numbers and not re.search(r"[=+<>≤≥\\]|\bis\b", line):

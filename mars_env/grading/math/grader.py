@@ -26,6 +26,7 @@ from mars_env.grading.math.units import PERCENT
 from mars_env.types import Grade, Problem
 
 _SHARE = re.compile("|".join(map(re.escape, PERCENT)), re.IGNORECASE)
+_RATIO = re.compile(r"\d\s*:\s*1\b")
 _PERCENT_SIGN = re.compile(
     r"(?<=[\d}])(?:\\[ ,]|\s)*(?:\\?%|\\text\s*\{\s*(?:%|\\%|percent|per cent)\s*\}|percent)\s*\$?\s*\Z"
 )
@@ -253,8 +254,8 @@ def _small_value_is(answer: str, integer: int, literally: bool | None) -> bool |
     """Whether an answer to an integer question is that integer, finished; None if symbols must decide."""
     from mars_env.grading.math.finished import finished  # not before it is needed: mpmath takes a while
 
-    if "%" in answer or ("p" in answer.lower() and _SHARE.search(answer)):
-        return False  # 2500 % is 25, but it is not the integer 25
+    if "%" in answer or ("p" in answer.lower() and _SHARE.search(answer)) or _RATIO.search(answer):
+        return False  # 2500 % is 25, but it is not the integer 25; nor is 25:1
     if len(answer) > _INLINE_LENGTH:
         return None
     try:

@@ -37,16 +37,7 @@ _SECOND_THOUGHT = re.compile(r"\b(?:yes|no|true|false|if|unless|but|maybe|perhap
 
 
 def unlabelled(answer: str) -> str:
-    r"""An answer without the words that only say that it is the answer.
-
-    Example:
-        >>> [unlabelled(t) for t in (r"\text{The answer is }7", "Option C", r"\text{There are 12 ways}")]
-        ['7', 'C', '\\text{12 ways}']
-        >>> unlabelled(r"\text{The answer is not }7"), unlabelled("7")
-        ('\\text{not }7', '7')
-        >>> unlabelled(r"\text{No, it is impossible}"), unlabelled("Yes, unless n = 1")
-        ('No', 'Yes, unless n = 1')
-    """
+    r"""An answer without the words that only say that it is the answer."""
     verdict = _VERDICT.match(answer)
     if verdict and not _SECOND_THOUGHT.search(verdict["rest"]):
         return verdict["word"]
@@ -54,23 +45,13 @@ def unlabelled(answer: str) -> str:
 
 
 def unnamed(answer: str) -> str:
-    r"""An answer without the name of a quantity before it.
-
-    Example:
-        >>> unnamed(r"\phi(12) = 4"), unnamed(r"A\cap B = (2, 3)"), unnamed("2(x) = 4")
-        ('4', '(2, 3)', '2(x) = 4')
-    """
+    r"""An answer without the name of a quantity before it."""
     named = _QUANTITY.match(answer)
     return answer[named.end() :] if named else answer
 
 
 def without_letter(answer: str) -> str:
-    r"""A choice's value without its letter.
-
-    Example:
-        >>> without_letter(r"\textbf{(C)}\ 48"), without_letter(r"\text{(C) 48}"), without_letter("(C)")
-        ('48', '\\text{48}', '(C)')
-    """
+    r"""A choice's value without its letter."""
     return _without(_LETTER.match(answer), answer)
 
 

@@ -11,7 +11,14 @@ import re
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, spelled_number
 from mars_env.grading.math.units import NOT_UNITS
-from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, RELATIVE, YES_OR_NO
+from mars_env.grading.math.vocabulary import (
+    CONCLUDES,
+    CONCLUSION,
+    IS_ANSWER,
+    PROVISIONAL,
+    RELATIVE,
+    YES_OR_NO,
+)
 
 MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
@@ -29,13 +36,13 @@ _EXPLANATION = re.compile(
 )
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
-    r"|(?:which is )?(?:attained|achieved|reached|with equality)\b)[^$]*\Z"
+    r"|(?:which is )?(?:attained|achieved|reached|including(?=[^,]*\Z)|with equality)\b)[^$]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
 _SUM = re.compile(
-    r"\d\s*[-+−×*/÷·]\s*\\?\$?\d[\d.,]*(?:\s[A-Za-z]{1,12})?\s*=\s*(\\?\$?\d[\d,]*(?:\.\d+)?%?)"
-    r"(?:\s[A-Za-z'’, -]{1,80})?[.!]?\Z"
+    r"\d(?:\s[a-z]{1,12})?\s*(?:[-+−–×*/÷·]|x\s)\s*\\?\$?[\d.][\d.,]*(?:[\s/][A-Za-z]{1,12}){0,2}\s*=\s*"
+    r"(\\?\$?\d[\d,]*(?:\.\d+)?%?)(?:[\s/][A-Za-z'’, -]{1,80})?[.!]?\Z"
 )
 """A computation with its result, and words after it."""
 _ADVERB = re.compile(
@@ -44,7 +51,7 @@ _ADVERB = re.compile(
     re.IGNORECASE,
 )
 _LINK = re.compile(
-    r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+"
+    r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
     r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
     r"|(?:[是为得故]|等于|所以|因此)[\s,:、，]*(?=[\d$\\(\[-])",
@@ -60,6 +67,19 @@ _QUANTITY = re.compile(
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_VERB = (
+    r"(?!(?:has|is|was|does|uses|as|this|pas|plus|moins|menos) )[a-z]+(?:s|ed)"
+    r"|(?:should|will|can) (?!have)[a-z]+|made|sold|drove|bought|ate|got|took|spent|paid"
+    r"|has(?=\s\d+\s[a-z ]+\s(?:left|remaining|in\s(?:all|total)))"
+)
+_ASSERTS = re.compile(
+    r"(?:the|its|his|her|their|this|total|angle|\$|[A-Z]\w*['’]s)\b[^.,:;\d]*?\s(?:is|are|was|equals?)\s"
+    r"(?:(?:located\s+)?at\s)?|[^.,:;\d]*?(?:[是为]|等于|\bwe\s(?:obtain|get|find)\b)\s*"
+    rf"|(?P<acts>(?:(?!\bwe\b)[^.,:;\d$])+\s(?:{_VERB}))\s(?:(?:at|to|up with)\s)?"
+    r"(?=\\?\$\d|[\d.,]+ (?!of\b)[a-z])",
+    re.IGNORECASE,
+)
+"""What stands before the value of a sentence that asserts one: "the average is", "Tina makes"."""
 _BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
 """In a sentence with one bold value: it is not all of the answer, or a reason."""
 
@@ -95,7 +115,7 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
-    if CONCLUDES.search(plain):
+    if CONCLUDES.search(plain) or re.search("[是为]", plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
     if spelled_number(" ".join(words)) is not None:
@@ -149,14 +169,12 @@ def stated(sentence: str) -> str | None:
     """The value that a sentence states at its end; None if it states none, or with a doubt.
 
     Example:
-        >>> stated("The largest $n$ is 34"), stated("there are exactly 34"), stated("it is not 34")
+        >>> stated("The largest $n$ is 34"), stated("34 is the answer"), stated("it is not 34")
         ('34', '34', None)
-        >>> stated("34 is the answer"), stated("x = 2 or x = -5")
-        ('34', 'x = 2 or x = -5')
     """
     if is_value(sentence):
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
-        return _with_unit(sentence) if number is None else str(number)
+        return with_long_unit(sentence) if number is None else str(number)
     masked = hidden(sentence)
     for link in _LINK.finditer(masked):
         if value := _trusted(masked[: link.start()], sentence[link.end() :]):
@@ -167,25 +185,20 @@ def stated(sentence: str) -> str | None:
     return undelimited(spans[-1]) if spans and before.endswith(spans[-1]) else only_number(before)
 
 
-def _with_unit(value: str) -> str:
+def with_long_unit(value: str) -> str:
     """A number with a unit of several words (15 toy cars) as the parser reads it."""
-    return re.sub(r"(?<=\d)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
+    return re.sub(r"(?<=\d)(?! square| cubic)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
 
 
 def _trusted(before: str, value: str) -> str | None:
     """A value, unless the words before it cast doubt on it."""
     value = undelimited(value)
     doubt = doubtful(before) or _NUMBER_OR.search(before)
-    return _with_unit(value) if is_value(value) and not doubt else None
+    return with_long_unit(value) if is_value(value) and not doubt else None
 
 
 def concluded(sentence: str) -> str | None:
-    """The value in a text's last sentence: in bold, or at its end after "is", "so", "therefore" or the like.
-
-    Example:
-        >>> concluded("Adding up, there are **42** posts."), concluded("So Tom has 42 apples left.")
-        ('42', '42')
-    """
+    """The value in a text's last sentence: in bold, or at its end after "is", "so" or the like."""
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
     if sentence.startswith("(") or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
@@ -210,6 +223,27 @@ def concluded(sentence: str) -> str | None:
     if computed:
         return None if doubt else computed[1]
     return only_number(sentence) if ended and CONCLUSION.match(sentence) else None
+
+
+def asserted(sentence: str) -> str | None:
+    """The only value of a whole sentence that says what something is, or what somebody or something does.
+
+    Example:
+        >>> asserted("The average is 3.5."), asserted("Tina makes $990."), asserted("Take 5 apples.")
+        ('3.5', '$990', None)
+    """
+    words = sentence.replace("**", "").strip()
+    ended, words = words[-1:] in (".", "。"), without_remarks(words)
+    opening = CONCLUSION.match(words)
+    words = words[opening.end() if opening else 0 :].strip(" ,")
+    said = _ASSERTS.match(words)
+    before = said.group() if said and ended else ""
+    if not said or not before or any(word.search(before) for word in (PROVISIONAL, RELATIVE)):
+        return None
+    if said["acts"]:
+        return only_number(re.sub(r"\bshould (?!have)", "", words))
+    value = undelimited(words[said.end() :])
+    return with_long_unit(value) if is_value(value) else None
 
 
 def _emphasised(sentence: str) -> str | None:

@@ -28,8 +28,7 @@ _ORDINAL = re.compile(
 def spelled_number(text: str) -> Fraction | None:
     """The number written in words; None if there is none or more than one.
 
-    Args:
-        text: Words in lower case, without hyphens and articles.
+    The words are in lower case, without hyphens and articles.
 
     Example:
         >>> [str(spelled_number(t)) for t in ("thirty four", "one hundred and five", "minus two thirds")]
@@ -75,12 +74,7 @@ def _spelled(value: int) -> list[str]:
 
 
 def in_digits(text: str) -> str:
-    r"""A number in words or an ordinal, written in digits; any other text unchanged.
-
-    Example:
-        >>> in_digits(r"\text{Thirty-four}"), in_digits(r"34^{\text{th}}"), in_digits("34th")
-        ('34', '34', '34th')
-    """
+    r"""A number in words or an ordinal, written in digits; any other text unchanged."""
     if len(text) > 120:
         return text
     if match := _SPELLED.fullmatch(text):
@@ -119,14 +113,7 @@ class Date(NamedTuple):
 
 
 def date(text: str) -> Date | None:
-    """A date with the month in words; None if it is not such a date.
-
-    Example:
-        >>> date("July 4th, 1776"), date("13")
-        (Date(month='jul', day=4, year='1776', weekday=None), None)
-        >>> date("March 4").agrees(date("Monday, 4 March"))
-        True
-    """
+    """A date with the month in words; None if it is not such a date."""
     words = " ".join(text.lower().replace(",", ", ").split()).replace(" ,", ",") if len(text) <= 60 else ""
     match = _DATE.fullmatch(words)
     if match is None:

@@ -66,7 +66,7 @@ _SCALES = {
 _POWERS = {"square": 2, "sq": 2, "sq.": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
 NOT_UNITS = word_set(
-    """factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths wrong
+    """far so factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths
     about above after all almost and approximately contradiction contradicts
     excluded extraneous fail failed fails impossible invalid rejected any are as at away base before below
     besides between
@@ -182,6 +182,9 @@ def _bare(term: Node) -> Node:
 
 
 def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
+    scale, _, counted = name.partition(" ")
+    if scale in _SCALES.keys() - {"dozen"} and counted:  # "15 thousand dollars"
+        return _quantity(scaled(inner, Fraction(_SCALES[scale])), counted.removeprefix("of "))
     if inner.kind == "quantity":
         (value, of), following = value_and_unit(inner), unit(name)
         if isinstance(of, Unit) and following is not None and following.dimension in ((), of.dimension):

@@ -29,7 +29,7 @@ MARKER = re.compile(
 """What introduces a final answer: "the answer is", "Answer:", "####", "答案是"."""
 
 IS_ANSWER = re.compile(
-    r"\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my)\s+"
+    r"\s+(?:is|are|as)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my)\s+"
     r"(?:(?:(?:final|correct|required|desired|only|unique)\s+){0,2}(?:answers?|solutions?|results?)"
     r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root))[\s.!*_]*\Z",
     re.IGNORECASE,
@@ -37,7 +37,7 @@ IS_ANSWER = re.compile(
 """What follows an answer: "34 is the final answer"."""
 
 CONCLUSION = re.compile(
-    r"[\s*_>#-]*(?:(?:therefore|thus|hence|so|consequently|in\s+(?:conclusion|total)|finally|altogether"
+    r"[\s*_>#-]*(?:(?:therefore|thus|hence|so(?!\s+far)|consequently|in\s+(?:conclusion|total|all)|finally|altogether|overall|as\s+a\s+result"
     r"|we\s+conclude|it\s+follows)\b|.*?(?:因此|所以|综上|故|一共|总共|共有|还剩))",
     re.IGNORECASE,
 )
@@ -52,8 +52,8 @@ DOUBT = _any_of(
     claim\w* says? said told asks? thinks thought believe[sd]? alleged reported
     contradict\w* violat\w+ except try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
     mistake\w* error slip trap remarks? comparison reference hint tempting (?:upper|lower)~bound
-    first~sight starts?~with remains?~to~be""",
-    r"n[’']t\b 不(?!同) 约(?!数) 可能 也许 或许 大约 如果 若 假设 是否 吗",
+    first~sight starts?~with remains?~to conjectur\w+""",
+    r"n[’']t\b 不(?!同) 约(?!数) 可能 也许 或许 大约 大概 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
 
@@ -78,29 +78,41 @@ RELATIVE = re.compile(
 NOT_MINE = re.compile(
     r"\b(?:or\s+(?:(?:the|my|our)\s+)?(?:final\s+|correct\s+)?"
     r"|(?:check|verif|confirm|test)\w*\s+(?:(?:the|our|my|this|that)\s+)?(?:final\s+)?"
-    r"|(?:wrong|incorrect|common|mistaken|tempting|alternative|reference|official|possible|another|previous"
+    r"|(?:wrong|incorrect|old|your|common|mistaken|tempting|alternative|reference|official|possible|another|previous"
     r"|initial|naive|closest|[a-z]+[’']s)\s+|(?:not|might|could|would)\b.*)\Z",
     re.IGNORECASE,
 )
 """In the clause before a marker: it speaks of another answer."""
 
 OTHER_CASE = re.compile(
-    r"\bif\b(?!\s+(?:we|you|i|one|\w+ed)\b)|\bwhen(?:ever)?\s+(?:\$?\\?[a-z]\b|instead\b)"
+    r"\b(?:if|when(?:ever)?)\b(?!\s+(?:we|you|i|one|\w+ed|\w+ing)\b)|\b(?:assum\w+|granted|under|naively|at\s+first)\b"
     r"|\b(?:for|with|at|taking|setting)\s+(?:\$?\\?[a-z](?:_\w)?\s*(?:=|<|>|≤|≥|\\[lg]eq?\b|\\in\b)"
     r"|(?:general|arbitrary|any|all|every|each)\s+\$?[a-z](?:\$|\b)|(?:comparison|example|instance|the\s+general)\b|small\w*\b)"
     r"|\bin\s+(?:general|decimals?|the\s+case)\b|\bwithout\b|\bas\s+an?\s+(?:decimal|approximation)\b|\bnumerically\b|如果|若|当",
     re.IGNORECASE,
 )
 """A condition, or another way of writing a value."""
+PROVISIONAL = _any_of(
+    r"""I you my your now then also still add subtract multiply upper lower estimate\w* target
+    subtotal intermediate candidate example initial\w* original\w* old new given other another one
+    friend textbook book first next previous some any part
+    nobody hardly want\w* key manual far running partial placeholder default bound
+    take see steps? page theorem lemma equation cases? problem question check\w* not""",
+    "初始 原来 情况 第",
+)
+"""Words in a sentence whose value is only part of the work, or another's."""
+
 CONCLUDES = _any_of(
-    r"so thus hence therefore consequently finally conclu\w+ (?:final|correct|right|actual)(?=[\s*_]+\Z)",
+    r"""so(?!\s+far) thus hence therefore consequently finally conclu\w+
+    (?:final|correct|right|actual)(?=[\s*_]+\Z)""",
     "因此 所以",
 )
 
 CORRECTION = _any_of(
     r"""wait actually mistake\w* correct(?:ion|ed|ing) wrong incorrect errors? oops sorry apologi\w+ misread
     misunder\w+ miscount\w* overlooked forgot\w* recount\w* revis\w+ (?:on|upon)~reflection double~count\w*
-    (?:not|cannot|can[’']t)~(?:be|right|correct) too~(?:small|large) leave~(?:it|this)~open""",
+    (?:not|cannot|can[’']t)~(?:be|right|correct) too~(?:small|large|big) leave~(?:it|this)~open
+    (?:this|that|it)~is~(?:false|untrue|not~true)""",
     "错 不对",
 )
 """Words that mean that what came before them was wrong."""
