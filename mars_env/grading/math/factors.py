@@ -132,8 +132,7 @@ class Factors:
                     celsius = self.peek().text in ("C", "F", "Celsius", "Fahrenheit")
                     node = Node("quantity", (node,), f"deg{self.next().text[0]}" if celsius else "deg")
                     continue
-                exponent = self.exponent()
-                node = self.indexed(node, exponent) if self.accept("_") else Node("pow", (node, exponent))
+                node = Node("pow", (node, self.exponent()))
             elif self.accept(r"\circ"):
                 node = Node("quantity", (node,), "deg")
             elif self.accept("!"):
@@ -142,8 +141,6 @@ class Factors:
                 node = Node("quantity", (node,), "%")
             elif node.kind == "num" and self.peek().text == "_" and self.peek(-1).text == ")":
                 node = self.digits(str(node.value))  # "(204)_5"
-            elif node.kind == "num" and self.accept(r"\$"):
-                node = Node("quantity", (node,), "dollar")
             else:
                 return node
 
@@ -157,15 +154,6 @@ class Factors:
             return decimal(self.next().text)  # what follows "_" is no base: "X^2_5" is "X_5^2"
         node = self.argument()
         return Node("pow", (node, self.exponent())) if self.accept("^") else node
-
-    def indexed(self, node: Node, exponent: Node) -> Node:
-        """A name with its power written before its index."""
-        if node.kind != "sym" or "_" in node.name:
-            raise Unreadable("an index without a name")
-        index = self.index()
-        if node.name == "C" and (chosen := _choices(index, exponent)) is not None:
-            return chosen
-        return Node("pow", (Node("sym", value=f"{node.name}_{_subscript(index)}"), exponent))
 
     def index(self) -> Node:
         """What follows ``_`` after a name."""
@@ -273,12 +261,7 @@ class Factors:
             if prime == "'":
                 name += prime
                 continue
-            index, place = self.index(), self.place
-            if name == "C" and self.accept("^"):
-                if (chosen := _choices(index, self.exponent())) is not None:
-                    return chosen
-                self.place = place
-            name += f"_{_subscript(index)}"
+            name += f"_{_subscript(self.index())}"
         applied = not plain and (name.rstrip("'").split("_")[0] in UNKNOWN_FUNCTIONS or self.defines())
         if applied and self.accept("("):
             return Node("call", self.arguments(), name)
@@ -382,10 +365,6 @@ class Factors:
         index, body = Node("sym", value=start.args[0].name), self.term()
         if index.name == "i":  # the index hides the imaginary unit
             body = substitute(body, Node("const", value="i"), index)
-        for part in [part for part in body.walk() if part.kind == "sym"]:
-            if part.name.endswith(f"_{index.name}"):
-                applied = Node("call", (index,), part.name.removesuffix(f"_{index.name}"))
-                body = substitute(body, part, applied)
         return Node(kind, (index, start.args[1], end, body))
 
     def matrix(self, opening: str) -> Node:
@@ -441,12 +420,3 @@ def _subscript(node: Node) -> str:
     if node.kind in ("sym", "const", "text"):
         return node.name
     return f"{node.kind}{node.value or ''}({','.join(map(_subscript, node.args))})"
-
-
-def _choices(size: Node, part: Node) -> Node | None:
-    """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
-    if size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T":
-        return Node("call", (size, part), "binom")
-    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
-        return Node("call", (size, part), "binom")
-    return None
