@@ -224,8 +224,6 @@ class _Comparison:
             return self.same(main, main2) and self.same_items(remarks, remarks2)
         if {remark.args[1] for remark in remarks} != {remark.args[1] for remark in remarks2}:
             return False
-        if len(names) != 1 or len(names2) != 1:
-            return names == names2 and self.same(main, main2)
         if self.matches(main, renamed(main2, (remarks2[0].args[0],), (remarks[0].args[0],))):
             return True
         items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))

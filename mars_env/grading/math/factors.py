@@ -261,7 +261,12 @@ class Factors:
             if prime == "'":
                 name += prime
                 continue
-            name += f"_{_subscript(self.index())}"
+            index, place = self.index(), self.place
+            if name == "C" and self.accept("^"):
+                if (chosen := _choices(index, self.exponent())) is not None:
+                    return chosen
+                self.place = place
+            name += f"_{_subscript(index)}"
         applied = not plain and (name.rstrip("'").split("_")[0] in UNKNOWN_FUNCTIONS or self.defines())
         if applied and self.accept("("):
             return Node("call", self.arguments(), name)
@@ -365,6 +370,10 @@ class Factors:
         index, body = Node("sym", value=start.args[0].name), self.term()
         if index.name == "i":  # the index hides the imaginary unit
             body = substitute(body, Node("const", value="i"), index)
+        for part in [part for part in body.walk() if part.kind == "sym"]:
+            if part.name.endswith(f"_{index.name}"):
+                applied = Node("call", (index,), part.name.removesuffix(f"_{index.name}"))
+                body = substitute(body, part, applied)
         return Node(kind, (index, start.args[1], end, body))
 
     def matrix(self, opening: str) -> Node:
@@ -420,3 +429,12 @@ def _subscript(node: Node) -> str:
     if node.kind in ("sym", "const", "text"):
         return node.name
     return f"{node.kind}{node.value or ''}({','.join(map(_subscript, node.args))})"
+
+
+def _choices(size: Node, part: Node) -> Node | None:
+    """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
+    if size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T":
+        return Node("call", (size, part), "binom")
+    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
+        return Node("call", (size, part), "binom")
+    return None

@@ -34,8 +34,6 @@ def simplified(node: Node) -> Node:
         return simplified(shown)
     if (rewritten := _rewritten(node)) is not None:
         return simplified(rewritten)
-    if node.kind in ("list", "set"):
-        node = Node(node.kind, tuple(_point(item) or item for item in node.args), node.value)
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
     if node.kind == "relation":
@@ -72,8 +70,6 @@ def _relation_as_value(node: Node) -> Node | None:
 def _rewritten(node: Node) -> Node | None:
     r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``; otherwise None."""
     args = node.args
-    if (point := _point(node)) is not None:
-        return point
     if (
         node.kind == "add"
         and args[0].value == "R"
@@ -88,17 +84,6 @@ def _rewritten(node: Node) -> Node | None:
         bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
         return Node("relation", bounded, operators(node))
     return None
-
-
-def _point(node: Node) -> Node | None:
-    """``P = (1, 2)`` for ``P(1, 2)``; None for anything else."""
-    if node.kind == "mul" and node.args[0].kind == "sym" and node.args[1].value == ("(", ")"):
-        name, place = node.args
-    elif node.kind == "call" and len(node.args) > 1 and not any(part.kind == "sym" for part in node.walk()):
-        name, place = Node("sym", value=node.name), Node("group", node.args, ("(", ")"))
-    else:
-        return None
-    return Node("relation", (name, place), ("=",)) if re.fullmatch(r"[A-Z](?:'|_\d)?", name.name) else None
 
 
 def _is_function(node: Node) -> bool:
