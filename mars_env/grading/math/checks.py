@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from mars_env.errors import ProblemError
 from mars_env.types import Problem
@@ -31,11 +31,15 @@ def check_of(problem: Problem) -> Check | None:
     name = problem.metadata.get("answer_check")
     if name is None:
         return None
-    if not isinstance(name, str) or name not in _CHECKS:
-        raise ProblemError(f"problem {problem.id!r}: there is no check {name!r}; known: {', '.join(_CHECKS)}")
-    if why := _NEEDS[name](problem.metadata):
-        raise ProblemError(f"problem {problem.id!r}: the check {name!r} needs {why}")
-    return _CHECKS[name]
+    if name != "subset-sum":
+        raise ProblemError(f"problem {problem.id!r}: there is no check {name!r}; known: subset-sum")
+    numbers = problem.metadata.get("numbers")
+    values = [*numbers, problem.metadata.get("target")] if isinstance(numbers, list | tuple) else [None]
+    if any(type(value) is not int for value in values):
+        raise ProblemError(
+            f"problem {problem.id!r}: the check {name!r} needs integers 'numbers' and 'target'"
+        )
+    return _subset_sum
 
 
 def read_numbers(answer: str) -> tuple[int, ...] | None:
@@ -63,14 +67,3 @@ def _subset_sum(metadata: Mapping[str, Any], answer: str) -> str:
         left.remove(number)
     found, target = sum(chosen), metadata["target"]
     return "" if found == target else f"the numbers add up to {found}, not to {target}"
-
-
-def _needs_subset_sum(metadata: Mapping[str, Any]) -> str:
-    numbers = metadata.get("numbers")
-    values = [*numbers, metadata.get("target")] if isinstance(numbers, list | tuple) else [None]
-    integers = all(type(value) is int for value in values)
-    return "" if integers else "integers 'numbers' and 'target'"
-
-
-_CHECKS: Final[Mapping[str, Check]] = {"subset-sum": _subset_sum}
-_NEEDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {"subset-sum": _needs_subset_sum}

@@ -30,7 +30,6 @@ from mars_env.grading.math.shapes import (
     renamed,
     value_of,
     values_by_name,
-    with_parameter_of,
 )
 from mars_env.grading.math.simplify import SYNONYMS, normal_text, simplified
 from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
@@ -101,7 +100,7 @@ class _Comparison:
             return self.same_residue(r, a)
         if kinds == {"group"}:
             alike = r.value == a.value or len(r.args) > 2
-            return alike and self.same_each(r.args, with_parameter_of(r, a).args)
+            return alike and self.same_each(r.args, a.args)
         if kinds == {"matrix"} or kinds == {"row"}:
             return self.same_each(r.args, a.args)
         if "ratio" in kinds:
@@ -225,8 +224,6 @@ class _Comparison:
             return self.same(main, main2) and self.same_items(remarks, remarks2)
         if {remark.args[1] for remark in remarks} != {remark.args[1] for remark in remarks2}:
             return False
-        if len(names) != 1 or len(names2) != 1:
-            return names == names2 and self.same(main, main2)
         if self.matches(main, renamed(main2, (remarks2[0].args[0],), (remarks[0].args[0],))):
             return True
         items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))

@@ -132,8 +132,7 @@ class Factors:
                     celsius = self.peek().text in ("C", "F", "Celsius", "Fahrenheit")
                     node = Node("quantity", (node,), f"deg{self.next().text[0]}" if celsius else "deg")
                     continue
-                exponent = self.exponent()
-                node = self.indexed(node, exponent) if self.accept("_") else Node("pow", (node, exponent))
+                node = Node("pow", (node, self.exponent()))
             elif self.accept(r"\circ"):
                 node = Node("quantity", (node,), "deg")
             elif self.accept("!"):
@@ -142,8 +141,6 @@ class Factors:
                 node = Node("quantity", (node,), "%")
             elif node.kind == "num" and self.peek().text == "_" and self.peek(-1).text == ")":
                 node = self.digits(str(node.value))  # "(204)_5"
-            elif node.kind == "num" and self.accept(r"\$"):
-                node = Node("quantity", (node,), "dollar")
             else:
                 return node
 
@@ -157,15 +154,6 @@ class Factors:
             return decimal(self.next().text)  # what follows "_" is no base: "X^2_5" is "X_5^2"
         node = self.argument()
         return Node("pow", (node, self.exponent())) if self.accept("^") else node
-
-    def indexed(self, node: Node, exponent: Node) -> Node:
-        """A name with its power written before its index."""
-        if node.kind != "sym" or "_" in node.name:
-            raise Unreadable("an index without a name")
-        index = self.index()
-        if node.name == "C" and (chosen := _choices(index, exponent)) is not None:
-            return chosen
-        return Node("pow", (Node("sym", value=f"{node.name}_{_subscript(index)}"), exponent))
 
     def index(self) -> Node:
         """What follows ``_`` after a name."""

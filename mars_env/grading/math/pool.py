@@ -168,7 +168,7 @@ class _Worker:
     def __init__(self, limits: VerdictLimits, judge: str) -> None:
         self.limits, self.module = limits, judge
         self.process: subprocess.Popen[bytes] | None = None
-        self.served, self.received = 0, b""
+        self.served, self.received = 0, list[bytes]()
 
     def judge(self, request: dict[str, Any]) -> Reply:
         """Have a request answered; if the worker is lost, once more by a fresh one.
@@ -227,7 +227,7 @@ class _Worker:
             start_new_session=True,
             bufsize=0,
         )
-        self.served, self.received = 0, b""
+        self.served, self.received = 0, list[bytes]()
         settings = {
             "path": [folder for folder in sys.path if isinstance(folder, str)],  # Python ignores others, too
             "cpu_seconds": self.limits.cpu_seconds,
@@ -246,17 +246,13 @@ class _Worker:
         assert process.stdout is not None
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN | select.POLLHUP)
-        while b"\n" not in self.received:
+        if not self.received:
             left = deadline - time.monotonic()
             if left <= 0 or not poll.poll(left * 1000):
                 raise _Lost("a worker did not answer within the wall-clock ceiling")
-            part = os.read(process.stdout.fileno(), 65_536)
-            if not part:
-                return None
-            self.received += part
-        line, _, self.received = self.received.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
+            # messages are so short that a pipe never splits one
+            self.received = os.read(process.stdout.fileno(), 65_536).splitlines()
+        return json.loads(self.received.pop(0)) if self.received else None
 
     def stop(self) -> None:
         """Kill the worker and reap it."""
@@ -279,10 +275,8 @@ class _Lost(Exception):
 
 def _write(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
     assert process.stdin is not None
-    view = memoryview(json.dumps(message).encode() + b"\n")
     try:
-        while view:
-            view = view[os.write(process.stdin.fileno(), view) :]
+        process.stdin.write(json.dumps(message).encode() + b"\n")
     except BrokenPipeError as broken:
         raise _Lost("a worker ended before it got the request") from broken
 

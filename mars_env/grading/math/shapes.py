@@ -9,8 +9,6 @@ from mars_env.grading.math.simplify import parameters
 
 _LABELLED = word_set("sin cos tan abs floor ceil det max min gcd lcm")
 """Functions of a name that may be what is asked for."""
-_PARAMETERS = word_set("k s t u lambda mu")
-"""Names of a parameter that a problem seldom gives."""
 
 
 def is_label(node: Node) -> bool:
@@ -107,17 +105,6 @@ def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
     for before, after in (*zip(old, between, strict=True), *zip(between, new, strict=True)):
         node = substitute(node, before, after)
     return node
-
-
-def with_parameter_of(reference: Node, answer: Node) -> Node:
-    """A tuple with the reference's name for its one parameter: ``(3t, 4t)`` for ``(3k, 4k)``."""
-    names = free_symbols(reference), free_symbols(answer)
-    if any(len(found) != 1 or not found <= _PARAMETERS for found in names):
-        return answer
-    if sum(bool(free_symbols(part)) for part in reference.args) < 2:
-        return answer
-    theirs, own = (Node("sym", value=next(iter(found))) for found in names)
-    return substitute(answer, own, theirs)
 
 
 def items_of(node: Node) -> tuple[Node, ...]:

@@ -14,7 +14,6 @@ _NO_SOLUTION = re.compile(
     r"none|empty set|(?:there (?:is|are|exists?) )?no (?:such |(?:real|integer|rational|positive|valid) )?"
     r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
 )
-_PARITY = re.compile(r"(?:all )?(odd|even) (?:integers|numbers)")
 SYNONYMS = {"dne": "does not exist", "undefined": "undefined", "infinite": "infinity", "∞": "infinity"}
 
 
@@ -35,8 +34,6 @@ def simplified(node: Node) -> Node:
         return simplified(shown)
     if (rewritten := _rewritten(node)) is not None:
         return simplified(rewritten)
-    if node.kind in ("list", "set"):
-        node = Node(node.kind, tuple(_point(item) or item for item in node.args), node.value)
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
     if node.kind == "relation":
@@ -71,10 +68,8 @@ def _relation_as_value(node: Node) -> Node | None:
 
 
 def _rewritten(node: Node) -> Node | None:
-    r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``, ``x < 1 \cup x > 3`` as two; otherwise None."""
+    r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``; otherwise None."""
     args = node.args
-    if (point := _point(node)) is not None:
-        return point
     if (
         node.kind == "add"
         and args[0].value == "R"
@@ -88,22 +83,7 @@ def _rewritten(node: Node) -> Node | None:
     if operators(node) and not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
         bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
         return Node("relation", bounded, operators(node))
-    for k, part in enumerate(args[1:-1] if operators(node) else (), start=1):
-        if part.kind == "setop" and part.value == "cup" and part.args[0].kind in EXPRESSIONS:
-            left = Node("relation", (*args[:k], part.args[0]), node.pair[:k])
-            return Node("list", (left, Node("relation", (part.args[1], *args[k + 1 :]), node.pair[k:])), "or")
     return None
-
-
-def _point(node: Node) -> Node | None:
-    """``P = (1, 2)`` for ``P(1, 2)``; None for anything else."""
-    if node.kind == "mul" and node.args[0].kind == "sym" and node.args[1].value == ("(", ")"):
-        name, place = node.args
-    elif node.kind == "call" and len(node.args) > 1 and not any(part.kind == "sym" for part in node.walk()):
-        name, place = Node("sym", value=node.name), Node("group", node.args, ("(", ")"))
-    else:
-        return None
-    return Node("relation", (name, place), ("=",)) if re.fullmatch(r"[A-Z](?:'|_\d)?", name.name) else None
 
 
 def _is_function(node: Node) -> bool:
@@ -134,18 +114,10 @@ def _words(node: Node) -> Node:
     text = normal_text(node.name)
     if (value := spelled_number(text)) is not None:
         return num(value)
-    first, _, rest = text.partition(" ")
-    if rest and (value := spelled_number(first)) is not None and not spelled_number(rest):
-        return Node("quantity", (num(value),), rest)
     if _NO_SOLUTION.fullmatch(text):
         return Node("const", value="empty")
     if text in ("infinity", "positive infinity"):
         return Node("const", value="inf")
-    if odd := _PARITY.fullmatch(text):
-        double = Node("mul", (num(2), Node("sym", value="k")))
-        every = double if odd[1] == "even" else Node("add", (double, num(1)))
-        integer = Node("relation", (Node("sym", value="k"), Node("const", value="Z")), ("in",))
-        return Node("where", (every, integer))
     if text in ("all real numbers", "all reals", "real numbers"):
         return Node("const", value="R")
     return node
