@@ -39,7 +39,7 @@ must_import_from "$place/in-clone" "$place/clone"
 # Links can matter to what walks over folders or names them: which modules are found (every test module and every
 # doctest is imported), which layers they form, what the pages link to, and what is packed.
 clone_tests=(tests/docs/test_architecture.py tests/docs/test_pages.py tests/house/test_package.py
-    tests/house/test_lazy_names.py tests/house/test_one_loop.py)
+    tests/house/test_lazy_names.py)
 "$place/in-clone/bin/python" -m pytest --collect-only -qq >"$place/collected" || { tail -40 "$place/collected"; exit 1; }
 "$place/in-clone/bin/python" -m pytest -n auto -q "${clone_tests[@]}"
 uv build --no-build-isolation --python "$place/in-clone/bin/python" --out-dir "$place/of-clone" "$place/clone"
