@@ -1,10 +1,8 @@
 """A study: arms that are run over seeds, a ledger of their rows, a page made of these, and a command line.
 
 python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
-python -m studies.marsrl --table         # writes the study's part of its page
 python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
 python -m studies.marsrl --quick         # a very small seed of everything; nothing is kept
-python -m studies.marsrl --recipe FILE.json --seeds 100    # tuning, seeds from 100 on
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.staleness import age
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit, rollouts
+from mars_env.trainers.loop import fit
 from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.rollouts import rollouts
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim, claims_table
 from studies.common.ledger import LedgerRow, arms_table, origins

@@ -14,7 +14,7 @@ from mars_env.methods.promptcot.references import Majority
 from mars_env.methods.promptcot.training import Designers, Loop, alternate, cold_start
 from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team
 from mars_env.trainers.config import Preferences
-from mars_env.trainers.loop import rollouts
+from mars_env.trainers.rollouts import rollouts
 from studies.promptcot import grammar
 
 CONFIG = TrainConfig(learning_rate=4e-3, betas=(0.9, 0.98), warmup_updates=10)

@@ -39,7 +39,7 @@ from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team, train
 from mars_env.trainers.config import Preferences
-from mars_env.trainers.loop import rollouts
+from mars_env.trainers.rollouts import rollouts
 from mars_env.types import Tree
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import copied, played_often
