@@ -1,6 +1,7 @@
 """The table that opens docs/results.md: the claims of all studies, judged on their ledgers.
 
-`python -m studies.overview` writes the table; `--all` also the part of every study. It runs nothing. For MarsRL and MARS2, which claims are in it was decided after they were run.
+`python -m studies.overview` writes the table; `--all` also the part of every study.
+It runs nothing. For MarsRL and MARS2, which claims are in it was decided after they were run.
 """
 
 from __future__ import annotations
