@@ -2,7 +2,6 @@
 
 python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
 python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
-python -m studies.marsrl --quick         # a very small seed of everything; nothing is kept
 """
 
 from __future__ import annotations
