@@ -142,6 +142,12 @@ def test_dual_clip_by_hand():
     assert clipped.tolist() == [[False, False, True, True], [True, False, False, True]]
 
 
+def test_k3_pulls_back_a_policy_that_has_moved_far():
+    logp = torch.tensor([-1.0, -30.0], requires_grad=True)
+    kl_k3(logp, torch.tensor([-30.0, -1.0])).sum().backward()
+    assert logp.grad.tolist() == [1.0, 0.0]
+
+
 def test_k3_times_the_ratio_has_the_gradient_of_the_kl():
     """Over what an older policy sampled; without the ratio it has not."""
     logits = torch.tensor([0.5, -0.3, 0.1], dtype=torch.float64, requires_grad=True)
