@@ -2,6 +2,7 @@
 
 python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
 python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
+python -m studies.marsrl --check 0 --updates 2 --arm all   # only the rewards of its first updates
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class Study:
         widen: Adds to the rows what another study's ledger holds.
         prepare: Makes shared warm starts before several processes want them.
         resources: What is open while rows are made; they are then made in this process.
+        updates: Where the recipe has the number of updates ("marsrl.steps"), if rows keep their rewards.
         state: Where runs continue after a kill; None where they do not.
         note: What the overview adds to the command of `--check`.
     """
@@ -125,6 +127,7 @@ class Study:
     widen: Callable[[Sequence[LedgerRow]], list[LedgerRow]] = _same
     prepare: Callable[[Collection[str], Run], None] | None = None
     resources: Callable[[], AbstractContextManager[Any]] | None = None
+    updates: str = ""
     state: Path | None = None
     clock: Callable[[], float] = time.process_time
     note: str = ""
@@ -246,6 +249,23 @@ class Study:
         again = [row for group in groups for row in self.made(group, run, origin, None)]
         return self.repeats(stored, [row for row in again if row.arm in wanted])
 
+    def check_updates(self, updates: int, seed: int, arms: Sequence[str] | None, run: Run) -> bool:
+        """Make only the first updates of a seed's rows again, and compare their rewards."""
+        if not self.updates:
+            raise ConfigError(f"rows of {self.name} do not hold rewards by update: leave --updates out")
+        stored = {row.arm: row for row in self.rows() if row.seed == seed and (not arms or row.arm in arms)}
+        short = Run(seed, _changed(run.recipe, self.updates, updates), run.cache, run.resource)
+        same = bool(stored)
+        for arm, row in stored.items():
+            then = _first(row.detail.get("rewards"), updates)
+            if then is None or arm in self.unrepeatable:
+                continue
+            now = _first(asyncio.run(self.play([arm], short))[arm].detail["rewards"], updates)  # type: ignore[arg-type]
+            same &= then == now
+            said = "the same" if then == now else f"{now} instead of {then}"
+            console.print(f"{arm}, seed {seed}, first {updates} updates: {said}", highlight=False)
+        return same
+
     def chosen(self, wanted: Collection[str] | None) -> list[str] | None:
         """The wanted arms in their usual order; None if none is named."""
         if unknown := sorted(set(wanted or ()) - set(self.arms)):
@@ -281,6 +301,7 @@ class Study:
         jobs: Annotated[int, typer.Option(help="Processes at once; 0 is this one.")] = 0,
         table: Annotated[bool, typer.Option("--table", help="Only write the page.")] = False,
         check: Annotated[int | None, typer.Option(help="Make a seed's rows again, and compare.")] = None,
+        updates: Annotated[int | None, typer.Option(help="With --check: only so many updates.")] = None,
         quick: Annotated[bool, typer.Option("--quick", help="Very small; nothing is kept.")] = False,
         allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="Run uncommitted code.")] = False,
         cache: Annotated[Path | None, typer.Option(help="Where to keep warm starts and state.")] = None,
@@ -302,6 +323,9 @@ class Study:
         with tempfile.TemporaryDirectory() as folder, (self.resources or nullcontext)() as resource:
             place = self.place(cache, folder, not rerun, numbers)
             run = Run(check or 0, numbers, place, resource)
+            if check is not None and updates is not None:
+                torch.set_num_threads(1)
+                raise typer.Exit(0 if self.check_updates(updates, check, arms, run) else 1)
             if check is not None:
                 raise typer.Exit(0 if self.check(check, arms, run, origin) else 1)
             if quick:
@@ -319,6 +343,20 @@ class Study:
         app = typer.Typer(add_completion=False)
         app.command(help=f"{self.name}: run what the ledger lacks; --table writes the page.")(self.command)
         app()
+
+
+def _changed(recipe: BaseModel, path: str, value: int) -> BaseModel:
+    """The recipe with another value where the path leads."""
+    name, _, rest = path.partition(".")
+    return recipe.model_copy(update={name: _changed(getattr(recipe, name), rest, value) if rest else value})
+
+
+def _first(rewards: Any, updates: int) -> Any:
+    """Rewards of the first updates, of all roles together or by role; None where there are none."""
+    if isinstance(rewards, Mapping):
+        found = {role: values[:updates] for role, values in rewards.items() if values}
+        return found or None
+    return rewards[:updates] if rewards else None
 
 
 def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[LedgerRow]]:

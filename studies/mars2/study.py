@@ -255,6 +255,7 @@ STUDY = Study(
     arms=tuple(ARM),
     recipe=RECIPE,
     quick=QUICK,
+    updates="steps",
     play=play,
     page=("results.md", "mars2"),
     text=page,

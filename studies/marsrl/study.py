@@ -272,6 +272,7 @@ STUDY = Study(
     arms=ROWS,
     recipe=RECIPE,
     quick=QUICK,
+    updates="marsrl.steps",
     play=play,
     page=("results.md", "marsrl"),
     text=page,

@@ -225,6 +225,7 @@ STUDY = Study(
     arms=ARMS,
     recipe=RECIPE,
     quick=QUICK,
+    updates="marsrl.steps",
     play=play,
     page=("results.md", "marsrl-refining"),
     text=page,

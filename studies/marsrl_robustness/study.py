@@ -238,6 +238,7 @@ STUDY = Study(
     arms=tuple(ROWS),
     recipe=RECIPE,
     quick=QUICK,
+    updates="marsrl.steps",
     play=play,
     page=("results.md", "marsrl-robustness"),
     text=page,

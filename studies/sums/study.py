@@ -72,6 +72,7 @@ STUDY = Study(
     arms=tuple(ARM),
     recipe=RECIPE,
     quick=QUICK,
+    updates="marsrl.steps",
     play=play,
     page=("sums.md", "sums"),
     text=text,
