@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from mars_env.errors import ConfigError
 from mars_env.text import shown
-from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, FinishReason
+from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, FinishReason, ToolCall
 
 MAX_TOKENS = 2**40
 """A larger count of tokens is rejected as nonsense."""
@@ -102,7 +102,23 @@ def valid_action(action: object) -> Action:
                 f"a completion's finish_reason is {shown(completion.finish_reason)}, not one of "
                 f"{', '.join(get_args(FinishReason))}"
             )
+    for call in action.calls:
+        valid_call(call, len(action.completions))
     return action
+
+
+def valid_call(call: object, completions: int) -> ToolCall:
+    """A call of a tool that can be stored, of one of so many completions; else a ValueError."""
+    if not isinstance(call, ToolCall):
+        raise ValueError(f"expected a ToolCall, got a {type(call).__name__}")
+    for name in ("name", "arguments", "result", "outcome"):
+        if not isinstance(value := getattr(call, name), str):
+            raise ValueError(f"a call's {name} is {shown(value)}, not a string")
+    finite(call.seconds)
+    valid_count(call.completion)
+    if call.completion >= completions:
+        raise ValueError(f"a call of completion {call.completion}, and there are {completions}")
+    return call
 
 
 def valid_completion(completion: object) -> Completion:

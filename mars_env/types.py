@@ -221,15 +221,38 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool inside of a turn.
+
+    Attributes:
+        completion: Position of the completion that asked for it, in the action.
+        name: Of the tool, as the model wrote it.
+        arguments: The call as the model wrote it.
+        result: What the model read.
+        outcome: ``"ok"``; ``"error"``, of the call or of the tool's own; ``"refused"``, beyond the limit of
+            calls; ``"fault"``, of the machinery: the turn is UNKNOWN.
+        seconds: How long it took.
+    """
+
+    completion: int
+    name: str
+    arguments: str
+    result: str
+    outcome: Literal["ok", "error", "refused", "fault"] = "ok"
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """What an agent does in one turn: a text, and the completions behind it (none, one or more).
 
     The text is what the other agents and the grader see, such as the last completion's without its thinking;
-    training uses only the completions.
+    training uses only the completions. Between these, the results of `calls` were read.
     """
 
     text: str
     completions: tuple[Completion, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
 
     @property
     def truncated(self) -> bool:
@@ -242,6 +265,8 @@ class Action:
 
         Such an action is graded UNKNOWN and its turn has no reward.
         """
+        if any(call.outcome == "fault" for call in self.calls):
+            return "a tool could not be run"
         return next(
             (INTERRUPTIONS[c.finish_reason] for c in self.completions if c.finish_reason in INTERRUPTIONS), ""
         )

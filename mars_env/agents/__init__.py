@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from mars_env.agents.roles import Solver as Solver
     from mars_env.agents.roles import Verifier as Verifier
     from mars_env.agents.thinking import Thinking as Thinking
+    from mars_env.agents.tools import Tool as Tool
+    from mars_env.agents.tools import python_tool as python_tool
+    from mars_env.agents.tools import tool as tool
     from mars_env.players import FunctionAgent as FunctionAgent
     from mars_env.players import assign_agents as assign_agents
 

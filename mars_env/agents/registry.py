@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
+from mars_env.agents.tools import Toolbox, make_tools
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.identity import identity_of, lasting
@@ -45,6 +46,9 @@ _SWITCH = {
 _OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
 
 _COMMON: _Parsers = {
+    "tools": make_tools,
+    "max_calls": int,
+    "calls": {name: name for name in ("tags", "fenced")}.__getitem__,
     "temperature": float,
     "top_p": float,
     "top_k": int,
@@ -52,6 +56,7 @@ _COMMON: _Parsers = {
     "thinking": THINKING_MODES.__getitem__,
     "overflow": _OVERFLOW.__getitem__,
 }
+_OF_TOOLS = {"max_calls": "max_calls", "calls": "reader"}
 _HEADER = "header.NAME"
 
 _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
@@ -96,8 +101,9 @@ def make_agents(
     by place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it.
 
     Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
-    ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
-    (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
+    ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`), ``thinking``
+    (``tags``, the default; ``opened``, if the chat template opens the block; ``off``), and ``tools``
+    (``python``, ``my_module:my_tool``, joined by ``+``) with ``max_calls`` and ``calls``; servers and
     checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
     ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object) and
     ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification loads
@@ -143,7 +149,12 @@ def make_agents(
         loaded = shared.get(one) or shared.get(f"{role}={one}") or _load(one, role, sampling)
         shared[one if loaded.shared else f"{role}={one}"] = loaded
         agents[name] = as_agent(
-            loaded.value, name, sampling=loaded.sampling, thinking=loaded.thinking, roles=roles
+            loaded.value,
+            name,
+            sampling=loaded.use.sampling,
+            thinking=loaded.use.thinking,
+            roles=roles,
+            tools=loaded.use.tools,
         )
     return agents
 
@@ -161,7 +172,7 @@ def team_size(spec: object) -> int | None:
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
     """The object that a specification names, and the sampling that it asks for."""
     loaded = _load(spec, "judge", None)
-    return loaded.value, loaded.sampling
+    return loaded.value, loaded.use.sampling
 
 
 def team_identity(
@@ -204,6 +215,7 @@ def as_agent(
     sampling: Sampling | None = None,
     thinking: Thinking | None = THINKING,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
+    tools: Toolbox | None = None,
 ) -> Agent:
     """An agent for one place of a team, made from whatever the user has.
 
@@ -221,7 +233,7 @@ def as_agent(
     if isinstance(value, Agent):
         return value
     if isinstance(value, Model):
-        return role_agent(value, agent, sampling=sampling, thinking=thinking, roles=roles)
+        return role_agent(value, agent, sampling=sampling, thinking=thinking, roles=roles, tools=tools)
     if not callable(value):
         raise ConfigError(
             f"an agent, a model, a function or a text is expected for {agent}, got {lacking(value)}"
@@ -253,6 +265,7 @@ def role_agent(
     sampling: Sampling | None = None,
     thinking: Thinking | None = THINKING,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
+    tools: Toolbox | None = None,
 ) -> RoleAgent:
     """The built-in agent of a place, with its own prompt; a `ConfigError` if the role has none.
 
@@ -267,7 +280,13 @@ def role_agent(
             "`mars-env train` takes agents by --team"
         )
     made = roles[role]
-    return made(model, sampling=sampling, thinking=thinking, system=made.system_at(_place(agent)))
+    return made(
+        model,
+        sampling=sampling,
+        thinking=thinking,
+        system=made.system_at(_place(agent)),
+        tools=tools or (),
+    )
 
 
 def _place(agent: str) -> int:
@@ -277,12 +296,20 @@ def _place(agent: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class _Use:
+    """How an agent uses its model."""
+
+    sampling: Sampling | None
+    thinking: Thinking | None = THINKING
+    tools: Toolbox | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Loaded:
     """What a specification names, how it is used, and whether all roles can share it."""
 
     value: Any
-    sampling: Sampling | None
-    thinking: Thinking | None = THINKING
+    use: _Use
     shared: bool = True
 
 
@@ -302,7 +329,7 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
 def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
     kind, colon, rest = spec.partition(":")
     if colon and kind == "scripted":
-        return _Loaded(ScriptedModel([rest]), sampling)
+        return _Loaded(ScriptedModel([rest]), _Use(sampling))
     if _NEXT_AGENT.search(spec):
         raise ConfigError(
             f"one text names one agent, and {shown(spec)} seems to name several: name the places, such as "
@@ -310,33 +337,34 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         )
     if kind in ("http", "https"):
         target, options = _options(spec, _HTTP)
-        own, thinking = _own(sampling, options)
-        return _Loaded(_http(target, spec, options), own, thinking)
+        use = _use(sampling, options)
+        return _Loaded(_http(target, spec, options), use)
     if colon and kind == "hf":
         from mars_env.models.batching import BatchLimits
         from mars_env.models.hf import HFModel  # brings torch
 
         target, options = _options(rest, _HF)
-        own, thinking = _own(sampling, options)
+        use = _use(sampling, options)
         limits = {"max_batch_rows": "rows", "max_batch_tokens": "tokens"}
         batch = {field: options.pop(name) for name, field in limits.items() if name in options}
-        return _Loaded(HFModel(target, batch=BatchLimits(**batch), **options), own, thinking)
+        return _Loaded(HFModel(target, batch=BatchLimits(**batch), **options), use)
     if colon and kind == "vllm":
         from mars_env.models.vllm import VLLMModel  # brings vLLM
 
         target, options = _options(rest, _VLLM)
-        own, thinking = _own(sampling, options)
+        use = _use(sampling, options)
         engine = {name: options.pop(name) for name in ("dtype",) if name in options}
-        return _Loaded(VLLMModel(target, options=engine, **options), own, thinking)
+        return _Loaded(VLLMModel(target, options=engine, **options), use)
     target, options = _options(spec, {})
     value, shared = _made(_find(target), role)
-    return _Loaded(value, *_own(sampling, options), shared)
+    return _Loaded(value, _use(sampling, options), shared)
 
 
 def _trained(spec: str) -> Any:
     """The team of a training run: a `TrainedTeam`, which is made above this layer."""
     folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
-    changes = {name: options.pop(name) for name in set(options) & set(_COMMON) - {"thinking"}}
+    own = set(options) & set(_COMMON) - {"thinking", "tools", *_OF_TOOLS}
+    changes = {name: options.pop(name) for name in own}
     thinking, function = options.pop("thinking", THINKING), options.pop("function", None)
     make = import_object("mars_env.trainers.trained:TrainedTeam")
     return make(folder, function=function, changes=changes, thinking=thinking, model=options)
@@ -390,11 +418,15 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
     return target, options
 
 
-def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling | None, Thinking | None]:
+def _use(sampling: Sampling | None, options: dict[str, Any]) -> _Use:
     """How the model is used, as far as the options say; removes these from the options."""
-    thinking = options.pop("thinking", THINKING)
+    thinking, tools = options.pop("thinking", THINKING), options.pop("tools", ())
+    how = {field: options.pop(name) for name, field in _OF_TOOLS.items() if name in options}
+    if how and not tools:
+        raise ConfigError(f"{' and '.join(sorted(how))} are for agents with tools=")
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON)}
-    return replace(sampling or Sampling(), **changes) if changes else sampling, thinking
+    own = replace(sampling or Sampling(), **changes) if changes else sampling
+    return _Use(own, thinking, Toolbox(tools, **how) if tools else None)
 
 
 def _find(target: str) -> Any:

@@ -6,7 +6,7 @@ Solver, Verifier and Corrector play MarsRL (arXiv 2511.11373); Solver and Coder 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
+from mars_env.agents.tools import Reader, Tool, Toolbox, act_with_tools, make_toolbox
 from mars_env.errors import ConfigError, ModelError
 from mars_env.text import shown
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
@@ -36,9 +37,12 @@ class RoleAgent:
         system: Replaces the system message; empty for none.
         thinking: How the model marks its thinking, which is left out of the action's text; None to leave all
             texts as they are.
+        tools: What it may call while it writes: tools, or typed functions; see `mars_env.agents.tools`.
+        max_calls: Most calls in one turn.
+        calls: How calls are written: ``"tags"`` or ``"fenced"``; see `mars_env.agents.tools.Toolbox`.
 
     Raises:
-        ConfigError: A template has a mistake, or the model or the sampling is none.
+        ConfigError: A template has a mistake, or the model, the sampling or a tool is none.
     """
 
     role: ClassVar[str] = "agent"
@@ -56,6 +60,9 @@ class RoleAgent:
         prompt: PromptMaker | str | None = None,
         system: str | None = None,
         thinking: Thinking | None = THINKING,
+        tools: Toolbox | Sequence[Tool | Callable[..., Any]] = (),
+        max_calls: int = 8,
+        calls: Reader = "tags",
     ) -> None:
         if isinstance(model, type) or not isinstance(model, Model):
             raise ConfigError(
@@ -68,6 +75,7 @@ class RoleAgent:
         self.policy = policy or getattr(model, "name", "") or self.role
         self.sampling = sampling or Sampling()
         self.thinking = thinking
+        self.toolbox = tools if isinstance(tools, Toolbox) else make_toolbox(tools, max_calls, calls)
         self._system = self.system if system is None else system
         self._prompt = self.template if prompt is None else prompt
         self._make = prompt if callable(prompt) else self._chat
@@ -94,6 +102,7 @@ class RoleAgent:
             "sampling": self.sampling,
             "thinking": self.thinking,
             "model": self.model,
+            **({"tools": self.toolbox} if self.toolbox else {}),
         }
 
     def prompt(self, observation: Observation) -> Prompt:
@@ -106,7 +115,11 @@ class RoleAgent:
 
     async def ask(self, prompt: Prompt, n: int, seed: int) -> list[Action]:
         """N actions on a prompt, which may be another one than the role's."""
-        completions = await self.model.complete(prompt, n, replace(self.sampling, seed=seed))
+        visible = self.thinking.visible if self.thinking else str
+        sampling = replace(self.sampling, seed=seed)
+        if self.toolbox is not None:
+            return await act_with_tools(self.model, prompt, n, sampling, self.toolbox, visible)
+        completions = await self.model.complete(prompt, n, sampling)
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions
         ):
@@ -114,7 +127,6 @@ class RoleAgent:
                 f"{self.role}: a model's `complete` returns a list of Completion, such as "
                 f"[Completion(text)], and {shown(self.model)} returned {shown(completions)}"
             )
-        visible = self.thinking.visible if self.thinking else str
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 
     def _chat(self, observation: Observation) -> list[Message]:

@@ -115,9 +115,13 @@ class HFModel:
         device: torch.device = next(self.module.parameters()).device
         return device
 
-    def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt: see `mars_env.models.encoding.encode_prompt`."""
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt: see `mars_env.models.encoding.encode_prompt`.
+
+        Schemas of `tools` go to the chat template.
+        """
+        options = {**self._template_options, **({"tools": list(tools)} if tools else {})}
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.

@@ -151,9 +151,10 @@ class VLLMModel:
         """Stop the engine and free its memory. It stops with the process in any case."""
         self._engine.close()
 
-    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
         """The token ids that the model reads for a prompt; as `HFModel.encode`."""
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+        options = {**self._template_options, **({"tools": list(tools)} if tools else {})}
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt; as `HFModel.complete`. vLLM's temperatures are 0.01 to 2."""
@@ -325,9 +326,9 @@ class VLLMAdapter:
         """Most tokens of prompt and completion together."""
         return self.base.context
 
-    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
         """The token ids that the model reads for a prompt; see `VLLMModel.encode`."""
-        return self.base.encode(prompt)
+        return self.base.encode(prompt, tools)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt; see `VLLMModel.complete`."""

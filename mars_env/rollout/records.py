@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from operator import attrgetter
 from types import NoneType
 from typing import Any
 
-from mars_env.checks import finite, valid_completion, valid_count
+from mars_env.checks import finite, valid_call, valid_completion, valid_count
 from mars_env.envs.rewards import REWARD_FAULTS
 from mars_env.rollout.engine import LEFT_OUT
 from mars_env.text import shown
-from mars_env.types import Action, Completion, Grade, Problem, Turn, Verdict
+from mars_env.types import Action, Completion, Grade, Problem, ToolCall, Turn, Verdict
 
 _TURN_FIELDS = [f.name for f in fields(Turn) if f.name not in ("action", "grade")]
 _TURN_COLUMNS = [name.removesuffix("_id") for name in _TURN_FIELDS]  # files say "tree" for `tree_id`
 _COMPLETION_FIELDS = [f.name for f in fields(Completion)]
 _GRADE_FIELDS = [f.name for f in fields(Grade)]
+_CALL_FIELDS = [f.name for f in fields(ToolCall)]
 _turn_values, _completion_values, _grade_values = (  # several times faster than getattr for each field
     attrgetter(*names) for names in (_TURN_FIELDS, _COMPLETION_FIELDS, _GRADE_FIELDS)
 )
@@ -50,6 +51,8 @@ def turn_to_row(turn: Turn) -> dict[str, Any]:
     row["info"] = dict(turn.info)
     row["text"] = turn.action.text
     row["completions"] = [_completion_row(completion) for completion in turn.action.completions]
+    if turn.action.calls:
+        row["calls"] = [asdict(call) for call in turn.action.calls]
     grade = turn.grade
     row["grade"] = None if grade is None else dict(zip(_GRADE_FIELDS, _grade_values(grade), strict=True))
     if grade is not None and not grade.details:
@@ -83,10 +86,11 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
         check_plain(grade)
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
+    calls = tuple(_call(call, len(completions)) for call in row.get("calls", ()))
     check_plain(row["info"])
     valid_count(row["info"].get("search_tokens", 0))
     values = {name: row[column] for name, column in zip(_TURN_FIELDS, _TURN_COLUMNS, strict=True)}
-    return Turn(action=Action(row["text"], completions), grade=grade, **values)
+    return Turn(action=Action(row["text"], completions, calls), grade=grade, **values)
 
 
 def _completion(row: Mapping[str, Any]) -> Completion:
@@ -97,6 +101,12 @@ def _completion(row: Mapping[str, Any]) -> Completion:
     values["train_prompt_ids"] = tuple(row.get("train_prompt_ids", ()))
     values["versions"] = tuple((version, count) for version, count in row["versions"])
     return valid_completion(Completion(**values))
+
+
+def _call(row: Mapping[str, Any], completions: int) -> ToolCall:
+    _known(row, _CALL_FIELDS, "a call")
+    _require(row, _CALL_FIELDS)
+    return valid_call(ToolCall(**row), completions)
 
 
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:

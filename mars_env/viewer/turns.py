@@ -152,10 +152,27 @@ def _calls(turn: Turn, shown: Display) -> list[_Fold | None]:
     """The texts of a turn's several completions; of a single one what its turn does not show."""
     completions = turn.action.completions
     if len(completions) == 1:
-        return [_thinking(turn, shown)]
+        return [_thinking(turn, shown), *_tool_calls(turn, 0, shown)]
     return [
-        _Fold(f"Call {i} of {len(completions)}", shown.text(completion.text))
-        for i, completion in enumerate(completions, 1)
+        fold
+        for i, completion in enumerate(completions)
+        for fold in (
+            _Fold(f"Call {i + 1} of {len(completions)}", shown.text(completion.text)),
+            *_tool_calls(turn, i, shown),
+        )
+    ]
+
+
+def _tool_calls(turn: Turn, completion: int, shown: Display) -> list[_Fold]:
+    """What tools answered to one completion."""
+    return [
+        _Fold(
+            f"Tool {visible(call.name) or '?'}, {call.outcome}, {call.seconds:.3g} s",
+            shown.text(call.result),
+            "tool" if call.outcome == "ok" else "tool warn",
+        )
+        for call in turn.action.calls
+        if call.completion == completion
     ]
 
 

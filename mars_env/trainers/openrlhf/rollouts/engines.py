@@ -116,9 +116,10 @@ class EnginesModel:
     def __repr__(self) -> str:
         return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
 
-    def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt."""
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, {})
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt; schemas of `tools` go to the chat template."""
+        options = {"tools": list(tools)} if tools else {}
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, on one engine, so that they share its prefix cache.

@@ -1,0 +1,94 @@
+"""Interpreters in the sandbox that keep their names."""
+
+import asyncio
+import copy
+
+import pytest
+import sandboxes
+
+from mars_env.errors import SandboxError
+from mars_env.sandbox import Limits, find_backend
+from mars_env.sandbox.interpreter import Interpreters
+
+
+@pytest.fixture(params=["living", "replayed"])
+async def home(request):
+    sandboxes.need_a_sandbox()
+    backend = await find_backend("auto")
+    if request.param == "replayed":  # as a backend without channels does
+        backend = copy.copy(backend)
+        object.__setattr__(backend, "channels", False)
+    home = Interpreters(backend, limits=Limits(memory_bytes=256 * 2**20, cpu_seconds=20))
+    yield home
+    await home.pool.aclose()
+
+
+async def printed(interpreter, *calls, **options):
+    return [(await interpreter.run(call, **options)).text for call in calls]
+
+
+async def test_names_live_on_and_the_last_value_is_shown(home):
+    interpreter = home.open()
+    texts = await printed(interpreter, "x = 2\nx + 3", "def f(): return x * 10", "f()", "print('a'); None")
+    assert texts == ["5\n", "", "20\n", "a\n"]
+    await interpreter.close()
+
+
+async def test_errors_are_shown_and_leave_names(home):
+    interpreter = home.open()
+    first, second, third = await printed(interpreter, "x = 1\n1 / 0", "x +", "x")
+    assert "ZeroDivisionError" in first and "repl.py" not in first
+    assert "SyntaxError" in second
+    assert third == "1\n"
+    await interpreter.close()
+
+
+async def test_output_is_cut(home):
+    interpreter = home.open()
+    [text] = await printed(interpreter, "print('y' * 10**7)", characters=50)
+    assert text == "y" * 50 + f"\n[{10**7 - 49} more characters]"
+    await interpreter.close()
+
+
+@pytest.mark.parametrize("fatal", ["import os; x = 5; os._exit(3)", "import os; os.kill(os.getpid(), 9)"])
+async def test_a_call_that_ends_the_interpreter_is_undone(home, fatal):
+    interpreter = home.open()
+    await interpreter.run("x = 2")
+    assert (await interpreter.run(fatal)).ended
+    assert (await interpreter.run("x")).text == "2\n"
+    await interpreter.close()
+
+
+async def test_a_call_that_takes_too_long_is_undone():
+    sandboxes.need_a_sandbox()
+    interpreter = Interpreters().open()
+    await interpreter.run("x = 2")
+    assert (await interpreter.run("x = 3\nwhile True: pass", seconds=0.3)).ended
+    assert (await interpreter.run("x")).text == "2\n"
+    await interpreter.close()
+
+
+async def test_the_one_used_longest_ago_makes_room():
+    sandboxes.need_a_sandbox()
+    home = Interpreters(most=2)
+    several = [home.open() for _ in range(5)]
+    for round_ in range(3):
+        for number, interpreter in enumerate(several):
+            await interpreter.run(f"x = {number} + {round_}")
+            assert len(home.living) <= 2
+    texts = await asyncio.gather(*(interpreter.run("x") for interpreter in several))
+    assert [ran.text for ran in texts] == [f"{number + 2}\n" for number in range(5)]
+    await asyncio.gather(*(interpreter.close() for interpreter in several))
+    assert not home.living
+
+
+async def test_a_lost_sandbox_is_a_fault(home, monkeypatch):
+    async def lost(*_, **__):
+        raise SandboxError("no sandbox could be started")
+
+    monkeypatch.setattr(home.pool, "session", lost)
+    monkeypatch.setattr(home.pool, "run", lost)
+    interpreter = home.open()
+    with pytest.raises(SandboxError):
+        await asyncio.wait_for(interpreter.run("1"), 20)
+    await interpreter.close()
