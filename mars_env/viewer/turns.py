@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -53,8 +53,7 @@ class Display:
         return prose(shortened(text, self.max_characters), self.formulas, self.colours)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fold:
+class _Fold(NamedTuple):
     """A part of a turn that opens on a click."""
 
     title: str
@@ -80,8 +79,7 @@ def turn_view(
 ) -> Mapping[str, Any]:
     """A turn as the template shows it; `asked` are the messages of its prompt."""
     grade = turn.grade
-    known = ("verdict", "malformed", "truncated")
-    notes = {k: v for k, v in turn.info.items() if k not in known}
+    notes = [f"{k}: {v}" for k, v in turn.info.items() if k not in ("verdict", "malformed", "truncated")]
     feedback = grade.feedback if grade else ""
     after = (
         _changed(turn, tree, by_id),
@@ -98,7 +96,7 @@ def turn_view(
         "before": [fold for fold in (_prompt(asked, shown), *_calls(turn, shown)) if fold is not None],
         "after": [fold for fold in after if fold is not None],
         "reason": shortened(grade.reason, 2000) if grade else "",
-        "notes": shortened(", ".join(f"{k}: {v}" for k, v in notes.items()), 2000),
+        "notes": shortened(", ".join(notes), 2000),
     }
 
 
@@ -153,10 +151,8 @@ def _calls(turn: Turn, shown: Display) -> list[_Fold | None]:
     completions = turn.action.completions
     if len(completions) == 1:
         return [_thinking(turn, shown)]
-    return [
-        _Fold(f"Call {i} of {len(completions)}", shown.text(completion.text))
-        for i, completion in enumerate(completions, 1)
-    ]
+    titles = (f"Call {i} of {len(completions)}" for i in range(1, len(completions) + 1))
+    return [_Fold(title, shown.text(each.text)) for title, each in zip(titles, completions, strict=True)]
 
 
 def _prompt(asked: Sequence[tuple[str, str]], shown: Display) -> _Fold | None:
