@@ -8,6 +8,7 @@ import time
 
 import pytest
 from aiohttp import web
+from http_app import served
 from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
@@ -30,20 +31,16 @@ class Server:
         self.ill, self.health_checks = False, 0
 
     async def start(self, port=0):
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self.handle)
-        app.router.add_post("/v1/completions", self.handle)
-        app.router.add_get("/health", self.health)
-        app.router.add_get("/v1/models", self.models)
-        self.runner = web.AppRunner(app, access_log=None)
-        await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", port)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}/v1"
+        routes = {
+            **{f"POST /v1{path}": self.handle for path in ("/chat/completions", "/completions")},
+            **{"GET /health": self.health, "GET /v1/models": self.models},
+        }
+        self.running = served(routes, port)
+        self.url = f"{await self.running.__aenter__()}/v1"
         return self
 
     async def stop(self):
-        await self.runner.cleanup()
+        await self.running.__aexit__(None, None, None)
 
     async def models(self, request):
         return web.json_response({"data": [{"id": "m", "max_model_len": 40}]})
@@ -199,19 +196,16 @@ async def test_faults_are_tried_again(server, fault):
     assert server.bodies[0] == server.bodies[1] == server.bodies[2]
 
 
-async def test_attempts_end_in_one_sentence(server):
-    server.faults = [500] * 3
-    model = HTTPModel(server.url, "m", backoff=0.01, attempts=3)
+@pytest.mark.parametrize(
+    ("fault", "options", "requests"),
+    [(500, {"attempts": 3}, 3), ("slow", {"attempts": 1, "timeout": 0.2}, 1)]
+    + [(status, {}, 1) for status in (400, 401, 404, 422, 302)],
+)
+async def test_what_ends_in_an_error(server, fault, options, requests):
+    server.faults = [fault] * 3
     with raises(ModelError):
-        await model.complete("p", 1, Sampling())
-    assert len(server.bodies) == 3
-
-
-async def test_a_server_that_is_too_slow_is_told_with_the_limit(server):
-    server.delay = 3.0
-    model = HTTPModel(server.url, "m", attempts=1, timeout=0.2)
-    with raises(ModelError):
-        await model.complete("p", 1, Sampling())
+        await HTTPModel(server.url, "m", backoff=0.01, **options).complete("p", 1, Sampling())
+    assert len(server.bodies) == requests
 
 
 async def test_retry_after_is_kept(server):
@@ -219,15 +213,6 @@ async def test_retry_after_is_kept(server):
     model = HTTPModel(server.url, "m", backoff=0.001)
     await model.complete("p", 1, Sampling())
     assert server.times[1] - server.times[0] >= 0.29
-
-
-@pytest.mark.parametrize("status", [400, 401, 404, 422, 302])
-async def test_refusals_are_final(server, status):
-    server.faults = [status]
-    model = HTTPModel(server.url, "m")
-    with raises(ModelError):
-        await model.complete("p", 1, Sampling())
-    assert len(server.bodies) == 1
 
 
 async def test_no_server_is_a_model_error_after_the_patience():
@@ -344,22 +329,6 @@ async def test_the_key_is_sent_and_never_shown(server, monkeypatch):
         HTTPModel(server.url, "m", api_key_env="MY_KEY")
 
 
-async def test_raw_logprobs_are_kept_only_where_they_are_true(server):
-    cases = {
-        "raw": [(1.0, 1.0, 0, True), (0.7, 1.0, 0, False), (1.0, 0.9, 0, False), (1.0, 1.0, 5, False)],
-        "processed": [(0.7, 1.0, 0, True), (0.7, 0.9, 5, True)],
-    }
-    for kind, rows in cases.items():
-        model = HTTPModel(server.url, "m", exact=True, logprobs=kind, version=4)
-        for temperature, top_p, top_k, trainable in rows:
-            sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, seed=1)
-            for prompt in (CHAT, "text"):
-                [completion] = await model.complete(prompt, 1, sampling)
-                assert completion.trainable is trainable
-                assert completion.versions == ((4, len(completion.token_ids)),)
-    assert all(body["top_k"] is not None and body["return_token_ids"] for body in server.bodies)
-
-
 async def test_exact_requests_leave_nothing_to_a_checkpoint_s_own_sampling(server):
     neutral = {"min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
     model = HTTPModel(server.url, "m", exact=True)
@@ -387,23 +356,6 @@ async def test_token_counts_add_up_to_the_server_s(server):
     texts = [c.text for c in completions]
     assert sum(c.completion_tokens for c in completions) == sum(map(len, texts))
     assert {c.prompt_tokens for c in completions} == {len('"p"')}
-
-
-@pytest.mark.parametrize(
-    ("message", "text"),
-    [
-        ({"content": "a"}, "a"),
-        ({"content": None}, ""),
-        ({"content": "a", "reasoning": "b"}, "<think>b</think>a"),
-        ({"content": None, "reasoning_content": "b"}, "<think>b"),
-    ],
-)
-async def test_thinking_that_the_server_parts_is_put_back(server, message, text):
-    server.reply = {"choices": [{"message": message}]}
-    model = HTTPModel(server.url, "m")
-    [completion] = await model.complete(CHAT, 1, Sampling())
-    assert completion.text == text
-    assert completion.completion_tokens == 0
 
 
 async def test_apis_may_be_forced(server):
@@ -565,35 +517,30 @@ async def test_a_list_of_models_that_comes_in_pieces_is_read_whole():
             await response.write(text[begin : begin + 300_000])
         return response
 
-    app = web.Application()
-    app.router.add_get("/v1/models", models)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    model = HTTPModel(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "m999")
-    assert await model.learn_context() == 1000
-    [(_, status, body)] = await model.listed()
-    await runner.cleanup()
+    async with served({"GET /v1/models": models}) as url:
+        model = HTTPModel(f"{url}/v1", "m999")
+        assert await model.learn_context() == 1000
+        [(_, status, body)] = await model.listed()
     assert status == 200 and len(json.loads(body)["data"]) == 1000
 
 
-async def test_a_request_that_is_refused_for_its_length_is_cut_by_the_context_or_ends_the_run(server, caplog):
-    words = {"error": {"message": "This model's maximum context length is 40 tokens. You requested 99."}}
-    server.faults = [lambda body: web.json_response(words, status=400) for _ in range(2)]
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"message": "This model's maximum context length is 40 tokens. You requested 99."}, "context"),
+        ({"message": "The response was filtered.", "code": "content_filter"}, "content_filter"),
+    ],
+)
+async def test_requests_refused_for_their_content_have_unknown_answers(server, caplog, error, reason):
+    server.faults = [lambda body: web.json_response({"error": error}, status=400) for _ in range(2)]
     model = HTTPModel(server.url, "m")
     completions = await model.complete("How?", 2, Sampling(max_tokens=90))
-    assert [(c.text, c.finish_reason) for c in completions] == [("", "context")] * 2
-    assert "maximum context length is 40" in caplog.text
-    with raises(ContextError):
-        await model.complete("How?", 2, Sampling(max_tokens=90, overflow="refuse"))
-    assert len(server.bodies) == 2  # trying again would not help
-
-
-async def test_a_request_that_a_filter_refuses_has_an_unknown_answer(server):
-    words = {"error": {"message": "The response was filtered.", "code": "content_filter"}}
-    server.faults = [lambda body: web.json_response(words, status=400)]
-    completions = await HTTPModel(server.url, "m").complete("How?", 2, Sampling())
-    assert [(c.text, c.finish_reason) for c in completions] == [("", "content_filter")] * 2
+    assert [(c.text, c.finish_reason) for c in completions] == [("", reason)] * 2
+    assert error["message"] in caplog.text
+    if reason == "context":
+        with raises(ContextError):
+            await model.complete("How?", 2, Sampling(max_tokens=90, overflow="refuse"))
+        assert len(server.bodies) == 2  # trying again would not help
 
 
 async def test_an_error_under_status_200_is_told_in_the_server_s_words(server, monkeypatch):

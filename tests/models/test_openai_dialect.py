@@ -83,44 +83,27 @@ def test_errors_are_one_line():
     assert error_text(b"<html>busy</html>") == "<html>busy</html>" and error_text(b"") == "no explanation"
 
 
-WRONG_NUMBERS = {
-    "text": {"usage": {"completion_tokens": "many"}},
-    "prompt text": {"usage": {"prompt_tokens": "x"}},
-    "nan": {"usage": {"completion_tokens": float("nan")}},
-    "infinite": {"usage": {"prompt_tokens": float("inf")}},
-    "negative": {"usage": {"completion_tokens": -(10**9)}},
-    "bool": {"usage": {"completion_tokens": True}},
-    "half": {"usage": {"completion_tokens": 1.5}},
-    "huge": {"usage": {"completion_tokens": 10**30}},
-    "list": {"usage": {"completion_tokens": [1]}},
-    "negative prompt id": {"prompt_token_ids": [-1]},
-    "text prompt id": {"prompt_token_ids": ["1"]},
-    "nan logprob": {"choice": {"logprobs": {"token_logprobs": [float("nan"), -1.0]}}},
-    "positive logprob": {"choice": {"logprobs": {"token_logprobs": [-1.0, 0.5]}}},
-    "-inf logprob": {"choice": {"logprobs": {"token_logprobs": [float("-inf"), -1.0]}}},
-    "text logprob": {"choice": {"logprobs": {"token_logprobs": ["-1", -1.0]}}},
-    "bool logprob": {"choice": {"logprobs": {"token_logprobs": [False, -1.0]}}},
-    "short logprobs": {"choice": {"logprobs": {"token_logprobs": [-1.0]}}},
-    "long logprobs": {"choice": {"logprobs": {"content": [{"logprob": -1.0}] * 3}}},
-    "negative id": {"choice": {"token_ids": [1, -2]}},
-    "bool id": {"choice": {"token_ids": [1, True]}},
-    "float id": {"choice": {"token_ids": [1, 2.0]}},
-    "text id": {"choice": {"token_ids": "12"}},
-    "huge id": {"choice": {"token_ids": [1, 2**60]}},
-}
+WRONG_NUMBERS = [
+    *({"usage": {"completion_tokens": value}} for value in ("many", float("nan"), -1, True, 1.5, 10**30)),
+    {"usage": {"prompt_tokens": float("inf")}},
+    {"prompt_token_ids": [-1]},
+    *({"choice": {"logprobs": {"token_logprobs": [v, -1.0]}}} for v in (float("nan"), 0.5, "-1", False)),
+    {"choice": {"logprobs": {"token_logprobs": [-1.0]}}},
+    {"choice": {"logprobs": {"content": [{"logprob": -1.0}] * 3}}},
+    *({"choice": {"token_ids": ids}} for ids in ([1, -2], [1, True], [1, 2.0], "12", [1, 2**60])),
+]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-@pytest.mark.parametrize("name", WRONG_NUMBERS)
-def test_a_number_that_is_none_is_no_answer(name, temperature):
-    wrong = dict(WRONG_NUMBERS[name])
+@pytest.mark.parametrize("wrong", WRONG_NUMBERS, ids=str)
+def test_a_number_that_is_none_is_no_answer(wrong, temperature):
     right = {"text": "4", "token_ids": [1, 2], "logprobs": {"token_logprobs": [-0.5, 0.0]}}
-    choice = {**right, **wrong.pop("choice", {})}
+    choice, beside = {**right, **wrong.get("choice", {})}, {**wrong, "choice": None}
     sampling = Sampling(temperature=temperature)
     read = {"processed": False, "version": 0}
     assert completions_of(answer(right), 1, sampling, **read)
     with pytest.raises((ValueError, TypeError)):
-        completions_of(answer(choice, **wrong), 1, sampling, **read)
+        completions_of(answer(choice, **beside), 1, sampling, **read)
 
 
 def test_rounding_above_zero_is_forgiven():
@@ -272,9 +255,16 @@ def test_fields_that_change_the_distribution_are_known(fields, names):
     ([{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}], "<think>so"),
     ([{"type": "reasoning", "summary": [{"text": "so"}]}, {"type": "text", "text": ""}], "<think>so</think>"),
     ([], ""),
+    (None, ""),
 ])  # fmt: skip
 def test_content_in_parts_is_put_together(content, text):
     assert message_text({"content": content}) == text
+
+
+@pytest.mark.parametrize(("content", "text"), [("a", "<think>b</think>a"), (None, "<think>b")])
+def test_thinking_that_a_server_parts_is_put_back(content, text):
+    for name in ("reasoning", "reasoning_content"):
+        assert message_text({"content": content, name: "b"}) == text
 
 
 @pytest.mark.parametrize("content", [5, ["4"], [{"type": "text", "text": 4}], [{"type": "image_url"}]])
