@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import numpy as np
 import pytest
@@ -63,11 +62,15 @@ def test_words_make_up_the_text(text):
     assert "".join(_words(text)) == text
 
 
-async def test_latency_is_spent_concurrently():
-    model = ScriptedModel(["x"], latency=0.5)
-    begun = time.monotonic()
-    await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(20)))
-    assert 0.49 < time.monotonic() - begun < 9  # one after the other: 10
+async def test_each_request_waits_for_the_latency(monkeypatch):
+    waits = []
+
+    async def sleep(seconds):
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await ScriptedModel(["x"], latency=0.5).complete("p", 3, Sampling())
+    assert waits == [0.5]
 
 
 async def test_unfit_scripts_are_refused():
