@@ -119,9 +119,7 @@ def test_rounding_above_zero_is_forgiven():
     (["stop"], {"completion_tokens": 7}, None, ["stop"]),
     # without a count nothing says so
     (["length"], {}, None, ["length"]),
-    (["length"], {"completion_tokens": 0}, None, ["length"]),
     # several: those that were cut off would have 8 each
-    (["length", "length"], {"completion_tokens": 16}, None, ["length", "length"]),
     (["length", "length"], {"completion_tokens": 15}, None, ["context", "context"]),
     (["length", "stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
     (["length", "stop"], {"completion_tokens": 9}, None, ["length", "stop"]),
@@ -138,9 +136,7 @@ def test_rounding_above_zero_is_forgiven():
     (["max_tokens"], {"completion_tokens": 8}, None, ["length"]),
     (["content_filter"], {"completion_tokens": 3}, None, ["content_filter"]),
     (["SAFETY"], {"completion_tokens": 3}, None, ["content_filter"]),
-    (["PROHIBITED_CONTENT", "refusal"], {}, None, ["content_filter", "content_filter"]),
     (["content_filter: RECITATION"], {"completion_tokens": 3}, None, ["content_filter"]),
-    (["MAX_TOKENS"], {"completion_tokens": 7}, None, ["context"]),
     (["LENGTH", "Stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
     (["eos_token", "tool_calls"], {}, None, ["stop", "stop"]),
     ([None, ""], {"completion_tokens": 3}, None, ["stop", "stop"]),
@@ -152,6 +148,19 @@ def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(choices, usage
         context=context,
     )  # fmt: skip
     assert [completion.finish_reason for completion in found] == reasons
+
+
+def test_token_ids_and_thinking_are_counted():
+    told = [
+        {"index": i, "text": "so", "finish_reason": "length", "token_ids": [1] * n}
+        for i, n in ((0, 8), (1, 7))
+    ]
+    usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}
+    read = {"processed": False, "version": 0}
+    found = completions_of(answer(*told), 2, Sampling(max_tokens=8), **read)
+    assert [completion.finish_reason for completion in found] == ["length", "context"]
+    [found] = completions_of(answer({"text": "4"}, usage=usage), 1, Sampling(), **read)
+    assert (found.prompt_tokens, found.completion_tokens) == (32, 103)
 
 
 def test_a_served_team_has_limits_of_its_own():
@@ -184,15 +193,6 @@ def test_without_a_limit_only_the_context_cuts_off(usage, context, ids):
         context=context,
     )  # fmt: skip
     assert [completion.finish_reason for completion in found] == ["context", "stop"]
-
-
-def test_token_ids_tell_by_themselves():
-    told = [
-        {"index": i, "text": "so", "finish_reason": "length", "token_ids": list(range(n))}
-        for i, n in enumerate((8, 7))
-    ]
-    found = completions_of(answer(*told), 2, Sampling(max_tokens=8), processed=False, version=0)
-    assert [completion.finish_reason for completion in found] == ["length", "context"]
 
 
 @pytest.mark.parametrize(("status", "error", "too_long"), [
@@ -309,9 +309,3 @@ def test_a_server_that_gives_one_sample_is_told_from_others(words):
 @pytest.mark.parametrize("header", ["Mon, 01 Jan 2024 00:00:00 +99999999999999999999", "Mon, 32 Jan", "-3"])
 def test_a_time_that_is_none_is_no_wait(header):
     assert retry_after(header) == 0.0
-
-
-def test_thinking_counts_as_sampled():
-    usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}
-    [found] = completions_of(answer({"text": "4"}, usage=usage), 1, Sampling(), processed=False, version=0)
-    assert (found.prompt_tokens, found.completion_tokens) == (32, 103)
