@@ -19,7 +19,6 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, optional, pass_at_k
 from mars_env.evaluation.trees import (
     AnswerOf,
-    agents_of,
     any_right,
     by_problem,
     depth,
@@ -303,7 +302,7 @@ def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
     if right := known_verdicts(tree.turns):
         sums.add("node_accuracy", problem, sum(right), len(right))
     answers = [turn.agent for turn in tree.turns if turn.id == tree.final]
-    for agent in agents_of(tree):
+    for agent in sorted({turn.agent for turn in tree.turns}):
         own = [turn for turn in tree.turns if turn.agent == agent]
         sums.add(f"share:{agent}", problem, len(own), len(tree.turns))
         if right := known_verdicts(own):

@@ -136,8 +136,3 @@ def judging_tokens(tree: Tree) -> int:
 def depth(tree: Tree) -> int:
     """Nodes on the longest path."""
     return max((turn.id.count(".") + 1 for turn in tree.turns), default=0)
-
-
-def agents_of(tree: Tree) -> list[str]:
-    """Names of the agents that made nodes."""
-    return sorted({turn.agent for turn in tree.turns})

@@ -47,20 +47,16 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
         ValueError, KeyError, TypeError ...: They are no log-probabilities of these tokens.
     """
     choice = json.loads(payload)["choices"][0]
+    found = choice.get("prompt_logprobs" if form == "prompt_logprobs" else "logprobs")
+    if found is None:
+        return None
     if form == "prompt_logprobs":
-        listed = choice.get("prompt_logprobs")
-        if listed is None:
-            return None
-        values = [entry[str(token)]["logprob"] for entry, token in zip(listed[1:], ids[1:], strict=True)]
-    else:
-        scores = choice.get("logprobs")
-        if scores is None:
-            return None
-        listed = scores["token_logprobs"]
-        if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
-            return None
-        values = listed[1 : len(ids)]
-    return checked_logprobs(values)
+        entries = zip(found[1:], ids[1:], strict=True)
+        return checked_logprobs([entry[str(token)]["logprob"] for entry, token in entries])
+    listed = found["token_logprobs"]
+    if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
+        return None
+    return checked_logprobs(listed[1 : len(ids)])
 
 
 class Send(Protocol):

@@ -59,6 +59,7 @@ class _Fold(NamedTuple):
     title: str
     html: Markup
     kind: str = ""
+    points: str = ""
 
 
 def shortened(text: str, limit: int) -> str:
@@ -159,11 +160,9 @@ def _prompt(asked: Sequence[tuple[str, str]], shown: Display) -> _Fold | None:
     if not asked:
         return None
     size = sum(len(text) for _, text in asked)
-    parts = [
-        Markup('<span class="who">{}</span>\n{}').format(visible(role), shown.text(text))
-        for role, text in asked
-    ]
-    return _Fold(f"Prompt, {size:,} characters", Markup("\n\n").join(parts))
+    part = Markup('<span class="who">{}</span>\n{}')
+    html = Markup("\n\n").join(part.format(visible(role), shown.text(text)) for role, text in asked)
+    return _Fold(f"Prompt, {size:,} characters", html)
 
 
 def _thinking(turn: Turn, shown: Display) -> _Fold | None:
@@ -207,12 +206,8 @@ def _logprobs(completions: Sequence[Completion]) -> _Fold | None:
     points = " ".join(
         f"{600 * i / max(1, len(means) - 1):.0f},{58 * mean / lowest + 1:.0f}" for i, mean in enumerate(means)
     )
-    picture = Markup(  # numbers only
-        f'<svg class="curve" viewBox="0 0 600 60" preserveAspectRatio="none" role="img" '
-        f'aria-label="log-probabilities along the turn"><polyline points="{points}"/></svg>'
-    )
     note = f"from 0 at the top to {lowest:.3g} at the bottom, {size} tokens a step"
-    return _Fold("Log-probabilities", Markup("{}{}").format(picture, note))
+    return _Fold("Log-probabilities", Markup.escape(note), points=points)
 
 
 _ROLE_CLASSES = {"solver": "solver", "verifier": "verifier", "corrector": "corrector", "coder": "solver"}

@@ -13,6 +13,7 @@ from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer, make_question
+from mars_env.sync import run_sync
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
 
@@ -36,7 +37,7 @@ def test_another_prompt_is_another_run(tmp_path):
         return {**made, "verifier_0": Verifier(made["verifier_0"].model, **options)}
 
     mars_env.solve("What is 2 + 2?", agents=team(), out=tmp_path / "asked")
-    TeamServer(Answerer("solve-verify-correct", team()), out=tmp_path / "served")._store.close()
+    run_sync(TeamServer(Answerer("solve-verify-correct", team()), out=tmp_path / "served").close())
     other = team(system="Be strict.")
     for again in (
         lambda: mars_env.solve("What is 2 + 2?", agents=other, out=tmp_path / "asked"),
