@@ -52,25 +52,16 @@ def test_tests_that_stall_to_the_end_of_all_time_are_unknown(runs):
 @pytest.mark.parametrize("program", [
     "import time\ndef f(x): time.sleep(60)",
     "import time\ndef f(x):\n    if x == 2: time.sleep(60)\n    return x",
+    "import time\ndef f(x):\n    time.sleep(2.6)\n    return x",  # 2.5 seconds are waited for
+    "import time\ntime.sleep(2.6)\ndef f(x): return x",
     "import os, time\ndef f(x):\n    os.close(4)\n    time.sleep(60)",
     "import os, threading, time\ndef f(x):\n"
     "    threading.Timer(0.2, os.close, [4]).start()\n    return x",
     "import os, threading\ndef f(x):\n    threading.Timer(0.2, os._exit, [0]).start()\n    return x",
 ])  # fmt: skip
-def test_a_program_that_sleeps_or_leaves_is_wrong(runs, program):
+def test_a_program_that_sleeps_or_leaves_is_wrong(program):
     grade = judged(SLOW, program, cpu_seconds=0.5, wall_seconds=6.0)
     assert grade.verdict is Verdict.WRONG, grade
-
-
-@pytest.mark.parametrize(
-    "program",
-    ["def f(x):\n    time.sleep(2.6)\n    return x", "time.sleep(2.6)\ndef f(x): return x"],
-    ids=["in a call", "before the first"],
-)
-def test_a_program_that_slept_for_long_itself_is_not_run_again(runs, program):
-    # It may sleep for 2.8 seconds, of which 2.5 while the tests wait for it.
-    grade = judged(SLOW, f"import time\n{program}", cpu_seconds=0.5)
-    assert grade.verdict is Verdict.WRONG and runs == [0.3]
 
 
 STOPS = """import os, signal
@@ -81,10 +72,10 @@ def f(x):
 """It answers the first request, then reads nothing more."""
 
 
-def test_a_request_is_under_way_while_it_is_written(runs):
+def test_a_request_is_under_way_while_it_is_written():
     code = "assert f([1]) == 1\nassert f(list(range(60000))) == 60000"
     grade = judged(code, STOPS, cpu_seconds=0.5)
-    assert grade.verdict is Verdict.WRONG and runs == [0.3], grade
+    assert grade.verdict is Verdict.WRONG, grade
 
 
 @pytest.mark.parametrize("ended", Ended)
