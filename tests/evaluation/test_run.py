@@ -179,31 +179,20 @@ def test_open_problems_have_baselines_but_no_votes():
     assert report.notes.count(left_out) == 2
 
 
-def test_what_judges_read_is_told_to_be_in_no_cost():
-    seen = []
-    report = mars_env.evaluate(
-        "arithmetic-tree-search", problems=PROBLEMS[:1], agents=r"scripted:\boxed{2}", nodes=1,
-        verifier=Verifier(ScriptedModel(["Correctness: Wrong"])), prices={"": (1.0, 1.0)},
-        on_tree=seen.append,
-    )  # fmt: skip
+def test_what_judges_sample_and_read_is_told_to_be_in_no_cost():
+    seen, settings = [], {"problems": PROBLEMS, "agents": r"scripted:\boxed{1}", "prices": {"": (1.0, 1.0)}}
+    judge = Verifier(ScriptedModel(["Correctness: Wrong"]))
+    search = {**settings, "problems": PROBLEMS[:1], "nodes": 1, "on_tree": seen.append}
+    report = mars_env.evaluate("arithmetic-tree-search", verifier=judge, **search)
     [turn] = seen[0].turns
     [completion] = turn.action.completions
     counted = completion.read_tokens + completion.sampled_tokens + turn.info["search_tokens"]
     assert report.cost == pytest.approx(counted / 1e6)
     told = "What models read to judge for the search is not known: no metric and no cost counts it"
     assert report.notes[-1] == told
-
-
-def test_what_graders_sample_is_told_to_be_in_no_cost():
-    settings = {
-        "problems": PROBLEMS,
-        "agents": r"scripted:\boxed{1}",
-        "grader": Judge(),
-        "prices": {"": (1.0, 1.0)},
-    }
-    report = mars_env.evaluate("arithmetic-solve", **settings)
+    report = mars_env.evaluate("arithmetic-solve", grader=Judge(), **settings)
     assert report.notes == ("Models that graded sampled 5,600 tokens, which no metric and no cost counts",)
-    searched = mars_env.evaluate("arithmetic-tree-search", **settings, nodes=1, oracle=True)
+    searched = mars_env.evaluate("arithmetic-tree-search", grader=Judge(), oracle=True, **search)
     assert searched.metrics["judging_tokens"].estimate.value == 700  # there they are the search's
     assert not any("Models that graded" in note for note in searched.notes)
 

@@ -13,9 +13,7 @@ from mars_env.models.openai_dialect import (
     is_filtered,
     is_too_long,
     message_text,
-    messages_json,
     retry_after,
-    sampling_fields,
 )
 from mars_env.models.requests import NO_LIMIT
 from mars_env.types import Sampling
@@ -61,21 +59,6 @@ def test_unknown_log_probabilities(unknown):
 def test_what_is_no_answer_raises(payload):
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
         completions_of(payload, 1, Sampling(), processed=False, version=0)
-
-
-def test_requests_hold_what_was_asked_and_no_more():
-    fields = json.loads(
-        "{" + sampling_fields(2, Sampling(0.5, max_tokens=7, stop=("#",)), True, True, "max_tokens") + "}"
-    )
-    assert fields == {
-        **{"n": 2, "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 7, "stop": ["#"]},
-        **{"return_token_ids": True, "logprobs": True},
-    }
-    plain = json.loads("{" + sampling_fields(1, Sampling(max_tokens=7), False, False, "limit") + "}")
-    assert plain == {"n": 1, "temperature": 1.0, "top_p": 1.0, "limit": 7}
-    assert json.loads(messages_json([{"role": "user", "content": "é", "name": "x"}])) == [
-        {"role": "user", "content": "é"}
-    ]
 
 
 def test_errors_are_one_line():

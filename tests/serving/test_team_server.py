@@ -17,6 +17,7 @@ from messages import raises
 
 from mars_env.agents import Solver
 from mars_env.errors import ConfigError, ModelError
+from mars_env.evaluation.trees import prompt_tokens, sampled_tokens
 from mars_env.models import HTTPModel, ScriptedModel
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer
@@ -44,12 +45,10 @@ async def ask(who, *messages, model="solve-verify-correct", **options):
     )
 
 
-def sampled(tree):
-    return sum(c.sampled_tokens for turn in tree.turns for c in turn.action.completions)
-
-
-def read(tree):
-    return sum(c.read_tokens for turn in tree.turns for c in turn.action.completions)
+def tokens_of(trees):
+    """Tokens sampled and read in all turns."""
+    turns = [turn for tree in trees for turn in tree.turns]
+    return sum(map(sampled_tokens, turns)), sum(map(prompt_tokens, turns))
 
 
 async def test_sixty_four_questions_at_once_cost_what_their_turns_cost(tmp_path):
@@ -62,8 +61,7 @@ async def test_sixty_four_questions_at_once_cost_what_their_turns_cost(tmp_path)
     for answer in answers:
         [told] = answer.model_extra["mars_env"]
         tree = trees[told["tree"]]
-        assert answer.usage.completion_tokens == sampled(tree) > 0
-        assert answer.usage.prompt_tokens == read(tree) > 0
+        assert (answer.usage.completion_tokens, answer.usage.prompt_tokens) == tokens_of([tree]) > (0, 0)
         assert answer.choices[0].message.content == tree.turns[0].text
         assert (told["answer"], told["confidence"]) == ("4", 1.0)
         assert [turn.grade for turn in tree.turns] == [None] * 5
@@ -293,8 +291,7 @@ def test_mars_env_evaluate_plays_a_team_as_one_agent(tmp_path):
     assert process.returncode == 0
     outer, served = read_run(tmp_path / "run").trees, read_run(tmp_path / "served").trees
     assert len(outer) == len(served) == 64
-    assert sum(map(sampled, outer)) == sum(map(sampled, served)) == engine.completion_tokens
-    assert sum(map(read, outer)) == sum(map(read, served)) == engine.prompt_tokens
+    assert tokens_of(outer) == tokens_of(served) == (engine.completion_tokens, engine.prompt_tokens)
     assert all(turn.grade is None for tree in served for turn in tree.turns)
 
 
