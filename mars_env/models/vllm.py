@@ -94,15 +94,10 @@ class _Client:
         )
         [read] = await self._generated([((*given.prompt_ids, *given.token_ids), params)])
         found = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
-        if len(found) != len(given.token_ids):
-            raise ModelError(
-                f"{self.name}: vLLM gave {len(found)} of {len(given.token_ids)} log-probabilities"
-            )
         try:
-            values = checked_logprobs(
-                [entry[token].logprob for entry, token in zip(found, given.token_ids, strict=True)]
-            )
-        except ValueError as error:  # a token that the model holds for impossible, say
+            pairs = zip(found, given.token_ids, strict=True)
+            values = checked_logprobs([entry[token].logprob for entry, token in pairs])
+        except ValueError as error:  # too few, or a token that the model holds for impossible
             raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
         return replace(given, logprobs=values, versions=((read.versions[0][0], len(values)),))
 
@@ -117,11 +112,8 @@ class _Client:
             self.under_way -= len(jobs)
         if adapter is None:
             return found
-        counts = [len(sample.output.outputs[0].token_ids) for sample in found]
-        return [
-            replace(sample, versions=((adapter.version, count),))
-            for sample, count in zip(found, counts, strict=True)
-        ]
+        version = adapter.version
+        return [replace(each, versions=((version, len(each.output.outputs[0].token_ids)),)) for each in found]
 
     def _refuse_alone(self) -> None:
         if self._adapter is None and self._adapters_alone:
@@ -390,9 +382,7 @@ def _tensors(state: Mapping[str, Any], config: Any) -> dict[str, Any]:
         )
     once: dict[tuple[int, Any], Any] = {}
     tensors = {}
-    for name in sorted(
-        needed, key=lambda name: "lm_head" in name
-    ):  # an output that shares the input's is left out
+    for name in sorted(needed, key=lambda name: "lm_head" in name):  # one that shares the input's is left out
         tensor = state[name].detach()
         if once.setdefault((tensor.data_ptr(), tensor.shape), name) == name:
             tensors[name] = tensor.cpu().contiguous()
