@@ -57,7 +57,7 @@ def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5)
     2509.19894) drops what is solved in at least half of 8 tries.
 
     Example:
-        >>> from mars_env.types import Action, Grade, Turn
+        >>> from mars_env.types import Action, Grade, Problem, Turn
         >>> def tried(id, *right):
         ...     grades = [Grade.correct() if r else Grade.wrong("no") for r in right]
         ...     turns = [Turn(f"{id}#0", str(i), None, "", "solver_0", "", id, Action(""), grade)
