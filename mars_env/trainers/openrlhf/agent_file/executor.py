@@ -13,11 +13,10 @@ from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
 from mars_env.models.preflight import preflight
-from mars_env.players import refuse_training_agents
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
-from mars_env.trainers.checks import require_limit, require_trainable
+from mars_env.trainers.checks import OPENRLHF, check_agents, require_trainable
 from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
@@ -107,9 +106,8 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         rules = self._games[label].rules
         models = {POLICY: model}
         team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))
-        refuse_training_agents(team, "OpenRLHF's agent file")
         if label == TRAIN:
-            require_limit(self._config.overlong, team)
+            check_agents(team, self._config, OPENRLHF, models)
         await preflight(team, self._games[label])
         await require_room(rules, team, list(self._problems[label].values()))
         return team
