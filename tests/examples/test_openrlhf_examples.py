@@ -79,7 +79,9 @@ async def test_a_team_on_one_model_plays_in_groups(calibration):
 
     settings = TeamSettings(env="calibration:arithmetic-assessed", agents="calibration:team")
     env = mars_env.make(settings.env)
-    team = agents_by_name(settings, env.possible_agents, {POLICY: ScriptedModel(answer, name=POLICY)}, Sampling())
+    team = agents_by_name(
+        settings, env.possible_agents, {POLICY: ScriptedModel(answer, name=POLICY)}, Sampling()
+    )
     assert {agent.policy for agent in team.values()} == {POLICY}
     game = replace(env.game, grower=grouped(GroupedSettings(group=4, branches=2, sampling="balanced")))
     [tree] = await collect(game, team, [Job(PROBLEM)], seed=0, concurrency=1)

@@ -154,19 +154,20 @@ async def test_an_episode_without_an_answer_in_which_something_is_unknown_is_not
 
 
 @pytest.mark.parametrize(
-    ("prompt", "label", "n", "changes"),
+    ("prompt", "label", "n", "changes", "settings"),
     [
-        ("first", "", ROWS, {}),
-        ("elsewhere/1", "train", ROWS, {}),
-        ("first", "train", ROWS - 1, {}),
-        ("first", "train", ROWS, {"top_p": 0.9}),
-        ("first", "train", ROWS, {"max_length": 162}),
+        ("first", "", ROWS, {}, {}),
+        ("elsewhere/1", "train", ROWS, {}, {}),
+        ("first", "train", ROWS - 1, {}, {}),
+        ("first", "train", ROWS, {"top_p": 0.9}, {}),
+        ("first", "train", ROWS, {"max_length": 162}, {}),
+        ("first", "train", ROWS, {}, {"overlong": Overlong(limit=4096)}),
     ],
 )
-async def test_what_does_not_fit_is_refused(ask, prompt, label, n, changes):
+async def test_misfit(ask, prompt, label, n, changes, settings):
     prompt = SETTINGS.training_problems()[0].id if prompt == "first" else prompt
     with raises(ConfigError):
-        await ask(AgentExecutor(SETTINGS), prompt, label, n, **changes)
+        await ask(AgentExecutor(SETTINGS.model_copy(update=settings)), prompt, label, n, **changes)
 
 
 def test_settings_are_read_from_the_file_that_the_environment_names(tmp_path, monkeypatch):
@@ -228,10 +229,3 @@ def test_paths_are_absolute_and_those_that_do_not_reach_openrlhf_whole_are_refus
         assert main(["team.json", folder]) == 1
         told = capsys.readouterr()
         assert (told.out, sentence in told.err) == ("", True)
-
-
-async def test_an_overlong_penalty_for_another_limit_than_the_completions_is_refused(ask):
-    settings = SETTINGS.model_copy(update={"overlong": Overlong(limit=4096)})
-    prompt = settings.training_problems()[0].id
-    with raises(ConfigError):
-        await ask(AgentExecutor(settings), prompt, "train", ROWS)
