@@ -35,13 +35,6 @@ def test_a_dry_run_without_openrlhf_says_what_to_install(nowhere, capsys):
     )
 
 
-def test_no_flags_at_all_are_a_sentence(capsys):
-    assert __main__.main([]) == 1
-    assert capsys.readouterr().err == (
-        "error: say what is played: --mars.env, an environment's id (--help lists all flags)\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("stack", "changes"),
     [
