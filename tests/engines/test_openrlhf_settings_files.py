@@ -125,18 +125,6 @@ def test_the_plan_of_a_file_is_the_stored_one(file, tmp_path, monkeypatch):
     assert stored.read_text(encoding="utf-8") == text
 
 
-def test_flags_of_the_command_line_win():
-    [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
-    flags = flags_of(file, "--actor.model_name_or_path", "Qwen/Qwen3-4B", "--mars.group", "2", "--dry-run=24")
-    plan = dry_run(flags)
-    text = plan.text
-    assert not plan.fits
-    assert "4.02 billion parameters" in text
-    assert "DOES NOT FIT" in text
-    assert "at most 6 samples each" in text
-    assert "--mars.group 2" in text
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
