@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.metrics import Metric, measure
+from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.problems import require_same_problems
 from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k
 from mars_env.evaluation.trees import AnswerOf, by_problem, first_attempts, is_right, sampled_tokens
@@ -63,19 +63,7 @@ def token_budget(trees: Sequence[Tree]) -> float:
     Raises:
         ConfigError: If no episode was finished, or no tokens were counted.
     """
-    return _budget(measure(trees))
-
-
-def _budget(metrics: Mapping[str, Metric]) -> float:
-    tokens = metrics.get("tokens")
-    if tokens is None:
-        raise ConfigError("no episode of the run was finished: there is no token budget to match")
-    budget = sum(x for x, _ in tokens.pairs.values()) / sum(w for _, w in tokens.pairs.values())
-    if not budget:
-        raise ConfigError(
-            "the run counts no sampled tokens: equal-token baselines need a model that reports them"
-        )
-    return budget
+    return _System.of(trees).budget
 
 
 def samples_for(budget: float, tokens_a_sample: float) -> int:
@@ -106,8 +94,8 @@ def single(
     """
     against = _System.of(system)
     attempts = _attempts(against.shared(samples, "the baseline's run"))
-    outcomes = {problem: (_share(each), 0.0) for problem, each in attempts.items()}
-    return against.baseline(name, "1 sample", _known_rates(name, outcomes), _mean_tokens(attempts))
+    rates = _known_rates(name, {problem: _share(each) for problem, each in attempts.items()})
+    return against.baseline(name, "1 sample", rates, _mean_tokens(attempts))
 
 
 def majority_vote(
@@ -180,9 +168,8 @@ def refinement(
         ConfigError: If the problems differ, a tree branches, or nothing was graded.
     """
     against = _System.of(system)
-    groups = by_problem(against.shared(refined, "the refinements' run"))
-    chains = {p: [_chain(tree) for tree in group if not tree.fault] for p, group in groups.items()}
-    chains = {problem: each for problem, each in chains.items() if each}
+    finished = [tree for tree in against.shared(refined, "the refinements' run") if not tree.fault]
+    chains = {problem: list(map(_chain, group)) for problem, group in by_problem(finished).items()}
     longest = max((len(chain) for each in chains.values() for chain in each), default=0)
     if not longest:
         raise ConfigError("no refinement was finished; run them again")
@@ -246,9 +233,15 @@ class _System:
 
     @classmethod
     def of(cls, trees: Sequence[Tree]) -> _System:
-        metrics = measure(trees)
-        known = metrics.get("system_accuracy")
-        return cls(trees, _budget(metrics), {} if known is None else known.pairs)
+        pairs = {name: metric.pairs for name, metric in measure(trees).items()}
+        if "tokens" not in pairs:
+            raise ConfigError("no episode of the run was finished: there is no token budget to match")
+        sums = [sum(column) for column in zip(*pairs["tokens"].values(), strict=True)]
+        if not sums[0]:
+            raise ConfigError(
+                "the run counts no sampled tokens: equal-token baselines need a model that reports them"
+            )
+        return cls(trees, sums[0] / sums[1], pairs.get("system_accuracy", {}))
 
     def shared(self, trees: Sequence[Tree], name: str) -> list[Tree]:
         """The baseline's trees on the System's problems; it must have all of them."""
@@ -283,13 +276,13 @@ class _System:
             tokens = float(np.mean([cost for _, cost in found.values()]))
             if tokens >= self.budget:
                 break
-        return self.baseline(name, detail(steps), _known_rates(name, found), tokens)
+        rates = _known_rates(name, {problem: right for problem, (right, _) in found.items()})
+        return self.baseline(name, detail(steps), rates, tokens)
 
     def baseline(self, name: str, detail: str, accuracy: Mapping[str, float], tokens: float) -> Baseline:
         """A baseline from its accuracy by problem and its tokens a problem."""
-        both = [problem for problem in self.accuracy if problem in accuracy]
-        x, w = [self.accuracy[p][0] for p in both], [self.accuracy[p][1] for p in both]
-        minus = difference([accuracy[p] for p in both], [1.0] * len(both), x, w)
+        both = [(accuracy[p], 1.0, *pair) for p, pair in self.accuracy.items() if p in accuracy]
+        minus = difference(*np.array(both).reshape(-1, 4).T)
         short = tokens < 0.99 * self.budget
         return Baseline(name, detail, mean(list(accuracy.values())), tokens, minus, short)
 
@@ -305,8 +298,8 @@ def _attempts(trees: Sequence[Tree], answer_of: AnswerOf = lambda turn: None) ->
     }
 
 
-def _known_rates(name: str, outcomes: Outcomes) -> dict[str, float]:
-    rates = {problem: right for problem, (right, _) in outcomes.items() if right is not None}
+def _known_rates(name: str, shares: Mapping[str, float | None]) -> dict[str, float]:
+    rates = {problem: right for problem, right in shares.items() if right is not None}
     if not rates:
         raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
     return rates
@@ -338,15 +331,9 @@ def _refined(chains: Sequence[Sequence[Turn]]) -> tuple[float | None, float]:
 
 def _chain(tree: Tree) -> list[Turn]:
     """The turns of an episode from first to last."""
-    child = {t.parent_id: t for t in tree.turns}
-    if len(child) != len(tree.turns):
+    if len({turn.parent_id for turn in tree.turns}) != len(tree.turns):
         raise ConfigError(f"the tree {tree.id!r} branches; self-refinement needs episodes, which do not")
-    chain: list[Turn] = []
-    parent: str | None = None
-    while parent in child:
-        chain.append(child[parent])
-        parent = child[parent].id
-    return chain
+    return sorted(tree.turns, key=lambda turn: turn.id.count("."))
 
 
 def _voted(problem: str, samples: Sequence[Attempt], k: int) -> float:

@@ -44,9 +44,9 @@ class MetricDifference(BaseModel):
         """The difference with its interval, in the unit of the metric."""
         if self.scale not in ("amount", "value"):  # in percentage points
             return f"{number_text(self.difference.value, 'difference')} {interval(self.difference)}".strip()
+        ends = (self.difference.value, self.difference.low, self.difference.high)
         value, low, high = (
-            "–" if x is None else f"{'+' if x >= 0 else '-'}{number_text(abs(x), self.scale)}"
-            for x in (self.difference.value, self.difference.low, self.difference.high)
+            "–" if x is None else f"{'-' if x < 0 else '+'}{number_text(abs(x), self.scale)}" for x in ends
         )
         return value if "–" in (low, high) else f"{value} [{low}, {high}]"
 

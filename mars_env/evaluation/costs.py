@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated
 
@@ -45,10 +45,10 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
     total = 0.0
     for tree in trees:
         for turn in tree.turns:
-            read, sampled = _price(turn.policy, prices)
+            read, sampled = price_of(turn.policy, prices)
             total += read * prompt_tokens(turn) + sampled * sampled_tokens(turn)
         if judging := judging_tokens(tree):
-            total += _price("", prices)[1] * judging
+            total += price_of("", prices)[1] * judging
     return total / 1e6
 
 
@@ -94,13 +94,8 @@ _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _PRICES = TypeAdapter(dict[str, tuple[_Amount, _Amount]])
 
 
-def require_prices(policies: Iterable[str], prices: Prices) -> None:
-    """Raise ConfigError for the first policy that will act without a price."""
-    for policy in policies:
-        _price(policy, prices)
-
-
-def _price(policy: str, prices: Prices) -> tuple[float, float]:
+def price_of(policy: str, prices: Prices) -> tuple[float, float]:
+    """The price of a policy; a `ConfigError` if it has none."""
     found = prices.get(policy, prices.get(""))
     if found is None:
         raise ConfigError(

@@ -19,7 +19,7 @@ class Counts:
     Attributes:
         faults: Trees that could not be finished, by reason.
         truncated: Turns cut off by their own length limit, by role.
-        interrupted: Turns cut off by context or content filter, by role; their grade is UNKNOWN.
+        interrupted: Turns cut off by context, filter or a broken tool, by role; their grade is UNKNOWN.
         unknown: Turns with an UNKNOWN grade, by reason.
         reward_faults: Turns whose reward function failed, by role and reason.
         false_accepts: Wrong solutions that a Verifier called Correct.
@@ -50,37 +50,34 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
         >>> count_trees([]).episodes
         0
     """
-    turns, truncated, interrupted, unknown = (Counter[str]() for _ in range(4))
+    unknown = Counter[str]()
     rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
     verdicts = malformed = accepts = rejects = 0
+    everything = [turn for tree in trees for turn in tree.turns]
+    for turn in everything:
+        if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
+            unknown[turn.grade.reason or "no reason was given"] += 1
+        if why := turn.info.get(SEARCH_UNKNOWN):
+            unknown[f"search score: {why}"] += 1
+        if why := turn.info.get(REWARD_FAULT):
+            rewardless[turn.role][str(why)] += 1
     for tree in trees:
-        by_id = {t.id: t for t in tree.turns}
+        by_id = {turn.id: turn for turn in tree.turns}
         for turn in tree.turns:
-            turns[turn.role] += 1
-            cut = bool(turn.action.interrupted)
-            interrupted[turn.role] += cut
-            truncated[turn.role] += turn.action.truncated and not cut
-            if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
-                unknown[turn.grade.reason or "no reason was given"] += 1
-            if why := turn.info.get(REWARD_FAULT):
-                rewardless[turn.role][str(why)] += 1
-            if why := turn.info.get(SEARCH_UNKNOWN):
-                unknown[f"search score: {why}"] += 1
-            if "verdict" in turn.info and not cut:
+            if "verdict" in turn.info and not turn.action.interrupted:
                 verdicts += 1
                 malformed += bool(turn.info.get("malformed"))
                 judged = judged_turn(turn, by_id)
                 right = None if judged is None else is_right(judged)
                 accepts += right is False and turn.info["verdict"] == "Correct"
                 rejects += right is True and turn.info["verdict"] != "Correct"
-    everything = [t for tree in trees for t in tree.turns]
     return Counts(
         problems=len({tree.problem.id for tree in trees}),
         episodes=len(trees),
         faults=dict(Counter(tree.fault for tree in trees if tree.fault)),
-        turns=dict(turns),
-        truncated={role: n for role, n in truncated.items() if n},
-        interrupted={role: n for role, n in interrupted.items() if n},
+        turns=Counter(turn.role for turn in everything),
+        truncated=Counter(t.role for t in everything if t.action.truncated and not t.action.interrupted),
+        interrupted=Counter(t.role for t in everything if t.action.interrupted),
         unknown=dict(unknown),
         reward_faults={role: dict(reasons) for role, reasons in rewardless.items()},
         verdicts=verdicts,

@@ -19,7 +19,6 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, optional, pass_at_k
 from mars_env.evaluation.trees import (
     AnswerOf,
-    agents_of,
     any_right,
     by_problem,
     depth,
@@ -121,15 +120,16 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         >>> register_metric("answer_length", lambda tree: len(tree.turns[-1].text), scale="amount")
         >>> remove_metric("answer_length")
     """
-    if not name.isidentifier():
-        raise ConfigError(f"a metric's name is one word, such as answer_length, not {shown(name)}")
-    if name in TITLES:
-        raise ConfigError(f"{name!r} is a metric of the library: choose another name")
+    if not name.isidentifier() or name in TITLES:
+        raise ConfigError(
+            "a metric's name is one word, such as answer_length, and not one of the library's: "
+            f"{shown(name)} cannot be used"
+        )
     if not callable(of):
         raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")
     if scale not in ("rate", "amount", "value"):
         raise ConfigError(f"the metric {name!r}: a scale is 'rate', 'amount' or 'value', not {shown(scale)}")
-    _REGISTERED[name] = (of, title or name, scale)
+    _REGISTERED[name] = (_guarded(name, of, scale), title or name, scale)
 
 
 def remove_metric(name: str) -> None:
@@ -137,34 +137,25 @@ def remove_metric(name: str) -> None:
     _REGISTERED.pop(name, None)
 
 
-def _custom_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
-    """What the registered metrics say; a tree that one fails on is left out and logged."""
-    found: dict[str, list[float]] = {}
-    for name, (of, _, scale) in _REGISTERED.items():
-        for tree in trees:
-            try:
-                value = _fitting(of(tree), scale)
-            except Exception as error:  # a user's function may raise anything; the run must not be lost
-                log.warning("metric %s left tree %s out: %s", name, tree.id, raised(error))
-                continue
-            if value is not None:
-                found.setdefault(name, []).append(value)
-    return found
-
-
-def _fitting(value: float | bool | None, scale: Scale) -> float | None:
-    if value is None:
-        return None
-    number = float(value)
+def _guarded(name: str, of: Measure, scale: Scale) -> Measure:
+    """A user's measure; a tree that it fails on is left out and logged."""
     least, most = (-math.inf if scale == "value" else 0.0), (1.0 if scale == "rate" else math.inf)
-    if not math.isfinite(number) or not least <= number <= most:
-        raise ValueError(f"{number} does not fit the scale {scale!r}")
-    return number
+
+    def guarded(tree: Tree) -> float | None:
+        try:
+            value = of(tree)
+            if value is not None and not (math.isfinite(value) and least <= value <= most):
+                raise ValueError(f"{value} does not fit the scale {scale!r}")
+            return None if value is None else float(value)
+        except Exception as error:  # a user's function may raise anything; the run must not be lost
+            log.warning("metric %s left tree %s out: %s", name, tree.id, raised(error))
+            return None
+
+    return guarded
 
 
 class _Sums:
     def __init__(self) -> None:
-        self.heads: dict[str, tuple[str, Scale]] = {}
         self.pairs: dict[str, dict[str, Pair]] = defaultdict(dict)
         self.averaged: set[str] = set()
 
@@ -184,8 +175,8 @@ def _title(name: str) -> tuple[str, Scale]:
         return TITLES[name]
     if name in _REGISTERED:
         return _REGISTERED[name][1:]
-    kind, mark, agent = name.partition(":")
-    if mark:
+    kind, _, agent = name.partition(":")
+    if agent:
         title, scale = _NAMED_TITLES[kind]
         return title.replace("{}", one_line(agent, 60)), scale
     who, _, kind = name.partition("_")
@@ -197,16 +188,13 @@ def _at_k(
 ) -> None:
     """pass@k and maj@k for k = 2, 4 ... up to the number of samples that most problems have."""
     sizes = [len(of_problem) for of_problem in samples.values() if of_problem]
-    for k in powers_of_two(int(median(sizes)) if sizes else 0):
-        if k == 1:  # avg@n is the same
-            continue
+    for k in powers_of_two(int(median(sizes)) if sizes else 0)[1:]:  # avg@n is pass@1
         for problem, of_problem in samples.items():
-            if len(of_problem) < k:
-                continue
-            right = [r for r, _ in of_problem]
-            sums.average(f"{who}_pass@{k}", problem, [pass_at_k(len(right), sum(right), k)])
-            if votes:
-                sums.average(f"{who}_maj@{k}", problem, [maj_at_k([a for _, a in of_problem], right, k)])
+            if len(of_problem) >= k:
+                right, answers = zip(*of_problem, strict=True)
+                sums.average(f"{who}_pass@{k}", problem, [pass_at_k(len(right), sum(right), k)])
+                if votes:
+                    sums.average(f"{who}_maj@{k}", problem, [maj_at_k(answers, right, k)])
 
 
 def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[str, Metric]:
@@ -230,8 +218,9 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     solvers: dict[str, list[tuple[bool, Hashable | None]]] = {}
     systems: dict[str, list[tuple[bool, Hashable | None]]] = {}
     graded = _graded_later(trees)
+    registered = {name: of for name, (of, _, _) in _REGISTERED.items()}
     for problem, group in by_problem(trees).items():
-        for name, of in _OF_A_TREE.items():
+        for name, of in (_OF_A_TREE | registered).items():
             sums.average(name, problem, [value for tree in group if (value := of(tree)) is not None])
         first = [t for tree in group if not is_search(tree) for t in first_attempts(tree)]
         solvers[problem] = [(r, read(t)) for t in first if (r := is_right(t)) is not None]
@@ -247,22 +236,19 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
             if is_search(tree) and not tree.fault:
                 _nodes(sums, problem, tree)
         _rewards(sums, problem, group, graded)
-        for name, values in _custom_values(group).items():
-            sums.average(name, problem, values)
     _at_k(sums, "solver", solvers, answer_of is not None)
     _at_k(sums, "system", systems, answer_of is not None)
-    order = [*TITLES, *(name for name in sums.pairs if name not in TITLES)]
     if all(len(tree.turns) < 2 for tree in trees):
-        order.remove("gain")  # the System is the first attempt
+        sums.pairs.pop("gain", None)  # the System is the first attempt
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
-            order.remove(name)  # no agent verifies in this game
+            del sums.pairs[name]  # no agent verifies in this game
     metrics = {
         name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged)
-        for name in order
+        for name in {**TITLES, **sums.pairs}
         if sums.pairs[name]
     }
-    if "system_accuracy" in metrics and "search_pass@n" in metrics and not metrics.keys() & {"gain"}:
+    if {"system_accuracy", "search_pass@n"} <= metrics.keys() and "gain" not in metrics:
         metrics["system_accuracy"] = replace(metrics["system_accuracy"], title="Search Pass@1, chosen node")
     return _named_after(trees, metrics)
 
@@ -316,7 +302,7 @@ def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
     if right := known_verdicts(tree.turns):
         sums.add("node_accuracy", problem, sum(right), len(right))
     answers = [turn.agent for turn in tree.turns if turn.id == tree.final]
-    for agent in agents_of(tree):
+    for agent in sorted({turn.agent for turn in tree.turns}):
         own = [turn for turn in tree.turns if turn.agent == agent]
         sums.add(f"share:{agent}", problem, len(own), len(tree.turns))
         if right := known_verdicts(own):
@@ -341,7 +327,7 @@ def _of_a_search(of: Measure) -> Measure:
     return lambda tree: None if tree.fault or not is_search(tree) else of(tree)
 
 
-_OF_A_TREE: Mapping[str, Measure] = {
+_OF_A_TREE: dict[str, Measure] = {
     "system_accuracy": system_right,
     "gain": _gain,
     "search_pass@n": _of_a_search(any_right),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
@@ -11,27 +10,23 @@ from mars_env.evaluation.trees import known_verdicts
 from mars_env.grading.rubrics.rubric import RUBRIC
 from mars_env.problems import ProblemSet
 from mars_env.text import shown
-from mars_env.types import Problem, Tree
+from mars_env.types import Tree
 
 
-def _fingerprint(problem: Problem) -> str:
-    """A hash of what makes a problem the same problem: id, kind, statement, reference and rubric."""
-    content = [problem.id, problem.kind, problem.statement, problem.reference]
-    if RUBRIC in problem.metadata:
-        content.append(problem.metadata[RUBRIC])
-    data = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _fingerprints(trees: Sequence[Tree]) -> dict[str, str]:
-    """Fingerprints by problem id of the problems that the trees were played on."""
+def _contents(trees: Sequence[Tree]) -> dict[str, str]:
+    """By problem id what makes a problem the same problem: kind, statement, reference and rubric."""
     problems = {tree.problem.id: tree.problem for tree in trees}
-    return {key: _fingerprint(problem) for key, problem in problems.items()}
+    return {
+        key: json.dumps(
+            [p.kind, p.statement, p.reference, p.metadata.get(RUBRIC)], sort_keys=True, default=str
+        )
+        for key, p in problems.items()
+    }
 
 
 def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str, str] = ("A", "B")) -> None:
     """Raise ConfigError, naming what differs, unless two runs were played on exactly the same problems."""
-    left, right = _fingerprints(a), _fingerprints(b)
+    left, right = _contents(a), _contents(b)
     only = [
         f"{len(x - y)} only in {name}, {_some(x - y)}"
         for x, y, name in ((left.keys(), right.keys(), names[0]), (right.keys(), left.keys(), names[1]))
@@ -62,7 +57,7 @@ def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5)
     2509.19894) drops what is solved in at least half of 8 tries.
 
     Example:
-        >>> from mars_env.types import Action, Grade, Turn
+        >>> from mars_env.types import Action, Grade, Problem, Turn
         >>> def tried(id, *right):
         ...     grades = [Grade.correct() if r else Grade.wrong("no") for r in right]
         ...     turns = [Turn(f"{id}#0", str(i), None, "", "solver_0", "", id, Action(""), grade)

@@ -56,8 +56,9 @@ def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Pro
     folder = (package or Path(__file__).parents[1]).resolve()
     if not any((parent / ".git").exists() for parent in folder.parents):
         return Provenance(None, versions())
-    tracked = _git(folder, "ls-files", "--", "__init__.py")
-    if not tracked:  # installed into an environment that lies in somebody else's checkout
+    if not _git(
+        folder, "ls-files", "--", "__init__.py"
+    ):  # installed into an environment that lies in somebody else's checkout
         return Provenance(None, versions())
     commit = _git(folder, "rev-parse", "HEAD")
     outputs = [f":(top,exclude,glob){pattern}" for pattern in OUTPUTS]

@@ -92,19 +92,14 @@ class Report(Tabled, RunDescription):
         low, high = self.samples
         samples = f"{'' if low == high else f'{low} to '}{counted(high, 'sample')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
-        what = f"{self.set_name}: {counted(self.counts.problems, 'problem')} x {samples}{seed}"
-        return "; ".join([what, *self._main_metrics()])
-
-    def _main_metrics(self) -> list[str]:
-        found = [
-            f"{words} {with_interval(self.metrics[name].estimate)}"
-            for name, words in _HEADLINE.items()
-            if name in self.metrics and self.metrics[name].estimate.value is not None
-        ]
-        tokens = self.metrics.get("tokens")
-        if tokens is not None:
-            found.append(f"{number_text(tokens.estimate.value, 'amount')} tokens an episode")
-        return found
+        found = [f"{self.set_name}: {counted(self.counts.problems, 'problem')} x {samples}{seed}"]
+        for name, words in _HEADLINE.items():
+            if name in self.metrics and (estimate := self.metrics[name].estimate).value is not None:
+                found.append(f"{words} {with_interval(estimate)}")
+        if "tokens" in self.metrics:
+            tokens = self.metrics["tokens"].estimate
+            found.append(f"{number_text(tokens.value, 'amount')} tokens an episode")
+        return "; ".join(found)
 
     def heading(self) -> tuple[str, ...]:
         """The title and the headline."""
@@ -118,65 +113,44 @@ class Report(Tabled, RunDescription):
             >>> [table.title for table in build_report([], about).tables()]
             ['', 'Counts']
         """
+        metrics = f"{self.title}, {self.headline}. {_UNIT}"
         found = [
-            Table(_METRIC_COLUMNS, self._metric_rows(), caption=f"{self.title}, {self.headline}. {_UNIT}"),
-            Table(
-                _BASELINE_COLUMNS,
-                self._baseline_rows(),
-                title="Baselines",
-                caption=f"{self.title}: equal-token baselines.",
-            ),
-            Table(("Counts", ""), count_rows(self.counts), title="Counts", align="left"),
-            Table(("Made with", ""), self._origin_rows(), title="Made with", align="left"),
+            Table(_BASELINE_COLUMNS, self._baseline_rows(), "Baselines", caption=f"{self.title}: {_EQUAL}"),
+            Table(("Counts", ""), count_rows(self.counts), "Counts", align="left"),
+            Table(("Made with", ""), self._origin_rows(), "Made with", align="left"),
         ]
-        return [table for table in found if table.rows or table.columns is _METRIC_COLUMNS]
+        return [
+            Table(_METRIC_COLUMNS, self._metric_rows(), caption=metrics),
+            *(table for table in found if table.rows),
+        ]
 
     def remarks(self) -> tuple[str, ...]:
         """The notes."""
         return self.notes
 
     def _metric_rows(self) -> tuple[tuple[str, ...], ...]:
+        rows = ((one_line(metric.title, 100), metric.estimate) for metric in self.metrics.values())
         return tuple(
-            (
-                one_line(metric.title, 100),
-                number_text(metric.estimate.value, metric.estimate.scale),
-                interval(metric.estimate),
-                str(metric.estimate.problems),
-            )
-            for metric in self.metrics.values()
+            (title, number_text(e.value, e.scale), interval(e), str(e.problems)) for title, e in rows
         )
 
     def _baseline_rows(self) -> tuple[tuple[str, ...], ...]:
         """The equal-token table; the System first."""
-        system, tokens = self.metrics.get("system_accuracy"), self.metrics.get("tokens")
-        if not self.baselines or system is None or tokens is None:
+        if not self.baselines or not {"system_accuracy", "tokens"} <= self.metrics.keys():
             return ()
-        team = (
-            "System",
-            "",
-            with_interval(system.estimate),
-            number_text(tokens.estimate.value, "amount"),
-            "",
-        )
-        alone = (
-            (
-                one_line(b.name),
-                one_line(b.detail),
-                with_interval(b.accuracy),
-                number_text(b.tokens, "amount"),
-                with_interval(b.system_minus),
-            )
-            for b in self.baselines
-        )
-        return team, *alone
+        system, tokens = (self.metrics[name].estimate for name in ("system_accuracy", "tokens"))
+        rows = [("System", "", with_interval(system), number_text(tokens.value, "amount"), "")]
+        for b in self.baselines:
+            spent = number_text(b.tokens, "amount")
+            ours, minus = with_interval(b.accuracy), with_interval(b.system_minus)
+            rows.append((one_line(b.name), one_line(b.detail), ours, spent, minus))
+        return tuple(rows)
 
     def _origin_rows(self) -> tuple[tuple[str, ...], ...]:
         """Who played, with what code, at what cost; without what is unknown."""
-        policies = dict.fromkeys(self.agents.values())
-        if len(policies) == 1:
-            who = f"{next(iter(policies))} ({', '.join(self.agents)})"
-        else:
-            who = ", ".join(f"{agent}: {policy}" for agent, policy in self.agents.items())
+        who = ", ".join(f"{agent}: {policy}" for agent, policy in self.agents.items())
+        if len(policies := {*self.agents.values()}) == 1:
+            who = f"{policies.pop()} ({', '.join(self.agents)})"
         rows = {
             "Agents": who,
             "Own rewards": ", ".join(f"{role}: {name}" for role, name in self.rewards.items()),
@@ -189,6 +163,7 @@ class Report(Tabled, RunDescription):
 
 _METRIC_COLUMNS = ("", "Value", "95% interval", "Problems")
 _BASELINE_COLUMNS = ("At the System's tokens", "Size", "Accuracy", "Tokens a problem", "System minus it")
+_EQUAL = "equal-token baselines."
 _UNIT = "Intervals are 95%, the problem is the unit."
 _HEADLINE = {"system_accuracy": "System", "solver_accuracy": "first attempt", "gain": "difference"}
 
@@ -234,19 +209,15 @@ def build_report(
 
 def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
     """What counts and baselines say in notes: what was left out, and why."""
-    notes = []
-    if counts.faults:
-        notes.append(
-            f"Episodes not finished, left out of the System: {sum(counts.faults.values())} of "
-            f"{counts.episodes}: {_reasons(counts.faults)}"
-        )
-    if counts.unknown:
-        notes.append(f"Grades UNKNOWN, left out of every rate: {_reasons(counts.unknown)}")
-    if counts.interrupted:
-        notes.append(
-            "Turns cut off by the model's context or a content filter, UNKNOWN and left out: "
-            f"{_by_role(counts.interrupted, counts.turns)}"
-        )
+    finished = f"{sum(counts.faults.values())} of {counts.episodes}"
+    found = {
+        f"Episodes not finished, left out of the System: {finished}": _reasons(counts.faults),
+        "Grades UNKNOWN, left out of every rate": _reasons(counts.unknown),
+        "Turns cut off by context, filter or a broken tool, UNKNOWN and left out": _by_role(
+            counts.interrupted, counts.turns
+        ),
+    }
+    notes = [f"{what}: {which}" for what, which in found.items() if which]
     notes += [
         f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}"
         for role, reasons in sorted(counts.reward_faults.items())
@@ -276,7 +247,7 @@ def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
         ("Episodes not finished", f"{sum(counts.faults.values()):,}"),
         ("Turns", f"{sum(counts.turns.values()):,} ({turns})" if turns else "0"),
         ("Turns cut off by their own limit", _by_role(counts.truncated, counts.turns) or "0"),
-        ("Turns cut off by context or filter", _by_role(counts.interrupted, counts.turns)),
+        ("Turns cut off by context, filter or a broken tool", _by_role(counts.interrupted, counts.turns)),
         ("Grades UNKNOWN", f"{sum(counts.unknown.values()):,}"),
         ("Rewards that failed", _by_role(failed, counts.turns)),
     ]
@@ -286,12 +257,9 @@ def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
             ("Wrong solutions accepted", f"{counts.false_accepts:,}"),
             ("Right solutions rejected", f"{counts.false_rejects:,}"),
         ]
-    amounts = {
-        "Model calls": counts.calls,
-        "Tokens sampled": counts.completion_tokens,
-        "Tokens read": counts.prompt_tokens,
-    }
-    rows += [(what, f"{n:,}") for what, n in amounts.items() if n]
+    amounts = (counts.calls, counts.completion_tokens, counts.prompt_tokens)
+    names = ("Model calls", "Tokens sampled", "Tokens read")
+    rows += [(what, f"{n:,}") for what, n in zip(names, amounts, strict=True) if n]
     return tuple((what, how_many) for what, how_many in rows if how_many)
 
 

@@ -30,14 +30,14 @@ from mars_env.evaluation.baselines import (
     votes_for,
     weighted_vote,
 )
-from mars_env.evaluation.costs import Prices, checked_prices, cost, require_prices, uncounted
+from mars_env.evaluation.costs import Prices, checked_prices, cost, price_of, uncounted
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.files import write_atomically, writing
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, Run, Store, play_all, read_run
+from mars_env.rollout import Job, Store, play_all, read_run
 from mars_env.rollout.engine import Journal, OnTurns
 from mars_env.seeds import derive_seed
 from mars_env.text import counted, logger, shown
@@ -211,14 +211,20 @@ async def play_plan(
     if plan.baselines:
         _require_solver(game)
     if plan.prices is not None and isinstance(play, LocalPlay):
-        require_prices((agent.policy for agent in play.agents.values()), plan.prices)
-    made_by = _made_by()
+        for agent in play.agents.values():
+            price_of(agent.policy, plan.prices)
+    try:
+        made_by = provenance(allow_dirty=True)
+    except ConfigError as error:
+        log.warning("the report names no commit: %s", error)
+        made_by = Provenance(None, versions())
+    team_reward = {"the team": plan.config["team_reward"]} if "team_reward" in plan.config else {}
     about = RunDescription(
         title=plan.title,
         problem_set=plan.problems.name,
         generated=plan.problems.generated,
         seed=plan.seed,
-        rewards=_named_rewards(plan.config),
+        rewards={**plan.config.get("rewards", {}), **team_reward},
         commit=made_by.commit,
         versions=made_by.versions,
     )
@@ -239,14 +245,19 @@ async def play_plan(
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
     baselines, notes = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ([], [])
-    prices, unpriced = _priced(trees, plan.prices)
+    prices = plan.prices
+    try:
+        if prices is not None:
+            cost(trees, prices)
+    except ConfigError as error:
+        prices, notes = None, [*notes, f"The cost is not known: {error}"]
     report = build_report(
         trees,
         about,
         prices=prices,
         answer_of=answers_of_grading(trees) if plan.problems[0].kind == "math" else None,
         baselines=baselines,
-        notes=(*remarks, *notes, *unpriced, *uncounted(trees)),
+        notes=(*remarks, *notes, *uncounted(trees)),
     )
     if out is not None:
         with writing(out / REPORT):
@@ -254,22 +265,6 @@ async def play_plan(
             write_atomically(out / "report.md", report.markdown() + "\n")
             write_atomically(out / "report.tex", report.latex())
     return report, trees
-
-
-def _priced(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None, list[str]]:
-    """The prices, if the run's tokens can be priced with them; else none, and a note that says why."""
-    try:
-        if prices is not None:
-            cost(trees, prices)
-    except ConfigError as error:
-        return None, [f"The cost is not known: {error}"]
-    return prices, []
-
-
-def _named_rewards(config: Mapping[str, Any]) -> dict[str, str]:
-    """The reward functions that replaced those of the rules, by role, and that of the whole team."""
-    team = {"the team": config["team_reward"]} if "team_reward" in config else {}
-    return {**config.get("rewards", {}), **team}
 
 
 def _require_solver(game: Game) -> None:
@@ -403,15 +398,6 @@ def _solver_and_verifier(game: Game) -> Game:
     return _evaluated(replace(game, rules=rules, team_reward=None, grower=Linear))
 
 
-def _made_by() -> Provenance:
-    """The code that plays; without its commit where git cannot tell it."""
-    try:
-        return provenance(allow_dirty=True)
-    except ConfigError as error:
-        log.warning("the report names no commit: %s", error)
-        return Provenance(None, versions())
-
-
 async def _play(
     play: Play,
     change: Callable[[Game], Game],
@@ -433,6 +419,5 @@ async def _play(
                 if on_tree is not None:
                     on_tree(tree)
     if out is not None and len(trees) < len(jobs):
-        earlier: Run = read_run(out)
-        trees = {tree.id: tree for tree in earlier.trees} | trees
+        trees = {tree.id: tree for tree in read_run(out).trees} | trees
     return [trees[job.tree_id] for job in jobs]

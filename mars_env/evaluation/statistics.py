@@ -152,15 +152,14 @@ def _interval(
     else:
         factor = np.exp(np.minimum(t * safe / np.where(value > 0, value, 1.0), 50.0))
         low, high = value / factor, value * factor
-    if math.isfinite(bounds[0]):
-        share = t**2 / (problems + t**2)
-        low = np.where(constant, value - share * (value - bounds[0]), low)
-        high = np.where(constant, value + share * (bounds[1] - value), high)
-        # One problem says nothing about the others.
-        low, high = np.where(problems < 2, bounds[0], low), np.where(problems < 2, bounds[1], high)
-    else:
-        low, high = np.where(constant, value, low), np.where(constant, value, high)
-        low, high = np.where(problems < 2, np.nan, low), np.where(problems < 2, np.nan, high)
+    finite = math.isfinite(bounds[0])
+    share = t**2 / (problems + t**2) if finite else 0.0
+    least, most = bounds if finite else (0.0, 0.0)
+    low = np.where(constant, value - share * (value - least), low)
+    high = np.where(constant, value + share * (most - value), high)
+    # One problem says nothing about the others.
+    alone = bounds if finite else (math.nan, math.nan)
+    low, high = np.where(problems < 2, alone[0], low), np.where(problems < 2, alone[1], high)
     empty = np.isnan(value)
     low, high = np.where(empty, np.nan, low), np.where(empty, np.nan, high)
     return np.clip(low, *bounds), np.clip(high, *bounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from mars_env.envs.visibility import SEARCH_UNKNOWN
@@ -82,11 +83,10 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
         ConfigError: If a tree is there twice, or one problem id stands for two problems.
     """
     groups: dict[str, list[Tree]] = {}
-    seen: set[str] = set()
+    if len(ids := Counter(tree.id for tree in trees)) < len(trees):
+        twice = shown(ids.most_common(1)[0][0])
+        raise ConfigError(f"the tree {twice} is there twice; pass each tree of a run once")
     for tree in trees:
-        if tree.id in seen:
-            raise ConfigError(f"the tree {shown(tree.id)} is there twice; pass each tree of a run once")
-        seen.add(tree.id)
         group = groups.setdefault(tree.problem.id, [])
         if group and group[0].problem.statement != tree.problem.statement:
             raise ConfigError(
@@ -136,8 +136,3 @@ def judging_tokens(tree: Tree) -> int:
 def depth(tree: Tree) -> int:
     """Nodes on the longest path."""
     return max((turn.id.count(".") + 1 for turn in tree.turns), default=0)
-
-
-def agents_of(tree: Tree) -> list[str]:
-    """Names of the agents that made nodes."""
-    return sorted({turn.agent for turn in tree.turns})

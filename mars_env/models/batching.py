@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -176,7 +176,12 @@ async def _pump(queue: _Queue) -> None:
             tickets = [ticket for group in wave.values() for ticket in group]
             answers = await asyncio.to_thread(_run, wave)
             for ticket, answer in zip(tickets, answers, strict=True):
-                _settle(ticket, answer)
+                if ticket.future.done():
+                    continue
+                if isinstance(answer, BaseException):
+                    ticket.future.set_exception(answer)
+                else:
+                    ticket.future.set_result(answer)
     finally:
         queue.pump = None  # a task holds its loop, and the loop is the queue's weak key
         # Requests remain only if the loop is closing: their callers must not wait for ever.
@@ -201,24 +206,8 @@ def _run(wave: dict[WaveEngine[Any, Any], list[Ticket[Any, Any]]]) -> list[Any]:
     answers: list[Any] = []
     for engine, tickets in wave.items():
         with engine_lock:
-            answers += _guarded(engine.run, tickets)
+            try:
+                answers += engine.run(tickets)
+            except Exception as error:  # it fails its own requests, not those of other engines
+                answers += [error] * len(tickets)
     return answers
-
-
-def _guarded(
-    run: Callable[[Sequence[Ticket[Q, A]]], list[A | BaseException]], tickets: Sequence[Ticket[Q, A]]
-) -> list[A | BaseException]:
-    """An exception of an engine fails its own tickets, but not the pump and the other engines."""
-    try:
-        return run(tickets)
-    except Exception as error:
-        return [error] * len(tickets)
-
-
-def _settle(ticket: Ticket[Q, A], answer: A | BaseException) -> None:
-    if ticket.future.done():
-        return
-    if isinstance(answer, BaseException):
-        ticket.future.set_exception(answer)
-    else:
-        ticket.future.set_result(answer)

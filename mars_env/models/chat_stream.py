@@ -10,6 +10,10 @@ EXTRAS = ("prompt_token_ids", "token_ids", "logprobs")
 """What is asked for to train on a completion, beside what a program asked for."""
 
 
+EVENT_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+"""Headers of an answer that is streamed."""
+
+
 class ChatStream:
     """Collects the chunks of one answer; `answer` is what the server would have sent without streaming."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mars_env.errors import ConfigError
 
@@ -44,3 +47,16 @@ def is_here(checkpoint: str | Path) -> bool:
             ) from error
         return True
     return False
+
+
+def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> list[Any]:
+    """What loaders of transformers (``AutoTokenizer.from_pretrained``) read, or a `ConfigError`."""
+    here = is_here(checkpoint)
+    try:
+        return [loader(checkpoint, local_files_only=here) for loader in loaders]
+    except (OSError, ValueError, KeyError) as error:
+        config, base = Path(checkpoint) / "adapter_config.json", ""
+        if config.is_file():
+            name = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+            base = f", an adapter on {name!r},"
+        raise ConfigError(f"the checkpoint {str(checkpoint)!r}{base} cannot be loaded: {error}") from error

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.identity import full_name
 from mars_env.models.batching import BatchLimits, Ticket, engine_lock, submit
-from mars_env.models.checkpoint import is_here
+from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request, finish_reason, room_for, without_room
 from mars_env.types import Completion, Prompt, Sampling
@@ -37,6 +37,9 @@ except ImportError as error:  # the rest of mars_env works without them
 
 
 _Ticket = Ticket[SampleRequest | ScoreRequest, list[Completion]]
+
+_FAULTS = (RuntimeError, ValueError, IndexError)
+"""What torch raises for any fault; running out of memory is a RuntimeError, too."""
 
 
 class HFModel:
@@ -81,9 +84,12 @@ class HFModel:
     ) -> None:
         if context is not None:
             require_integer(context, "context")
-        self.module, self.tokenizer = _load(model, device, dtype) if isinstance(model, str | Path) else model
-        self._checkpoint = str(model) if isinstance(model, str | Path) else full_name(type(self.module))
-        self.name = name or (Path(model).name if isinstance(model, str | Path) else "hf")
+        if isinstance(model, str | Path):
+            self.module, self.tokenizer = _load(model, device, dtype)
+            self._checkpoint, self.name = str(model), name or Path(model).name
+        else:
+            self.module, self.tokenizer = model
+            self._checkpoint, self.name = full_name(type(self.module)), name or "hf"
         _require_cache(self.module, self.name)
         self.version, self._limits = 0, batch or BatchLimits()
         self._template_options = dict(template_options or {})
@@ -199,16 +205,14 @@ class HFModel:
 
     def run(self, tickets: Sequence[_Ticket]) -> list[list[Completion] | BaseException]:
         """Answer a wave of requests; called by `mars_env.models.batching` in a worker thread."""
-        answers: list[list[Completion] | BaseException] = [[] for _ in tickets]
+        answers: dict[_Ticket, list[Completion] | BaseException] = {ticket: [] for ticket in tickets}
+        self._score_wave(answers)
         rows = [
             SampleRow(ticket, i, request.ids, request.sampling, self._room(request))
             for ticket in sorted(tickets, key=lambda t: len(t.request.ids))
             if isinstance(request := ticket.request, SampleRequest)
             for i in range(request.n)
         ]
-        place = {id(ticket): i for i, ticket in enumerate(tickets)}
-        for ticket, answer in self._scored(tickets):
-            answers[place[id(ticket)]] = answer
         batches = list(batches_of(rows, self._limits))[::-1]
         while batches:
             batch = batches.pop()
@@ -217,38 +221,31 @@ class HFModel:
                     step = self._step = self._step or step_of(self.module, self._attention)
                     decode_rows(self.module, step, self.tokenizer, batch, self._eos, self._attention)
                 completions = self._completions(batch)
-            except torch.OutOfMemoryError as error:
-                if len(batch) > 1:  # nothing is lost: a row's tokens do not depend on its batch
+            except _FAULTS as error:
+                if isinstance(error, torch.OutOfMemoryError) and len(batch) > 1:
+                    # Nothing is lost: a row's tokens do not depend on its batch.
                     batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
                     continue
-                answers[place[id(batch[0].ticket)]] = _failure(self.name, error)
-                continue
-            except (RuntimeError, ValueError, IndexError) as error:  # torch raises these for any fault
-                for row in batch:
-                    answers[place[id(row.ticket)]] = _failure(self.name, error)
+                answers.update((row.ticket, _failure(self.name, error)) for row in batch)
                 continue
             for row, completion in zip(batch, completions, strict=True):
-                answer = answers[place[id(row.ticket)]]
+                answer = answers[row.ticket]
                 if isinstance(answer, list):
                     answer.append(completion)
-        return answers
+        return list(answers.values())
 
-    def _scored(
-        self, tickets: Sequence[_Ticket]
-    ) -> Iterator[tuple[_Ticket, list[Completion] | BaseException]]:
-        """The answers to those requests of a wave that ask for log-probabilities of given tokens."""
-        asked = [(t, t.request) for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped]
+    def _score_wave(self, answers: dict[_Ticket, list[Completion] | BaseException]) -> None:
+        """Answer those requests of a wave that ask for log-probabilities of given tokens."""
+        asked = {t: t.request for t in answers if isinstance(t.request, ScoreRequest) and not t.dropped}
         try:
             with _quiet(self.module):
-                found = given_logprobs(
-                    self.module, [given for _, given in asked], vocabulary=self._vocabulary
-                )
-        except (RuntimeError, ValueError, IndexError) as error:  # out of memory is a RuntimeError, too
-            yield from ((ticket, _failure(self.name, error)) for ticket, _ in asked)
+                found = given_logprobs(self.module, list(asked.values()), vocabulary=self._vocabulary)
+        except _FAULTS as error:
+            answers.update((ticket, _failure(self.name, error)) for ticket in asked)
             return
-        for (ticket, _), logprobs in zip(asked, found, strict=True):
+        for ticket, logprobs in zip(asked, found, strict=True):
             versions = ((self.version, len(logprobs)),)
-            yield ticket, [Completion("", logprobs=logprobs, versions=versions)]
+            answers[ticket] = [Completion("", logprobs=logprobs, versions=versions)]
 
     def _room(self, request: SampleRequest) -> int:
         return min(request.sampling.max_tokens, self.context - len(request.ids))
@@ -286,25 +283,9 @@ def _quiet(module: Any) -> Iterator[None]:
 
 
 def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    here = is_here(path)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=here)
-        module = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=here)
-        module = module.to(device).eval()
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"no model could be loaded from {str(path)!r}{_on_base(path)}: {error}") from error
-    return module, tokenizer
-
-
-def _on_base(path: str | Path) -> str:
-    """For a message: the base that an adapter's folder names."""
-    config = Path(path) / "adapter_config.json"
-    if not config.is_file():
-        return ""
-    return (
-        f", an adapter on {json.loads(config.read_text(encoding='utf-8')).get('base_model_name_or_path')!r}"
-    )
+    load_module = partial(AutoModelForCausalLM.from_pretrained, dtype=dtype)
+    module, tokenizer = from_checkpoint(path, load_module, AutoTokenizer.from_pretrained)
+    return module.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer
 
 
 def _require_cache(module: Any, name: str) -> None:

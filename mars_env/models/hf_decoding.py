@@ -256,10 +256,8 @@ def filtered(logits: torch.Tensor, top_p: torch.Tensor, top_k: torch.Tensor) -> 
 
 def completes_stop(tokens: npt.NDArray[np.int64], stops: Sequence[str], tokenizer: Any) -> bool:
     """Whether a stop text has just been completed; decodes only as much of the end as can hold one."""
-    for part in (
-        tokens[-(max(map(len, stops)) + 8) :],
-        tokens,
-    ):  # the end may decode differently on its own
+    end = tokens[-(max(map(len, stops)) + 8) :]
+    for part in (end, tokens):  # the end may decode differently on its own
         text = tokenizer.decode(part.tolist(), skip_special_tokens=True)
         if not any(stop in text for stop in stops):
             return False
@@ -305,16 +303,14 @@ def given_logprobs(
 
 def _batches(rows: Sequence[ScoreRequest], vocabulary: int) -> Iterator[list[int]]:
     """Places of the rows that go together, the shortest first; rows without tokens are left out."""
-    order = sorted(
-        (place for place, row in enumerate(rows) if row.tokens),
-        key=lambda place: (len(rows[place].ids) + len(rows[place].tokens), place),
-    )
+    sizes = [len(row.ids) + len(row.tokens) for row in rows]
+    order = sorted((place for place, row in enumerate(rows) if row.tokens), key=sizes.__getitem__)
     batch: list[int] = []
     first = 0
     for place in order:
         row = rows[place]
         first = min(first, len(row.ids)) if batch else len(row.ids)
-        kept = len(row.ids) + len(row.tokens) - first
+        kept = sizes[place] - first
         if batch and (len(batch) + 1) * kept * vocabulary > LOGITS:
             yield batch
             batch, first = [], len(row.ids)

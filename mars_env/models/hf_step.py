@@ -7,8 +7,9 @@ bitwise the same; `step_of` compares them once before it relies on that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -76,19 +77,13 @@ def cache_for(module: Any) -> Any:
     return theirs
 
 
-class Step(Protocol):
-    """A decoding step."""
+Step = Callable[[Tensor, Tensor, Tensor | None, Cache], Tensor]
+"""A decoding step: from the last tokens to the next ones' logits, [S, V].
 
-    def __call__(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
-        """From the last tokens to the next ones' logits, [S, V].
-
-        Args:
-            tokens: [S], the last token of each row.
-            positions: [S, 1], their positions.
-            mask: [S, 1, 1, K], added to the attention over K keys; None: all are attended to.
-            cache: Keys and values of the tokens before; those of the last ones are added.
-        """
-        ...
+Its arguments are the last token of each row [S]; their positions [S, 1]; what is added to the attention over
+K keys [S, 1, 1, K], None where all are attended to; and the keys and values of the tokens before, to which
+those of the last ones are added.
+"""
 
 
 def step_of(module: Any, attention: str) -> Step:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
@@ -149,19 +148,12 @@ class HTTPModel:
         tokenizer: Any = None,
     ) -> None:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
-        if (
-            not urls
-            or min(concurrency, attempts, max_answer, samples_per_call or 1) < 1
-            or samples_per_call == 0
-        ):
+        least = 1 if samples_per_call is None else samples_per_call
+        counts, seconds = (concurrency, attempts, max_answer, least), (backoff, patience)
+        if not urls or min(counts) < 1 or min(seconds) < 0 or not health_interval > 0:
             raise ConfigError(
                 "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "
-                "at least 1"
-            )
-        if not (health_interval > 0 and backoff >= 0 and patience >= 0):
-            raise ConfigError(
-                "health_interval must be more than 0 seconds, backoff and patience at least 0, got "
-                f"{health_interval}, {backoff} and {patience}"
+                "at least 1, health_interval more than 0 seconds, backoff and patience at least 0"
             )
         if api not in ("auto", "chat", "completions"):
             raise ConfigError(f"api is 'auto', 'chat' or 'completions', got {api!r}")
@@ -182,9 +174,7 @@ class HTTPModel:
         self.biasing = tuple(biasing_fields(more))
         neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
-        loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
-        template_options = more.get("chat_template_kwargs") or {}
-        self._scorer = Scorer(self.name, loaded, template_options, self._head)
+        self._scorer = Scorer(self.name, tokenizer, more.get("chat_template_kwargs") or {})
         self._key = api_key(api_key_env)
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if self._key:
@@ -241,7 +231,7 @@ class HTTPModel:
                 )
                 answers.append((str(endpoint.base), answer.status, answer.body))
             except NETWORK_ERRORS as error:
-                words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+                words = self._masked(f"{type(error).__name__}: {error}")
                 answers.append((str(endpoint.base), None, words.encode()))
         return answers
 
@@ -272,13 +262,10 @@ class HTTPModel:
         """
         check_request(n, sampling)
         chat, field = self._field(prompt)
-        head = f"{self._head}, {field}, "
         # vLLM refuses several samples of a greedy request.
         step = 1 if sampling.temperature == 0 else min(n, self._samples_per_call or n)
-        if step == n:
-            return await self._samples(chat, head, 0, n, sampling)
         parts = [
-            self._samples(chat, head, begin, min(step, n - begin), sampling) for begin in range(0, n, step)
+            self._samples(chat, field, begin, min(step, n - begin), sampling) for begin in range(0, n, step)
         ]
         return [completion for part in await gather_all(parts) for completion in part]
 
@@ -303,52 +290,51 @@ class HTTPModel:
             raise ConfigError(f"{self.name}: only /completions can score texts: leave out api='chat'")
         given = self.written(prompt, *texts, end=end)
         require_fit(given, self.context, self.name)
-        values = await self._scorer.logprobs(given, partial(self._ask, False))
+        values = await self._scorer.logprobs(given, partial(self._send, False))
         return replace(given, logprobs=values, versions=((self.version, len(values)),))
 
     async def _samples(
-        self, chat: bool, head: str, first: int, n: int, sampling: Sampling
+        self, chat: bool, field: str, first: int, n: int, sampling: Sampling
     ) -> list[Completion]:
         """Samples `first` to `first + n - 1`."""
+        found: list[Completion] = []
         try:
-            completions = await self._call(chat, head, first, n, sampling)
-        except _TooLong as refusal:
-            if sampling.overflow == "refuse":
+            while len(found) < n:  # a server may not know n, or limit it
+                found += await self._call(chat, field, first + len(found), n - len(found), sampling)
+        except _Unanswered as refusal:
+            if refusal.reason == "context" and sampling.overflow == "refuse":
                 raise ContextError(
                     f'{refusal}: raise the context, lower max_tokens, or set overflow="unknown"'
                 ) from refusal
-            return _unanswered("context", refusal, n, sampling)
-        except _Filtered as refusal:
-            return _unanswered("content_filter", refusal, n, sampling)
-        while len(completions) < n:  # the server does not know n, or limits it
-            have = len(completions)
-            completions += await self._call(chat, head, first + have, n - have, sampling)
-        return completions
+            log.warning("%s; its samples are UNKNOWN", refusal)
+            return [Completion("", refusal.reason, temperature=sampling.temperature)] * n
+        return found
 
     def _field(self, prompt: Prompt) -> tuple[bool, str]:
         """Whether it is a chat, and the prompt as a JSON field."""
+        if self._api == "chat" and isinstance(prompt, str):
+            prompt = [{"role": "user", "content": prompt}]
         if is_messages(prompt):
             if self._api != "completions":
                 return True, f'"messages": {messages_json(prompt)}'
-            return False, f'"prompt": {json.dumps(plain_chat(prompt))}'
+            prompt = plain_chat(prompt)
         if isinstance(prompt, str):
-            if self._api == "chat":
-                return True, f'"messages": {messages_json([{"role": "user", "content": prompt}])}'
             return False, f'"prompt": {json.dumps(prompt)}'
         if self._api == "chat" or not is_token_ids(prompt):
             raise ModelError(f"{self.name}: token ids (at least one) need api='auto' or api='completions'")
         return False, f'"prompt": {json.dumps([int(token) for token in prompt])}'
 
-    async def _call(self, chat: bool, head: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
+    async def _call(self, chat: bool, field: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
         tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
         read = partial(completions_of, n=n, sampling=sampling, biased=bool(self.biasing), **own)
-        return await self._ask(chat, f"{head}{tail}{seed}}}".encode(), read)
+        return await self._send(chat, f"{field}, {tail}{seed}", read)
 
-    async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
+    async def _send(self, chat: bool, fields: str, read: Read[T]) -> T:
         """Send a request until it is answered; see the class for what counts as an attempt."""
+        body = f"{self._head}, {fields}}}".encode()
         attempts, waited = 0, 0.0
         self.under_way += 1
         try:
@@ -358,7 +344,7 @@ class HTTPModel:
                     endpoint = await self._endpoints.choose(self._headers, self._patience - waited)
                     waited += time.monotonic() - began
                     try:
-                        return await self._send(endpoint, chat, body, read)
+                        return await self._attempt(endpoint, chat, body, read)
                     except _Fault as fault:
                         attempts += fault.taken
                         if attempts >= self._attempts:
@@ -368,8 +354,8 @@ class HTTPModel:
         finally:
             self.under_way -= 1
 
-    async def _send(self, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
-        sent, reachable = time.monotonic(), True
+    async def _attempt(self, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
+        sent = time.monotonic()
         url = endpoint.chat if chat else endpoint.completions
         limit = aiohttp.ClientTimeout(total=self._timeout)
         with endpoint.occupied():
@@ -377,53 +363,51 @@ class HTTPModel:
                 answer = await request(
                     "POST", url, self._max_answer, data=body, headers=self._headers, timeout=limit
                 )
-                if answer.status != 200:
-                    raise self._refusal(endpoint, answer)
-                found = self._found(endpoint, answer, read)
+                found = self._read(endpoint, answer, read)
             except _Fault as error:
                 fault = error
             except BodyTooLong as error:
                 raise ModelError(
                     f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
                 ) from None
+            except TimeoutError:
+                words = f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens"
+                fault = _Fault(words, reachable=False)
             except NETWORK_ERRORS as error:
-                fault, reachable = self._lost(error), False
+                taken = not isinstance(error, aiohttp.ClientConnectorError)
+                words = self._masked(f"{type(error).__name__}: {error}")
+                fault = _Fault(words, taken=taken, reachable=False)
             except ModelError:  # refused, which is an answer
                 endpoint.recover()
                 raise
             else:
                 endpoint.recover()
                 return found
-        noted = {"taken": fault.taken, "reachable": reachable}
+        noted = {"taken": fault.taken, "reachable": fault.reachable}
         fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **noted)
         log.info("%s: %s: %s", self.name, endpoint.base, fault)
         raise fault
 
-    def _lost(self, error: Exception) -> _Fault:
-        """What an error of the network means."""
-        if isinstance(error, TimeoutError):
-            return _Fault(f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens")
-        taken = not isinstance(error, aiohttp.ClientConnectorError)
-        return self._fault(f"{type(error).__name__}: {error}", taken=taken)
-
-    def _found(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
-        """What is read from an answer of status 200, which may be an error all the same."""
+    def _read(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
+        """What is read from an answer; even one of status 200 may hold an error."""
+        if answer.status != 200:
+            raise self._refusal(endpoint, answer)
         try:
             return read(answer.body)
         except UNREADABLE as error:
             if embedded := embedded_error(answer.body):
                 status, body = embedded
                 raise self._refusal(endpoint, replace(answer, status=status, body=body)) from None
-            if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-                begins = error_text(answer.body, self._secrets.mask)
-                raise self._fault(f"the answer cannot be read ({error}): {begins}") from None
-            raise self._fault(f"the answer cannot be read: {error!r}") from None
+            words = f"the answer cannot be read: {error!r}"
+            if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # these repeat all of it
+                words = f"the answer cannot be read ({error}): {error_text(answer.body, self._secrets.mask)}"
+            raise _Fault(self._masked(words)) from None
 
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
         words = error_text(answer.body, self._secrets.mask)
         if 300 <= answer.status < 400 and (target := answer.headers.get("location")):
-            shown = one_line(self._secrets.mask(base_of(target)), 300)
+            shown = self._masked(base_of(target))
             words = f"it redirects to {shown}, which is not followed: give that address instead"
         status = f"status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
@@ -431,34 +415,31 @@ class HTTPModel:
             return _Fault(status, wait, taken=answer.status not in _NOT_TAKEN)
         sentence = f"{endpoint.base}: {status}"
         if is_too_long(answer.status, answer.body):
-            return _TooLong(f"{self.name}: prompt and limit exceed the model's context: {sentence}")
+            words = f"{self.name}: prompt and limit exceed the model's context: {sentence}"
+            return _Unanswered(words, "context")
         if is_filtered(answer.body):
-            return _Filtered(f"{self.name}: a filter refuses the request: {sentence}")
+            return _Unanswered(f"{self.name}: a filter refuses the request: {sentence}", "content_filter")
         advice = advised(answer.status, words, endpoint.base.path)
         return RequestRefused(f"{self.name}: the server refused the request: {sentence}{advice}")
 
-    def _fault(self, words: str, *, taken: bool = True) -> _Fault:
-        """What went wrong, without secrets. The cause may hold them and must not be kept."""
-        return _Fault(one_line(self._secrets.mask(words), 300), taken=taken)
+    def _masked(self, words: str) -> str:
+        """Words without secrets. What they come from may hold them and must not be kept."""
+        return one_line(self._secrets.mask(words), 300)
 
 
 class _Fault(Exception):
     """A fault that a new attempt may not have, and whether the server had taken the request."""
 
-    def __init__(self, words: str, retry_after: float = 0.0, *, taken: bool = True) -> None:
+    def __init__(
+        self, words: str, retry_after: float = 0.0, *, taken: bool = True, reachable: bool = True
+    ) -> None:
         super().__init__(words)
-        self.retry_after, self.taken = retry_after, taken
+        self.retry_after, self.taken, self.reachable = retry_after, taken, reachable
 
 
-class _TooLong(ModelError):
-    """The server refused a request because prompt and limit exceed the model's context."""
+class _Unanswered(ModelError):
+    """The server refused a request for its length or its content; `reason` is its samples' finish reason."""
 
-
-class _Filtered(ModelError):
-    """The server's content filter refused a request."""
-
-
-def _unanswered(reason: FinishReason, refusal: ModelError, n: int, sampling: Sampling) -> list[Completion]:
-    """Samples of a request that is refused for its content: empty ones."""
-    log.warning("%s; its samples are UNKNOWN", refusal)
-    return [Completion("", reason, temperature=sampling.temperature)] * n
+    def __init__(self, words: str, reason: FinishReason) -> None:
+        super().__init__(words)
+        self.reason: FinishReason = reason

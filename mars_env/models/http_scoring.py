@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from mars_env.checks import MAX_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
-from mars_env.models.checkpoint import is_here
+from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import encode_prompt, written
 from mars_env.models.requests import is_messages
 from mars_env.types import Completion, Prompt
@@ -46,39 +47,33 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
         ValueError, KeyError, TypeError ...: They are no log-probabilities of these tokens.
     """
     choice = json.loads(payload)["choices"][0]
+    found = choice.get("prompt_logprobs" if form == "prompt_logprobs" else "logprobs")
+    if found is None:
+        return None
     if form == "prompt_logprobs":
-        listed = choice.get("prompt_logprobs")
-        if listed is None:
-            return None
-        values = [entry[str(token)]["logprob"] for entry, token in zip(listed[1:], ids[1:], strict=True)]
-    else:
-        scores = choice.get("logprobs")
-        if scores is None:
-            return None
-        listed = scores["token_logprobs"]
-        if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
-            return None
-        values = listed[1 : len(ids)]
-    return checked_logprobs(values)
+        entries = zip(found[1:], ids[1:], strict=True)
+        return checked_logprobs([entry[str(token)]["logprob"] for entry, token in entries])
+    listed = found["token_logprobs"]
+    if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
+        return None
+    return checked_logprobs(listed[1 : len(ids)])
 
 
 class Send(Protocol):
     """Sends one request to ``/completions``, with all attempts, and returns what was read from the answer."""
 
-    async def __call__(self, body: bytes, read: Read[T]) -> T:
-        """Send a body; `RequestRefused` if the server refuses it, a `ModelError` if all attempts failed."""
+    async def __call__(self, fields: str, read: Read[T]) -> T:
+        """Send fields of JSON; raises `RequestRefused`, or `ModelError` if all attempts fail."""
 
 
 class Scorer:
     """Writes given texts as token ids, and asks a server for their log-probabilities.
 
-    The tokenizer is one of transformers, or its name or path, which is loaded on first use. `head` holds the
-    fields of each request: a JSON object without its closing brace.
+    The tokenizer is one of transformers, or its name or path, which is loaded on first use.
     """
 
-    def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any], head: str) -> None:
-        self._name, self._tokenizer = name, tokenizer
-        self._template_options, self._head = template_options, head
+    def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any]) -> None:
+        self._name, self._tokenizer, self._template_options = name, tokenizer, template_options
         self._form: Form | None = None  # the one that worked
 
     def written(self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool) -> Completion:
@@ -96,10 +91,9 @@ class Scorer:
         ids = token_ids([*given.prompt_ids, *given.token_ids])
         why = "its answers have no log-probabilities of the prompt"
         for form in [self._form] if self._form else FORMS:
-            fields = {"prompt": list(ids), **FORMS[form]}
-            body = f"{self._head}, {json.dumps(fields)[1:]}".encode()
+            fields = json.dumps({"prompt": ids, **FORMS[form]})[1:-1]
             try:
-                found = await send(body, partial(scored_logprobs, form=form, ids=ids))
+                found = await send(fields, partial(scored_logprobs, form=form, ids=ids))
             except RequestRefused as error:
                 why = str(error)
                 continue
@@ -117,16 +111,12 @@ class Scorer:
                 f"{self._name}: texts are scored as exact token ids: give HTTPModel(tokenizer=...) the "
                 "model's tokenizer or its name, or token ids and end=False"
             )
-        if isinstance(self._tokenizer, str):
+        if isinstance(self._tokenizer, str | Path):
             try:
                 from transformers import AutoTokenizer
             except ImportError as error:
                 raise MissingExtra(
                     "a tokenizer's name needs transformers: pip install 'mars-env[hf]'"
                 ) from error
-            here = is_here(self._tokenizer)
-            try:
-                self._tokenizer = AutoTokenizer.from_pretrained(self._tokenizer, local_files_only=here)
-            except (OSError, ValueError) as error:
-                raise ConfigError(f"the tokenizer {self._tokenizer!r} cannot be loaded: {error}") from error
+            [self._tokenizer] = from_checkpoint(self._tokenizer, AutoTokenizer.from_pretrained)
         return self._tokenizer

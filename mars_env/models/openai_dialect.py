@@ -115,9 +115,12 @@ def completions_of(
     if not choices:
         raise ValueError("it holds no choices")
     if len(choices) > 1:
-        choices.sort(key=_index)
+        choices.sort(key=lambda choice: int(choice.get("index") or 0))
     usage = answer.get("usage") or {}
-    texts = [_text(choice) for choice in choices]
+    texts = [
+        message_text({"content": choice["text"]} if choice.get("message") is None else choice["message"])
+        for choice in choices
+    ]
     prompt_tokens = _tokens(usage, "prompt_tokens")
     sampled = _sampled(usage, prompt_tokens)
     counts = _shares(sampled, texts)
@@ -247,15 +250,6 @@ def context_of(payload: bytes, model: str) -> int | None:
 
 
 _CONTEXT = ("max_model_len", "max_context_length", "context_length")
-
-
-def _index(choice: Mapping[str, Any]) -> int:
-    return int(choice.get("index") or 0)
-
-
-def _text(choice: Mapping[str, Any]) -> str:
-    message = choice.get("message")
-    return message_text({"content": choice["text"]} if message is None else message)
 
 
 def message_text(message: Mapping[str, Any]) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.identity import digest_of
-from mars_env.models.checkpoint import is_here
+from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request, finish_reason, room_for, without_room
 from mars_env.models.vllm_engines import (
@@ -25,7 +25,6 @@ from mars_env.models.vllm_engines import (
     EngineRequest,
     OfflineEngine,
     StreamingEngine,
-    VLLMEngine,
     load_vllm,
 )
 from mars_env.seeds import derive_seed
@@ -41,7 +40,125 @@ _HARDWARE = {
 """Engine arguments that change speed, memory and places, not what is sampled."""
 
 
-class VLLMModel:
+class _Client:
+    """What a model and an adapter on it share: the engine, the tokenizer, and how requests are made."""
+
+    name: str
+    tokenizer: Any
+    capacity: int
+    under_way: int
+    _vllm: Any
+    _engine: OfflineEngine | StreamingEngine
+    _vocabulary: int
+    _template_options: Mapping[str, Any]
+    _adapters_alone: bool
+    _adapter: _Adapter | None = None
+
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return self._engine.context
+
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt; as `HFModel.encode`."""
+        options = {**self._template_options, **({"tools": list(tools)} if tools else {})}
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of one prompt; as `HFModel.complete`. vLLM's temperatures are 0.01 to 2."""
+        check_request(n, sampling)
+        ids = self.encode(prompt)
+        room = room_for(self.name, len(ids), sampling, self.context)
+        self._refuse_alone()
+        if not room:
+            return without_room(ids, n, sampling)
+        samples = await self._generated([(ids, self._params(sampling, i, room)) for i in range(n)])
+        return [self._completion(ids, sampling, sample) for sample in samples]
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids; as `HFModel.written`."""
+        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
+
+        vLLM samples a token after them, so together they must be shorter than the context by one token.
+        """
+        given = self.written(prompt, *texts, end=end)
+        require_fit(given, self.context - 1, self.name)
+        self._refuse_alone()
+        params = self._vllm.SamplingParams(
+            max_tokens=1,
+            prompt_logprobs=0,  # the prompt's own tokens alone
+            detokenize=False,
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+        [read] = await self._generated([((*given.prompt_ids, *given.token_ids), params)])
+        found = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
+        try:
+            pairs = zip(found, given.token_ids, strict=True)
+            values = checked_logprobs([entry[token].logprob for entry, token in pairs])
+        except ValueError as error:  # too few, or a token that the model holds for impossible
+            raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
+        return replace(given, logprobs=values, versions=((read.versions[0][0], len(values)),))
+
+    async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[EngineOutput]:
+        """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
+        adapter = self._adapter
+        lora = None if adapter is None else adapter.request
+        self.under_way += len(jobs)
+        try:
+            found = await self._engine.generate([EngineRequest(*job, lora) for job in jobs])
+        finally:
+            self.under_way -= len(jobs)
+        if adapter is None:
+            return found
+        version = adapter.version
+        return [replace(each, versions=((version, len(each.output.outputs[0].token_ids)),)) for each in found]
+
+    def _refuse_alone(self) -> None:
+        if self._adapter is None and self._adapters_alone:
+            raise ConfigError(
+                f"{self.name}: on CPUs an async engine with adapters serves nothing else; "
+                "use engine='offline', or a model without max_lora_rank"
+            )
+
+    def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
+        if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
+            raise ConfigError(f"vLLM samples at temperatures of 0.01 to 2, got {sampling.temperature}")
+        return self._vllm.SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=room,
+            stop=list(sampling.stop),
+            seed=None if sampling.seed is None else derive_seed(sampling.seed, sample),
+            logprobs=0,  # the sampled token's alone
+            flat_logprobs=True,
+            detokenize=bool(sampling.stop),  # otherwise the text is decoded once, at the end
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _completion(self, ids: tuple[int, ...], sampling: Sampling, sample: EngineOutput) -> Completion:
+        output = sample.output.outputs[0]
+        tokens = tuple(output.token_ids)
+        if output.finish_reason not in ("stop", "length"):
+            raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
+        text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        return Completion(
+            text=cut_at_stop(text, sampling.stop),
+            finish_reason=finish_reason(output.finish_reason, len(tokens), sampling),
+            prompt_ids=ids,
+            token_ids=tokens,
+            logprobs=tuple(output.logprobs.logprobs),
+            temperature=sampling.temperature,
+            versions=sample.versions,
+            prompt_tokens=len(ids),
+            completion_tokens=len(tokens),
+        )
+
+
+class VLLMModel(_Client):
     """A causal language model run by vLLM, on the GPUs or CPUs of this machine.
 
     Each sample is a request with its own seed; the samples of a prompt share it through the prefix cache.
@@ -88,7 +205,9 @@ class VLLMModel:
             raise ConfigError(f"engine is 'async' or 'offline', got {engine!r}")
         self._vllm = load_vllm()
         self.name, self.version = name or Path(model).name, 0
-        self.tokenizer, self._config = _load(model)
+        transformers = importlib.import_module("transformers")  # vLLM brings it
+        loaders = transformers.AutoTokenizer, transformers.AutoConfig
+        self.tokenizer, self._config = from_checkpoint(model, *(loader.from_pretrained for loader in loaders))
         self._template_options = dict(template_options or {})
         self._vocabulary: int = self._config.get_text_config(decoder=True).vocab_size
         settings: dict[str, Any] = {
@@ -116,7 +235,7 @@ class VLLMModel:
         settings = defaults | settings | dict(options or {})
         self._dtype = settings["dtype"]
         kind = StreamingEngine if engine == "async" else OfflineEngine
-        self._engine: VLLMEngine = kind(settings, self.version)
+        self._engine = kind(settings, self.version)
         self.capacity, self.under_way = self._engine.capacity, 0
         self._loras = itertools.count(1) if max_lora_rank is not None else None
         self._adapters_alone = on_cpu and engine == "async" and max_lora_rank is not None
@@ -142,34 +261,9 @@ class VLLMModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def context(self) -> int:
-        """Most tokens of prompt and completion together."""
-        return self._engine.context
-
     def close(self) -> None:
         """Stop the engine and free its memory. It stops with the process in any case."""
         self._engine.close()
-
-    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt; as `HFModel.encode`."""
-        options = {**self._template_options, **({"tools": list(tools)} if tools else {})}
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt; as `HFModel.complete`. vLLM's temperatures are 0.01 to 2."""
-        return await self._complete(prompt, n, sampling, None)
-
-    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """The completion that given texts would be: its token ids; as `HFModel.written`."""
-        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
-
-    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
-
-        vLLM samples a token after them, so together they must be shorter than the context by one token.
-        """
-        return await self._score(prompt, texts, end, None)
 
     def refresh(self, weights: Any, version: int | None = None, *, interrupt: bool = False) -> None:
         """Replace the weights in place; new requests wait until then.
@@ -203,111 +297,17 @@ class VLLMModel:
         """
         return VLLMAdapter(self, path, name or Path(path).name, version)
 
-    async def _complete(
-        self, prompt: Prompt, n: int, sampling: Sampling, adapter: _Adapter | None
-    ) -> list[Completion]:
-        check_request(n, sampling)
-        ids = self.encode(prompt)
-        room = room_for(self.name, len(ids), sampling, self.context)
-        self._refuse_alone(adapter)
-        if not room:
-            return without_room(ids, n, sampling)
-        lora = None if adapter is None else adapter.request
-        samples = await self._generated(
-            [EngineRequest(ids, self._params(sampling, i, room), lora) for i in range(n)]
-        )
-        version = None if adapter is None else adapter.version
-        return [self._completion(ids, sampling, sample, version) for sample in samples]
 
-    async def _score(
-        self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool, adapter: _Adapter | None
-    ) -> Completion:
-        given = self.written(prompt, *texts, end=end)
-        require_fit(given, self.context - 1, self.name)
-        self._refuse_alone(adapter)
-        params = self._vllm.SamplingParams(
-            max_tokens=1,
-            prompt_logprobs=0,  # the prompt's own tokens alone
-            detokenize=False,
-            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
-        )
-        lora = None if adapter is None else adapter.request
-        [read] = await self._generated([EngineRequest((*given.prompt_ids, *given.token_ids), params, lora)])
-        found = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
-        if len(found) != len(given.token_ids):
-            raise ModelError(
-                f"{self.name}: vLLM gave {len(found)} of {len(given.token_ids)} log-probabilities"
-            )
-        try:
-            values = checked_logprobs(
-                [entry[token].logprob for entry, token in zip(found, given.token_ids, strict=True)]
-            )
-        except ValueError as error:  # a token that the model holds for impossible, say
-            raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
-        by = adapter.version if adapter is not None else read.versions[0][0]
-        return replace(given, logprobs=values, versions=((by, len(values)),))
-
-    async def _generated(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
-        self.under_way += len(jobs)
-        try:
-            return await self._engine.generate(jobs)
-        finally:
-            self.under_way -= len(jobs)
-
-    def _refuse_alone(self, adapter: _Adapter | None) -> None:
-        if adapter is None and self._adapters_alone:
-            raise ConfigError(
-                f"{self.name}: on CPUs an async engine with adapters serves nothing else; "
-                "use engine='offline', or a model without max_lora_rank"
-            )
-
-    def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
-        if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
-            raise ConfigError(f"vLLM samples at temperatures of 0.01 to 2, got {sampling.temperature}")
-        return self._vllm.SamplingParams(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=room,
-            stop=list(sampling.stop),
-            seed=None if sampling.seed is None else derive_seed(sampling.seed, sample),
-            logprobs=0,  # the sampled token's alone
-            flat_logprobs=True,
-            detokenize=bool(sampling.stop),  # otherwise the text is decoded once, at the end
-            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
-        )
-
-    def _completion(
-        self, ids: tuple[int, ...], sampling: Sampling, sample: EngineOutput, version: int | None
-    ) -> Completion:
-        output = sample.output.outputs[0]
-        tokens = tuple(output.token_ids)
-        if output.finish_reason not in ("stop", "length"):
-            raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
-        versions = sample.versions if version is None else ((version, len(tokens)),)
-        text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
-        return Completion(
-            text=cut_at_stop(text, sampling.stop),
-            finish_reason=finish_reason(output.finish_reason, len(tokens), sampling),
-            prompt_ids=ids,
-            token_ids=tokens,
-            logprobs=tuple(output.logprobs.logprobs),
-            temperature=sampling.temperature,
-            versions=versions,
-            prompt_tokens=len(ids),
-            completion_tokens=len(tokens),
-        )
-
-
-class VLLMAdapter:
+class VLLMAdapter(_Client):
     """A LoRA adapter on a `VLLMModel`, as a separate model; made by `VLLMModel.adapter`.
 
     In this way several policies can share one engine and one copy of the base weights.
     """
 
     def __init__(self, base: VLLMModel, path: str | Path, name: str, version: int) -> None:
-        self.base, self.name, self._path = base, name, str(path)
-        self._adapter = self._load(path, version)
+        vars(self).update(vars(base))
+        self.base, self.name, self.under_way, self._path = base, name, 0, str(path)
+        self.refresh(path, version)
 
     def __repr__(self) -> str:
         return f"VLLMAdapter({self.name!r}, version={self.version})"
@@ -319,34 +319,10 @@ class VLLMAdapter:
     @property
     def version(self) -> int:
         """Version of the adapter."""
-        return self._adapter.version
-
-    @property
-    def context(self) -> int:
-        """Most tokens of prompt and completion together."""
-        return self.base.context
-
-    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt; see `VLLMModel.encode`."""
-        return self.base.encode(prompt, tools)
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt; see `VLLMModel.complete`."""
-        return await self.base._complete(prompt, n, sampling, self._adapter)
-
-    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """The completion that given texts would be; see `VLLMModel.written`."""
-        return self.base.written(prompt, *texts, end=end)
-
-    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """How probable given texts are; see `VLLMModel.score`."""
-        return await self.base._score(prompt, texts, end, self._adapter)
+        return 0 if self._adapter is None else self._adapter.version
 
     def refresh(self, path: str | Path, version: int | None = None) -> None:
         """Use another adapter, from a new directory; running requests end with the one they started with."""
-        self._adapter = self._load(path, self.version + 1 if version is None else version)
-
-    def _load(self, path: str | Path, version: int) -> _Adapter:
         if self.base._loras is None:
             raise ConfigError(
                 f"{self.base.name}: adapters need max_lora_rank, e.g. 16, when the model is made"
@@ -356,7 +332,8 @@ class VLLMAdapter:
         # A new id and name each time: what vLLM has cached under the old ones is of other weights.
         number = next(self.base._loras)
         lora = importlib.import_module("vllm.lora.request")
-        return _Adapter(lora.LoRARequest(f"{self.name}/{number}", number, str(path)), version)
+        request = lora.LoRARequest(f"{self.name}/{number}", number, str(path))
+        self._adapter = _Adapter(request, self.version + 1 if version is None else version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,22 +342,6 @@ class _Adapter:
 
     request: Any
     version: int
-
-
-def _load(model: str | Path) -> tuple[Any, Any]:
-    """The tokenizer and the configuration of a checkpoint."""
-    try:
-        from transformers import AutoConfig, AutoTokenizer
-    except ImportError as error:  # vLLM brings it
-        raise MissingExtra("VLLMModel needs transformers: pip install 'mars-env[vllm]'") from error
-    here = is_here(model)
-    try:
-        return (
-            AutoTokenizer.from_pretrained(model, local_files_only=here),
-            AutoConfig.from_pretrained(model, local_files_only=here),
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the checkpoint {str(model)!r} cannot be loaded: {error}") from error
 
 
 @contextmanager
@@ -422,9 +383,7 @@ def _tensors(state: Mapping[str, Any], config: Any) -> dict[str, Any]:
         )
     once: dict[tuple[int, Any], Any] = {}
     tensors = {}
-    for name in sorted(
-        needed, key=lambda name: "lm_head" in name
-    ):  # an output that shares the input's is left out
+    for name in sorted(needed, key=lambda name: "lm_head" in name):  # one that shares the input's is left out
         tensor = state[name].detach()
         if once.setdefault((tensor.data_ptr(), tensor.shape), name) == name:
             tensors[name] = tensor.cpu().contiguous()

@@ -9,7 +9,7 @@ import uuid
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.batching import Ticket, engine_lock, submit
@@ -59,7 +59,7 @@ PACK_RELOADED = PackedExperts.pack_reloaded_experts.__name__
 """For vLLM's `collective_rpc`, once an engine has started."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, frozen=True, slots=True)
 class EngineRequest:
     """One sample: the prompt's token ids, vLLM's sampling parameters and LoRA request."""
 
@@ -97,29 +97,13 @@ def require_notes(vllm: Any) -> None:
         )
 
 
-class VLLMEngine(Protocol):
-    """What `VLLMModel` needs of either engine."""
-
-    context: int
-    """Most tokens of a prompt and its completion together."""
-    capacity: int
-    """Samples decoded at once."""
-
-    async def generate(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
-        """What vLLM gives for each job, in their order."""
-        ...
-
-    def reload(self, path: str, version: int, *, interrupt: bool) -> None:
-        """Read the weights of a checkpoint's directory into the model in place."""
-        ...
-
-    def close(self) -> None:
-        """Stop the engine's processes."""
-        ...
-
-
 class OfflineEngine:
-    """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends."""
+    """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends.
+
+    Attributes:
+        context: Most tokens of a prompt and its completion together.
+        capacity: Samples decoded at once.
+    """
 
     def __init__(self, settings: Mapping[str, Any], version: int) -> None:
         self._vllm = load_vllm()
@@ -134,20 +118,19 @@ class OfflineEngine:
         self._finalizer = weakref.finalize(self, self._core.engine_core.shutdown)
 
     async def generate(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
-        """See `VLLMEngine`."""
+        """What vLLM gives for each job, in their order."""
         return await submit(self, tuple(jobs))
 
     def run(
         self, tickets: Sequence[Ticket[tuple[EngineRequest, ...], list[EngineOutput]]]
     ) -> list[list[EngineOutput] | BaseException]:
         """Answer a wave; called by `mars_env.models.batching` in a worker thread."""
-        answers: dict[int, Any] = {}
+        answers: dict[EngineRequest, EngineOutput] = {}
         jobs = [job for ticket in tickets for job in ticket.request]
         for adapted in (False, True):  # see `VLLMModel.adapter`: the two may not share a batch on CPUs
-            part = [job for job in jobs if (job.lora is not None) == adapted]
-            if part:
-                answers |= zip(map(id, part), self._batch(part, adapted), strict=True)
-        return [[answers[id(job)] for job in ticket.request] for ticket in tickets]
+            if part := [job for job in jobs if (job.lora is not None) == adapted]:
+                answers |= zip(part, self._batch(part, adapted), strict=True)
+        return [[answers[job] for job in ticket.request] for ticket in tickets]
 
     def _batch(self, jobs: Sequence[EngineRequest], adapted: bool) -> list[EngineOutput]:
         try:
@@ -162,7 +145,7 @@ class OfflineEngine:
         return [generated(output, self._version) for output in outputs]
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
-        """See `VLLMEngine`; no wave is ever interrupted."""
+        """Read the weights of a checkpoint's directory in place; no wave is ever interrupted."""
         if interrupt:
             raise ConfigError("the offline engine finishes its batch first: interrupt needs engine='async'")
         with engine_lock:
@@ -173,7 +156,7 @@ class OfflineEngine:
             self._version = version
 
     def close(self) -> None:
-        """See `VLLMEngine`."""
+        """Stop the engine's processes."""
         self._finalizer()
 
 
@@ -217,7 +200,7 @@ class StreamingEngine:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def generate(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
-        """See `VLLMEngine`. Cancelling it aborts its requests."""
+        """As `OfflineEngine.generate`. Cancelling it aborts its requests."""
         self._engine()  # the loop of a closed engine would never answer
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._all(jobs), self._loop))
 
@@ -241,7 +224,7 @@ class StreamingEngine:
         return generated(final, self._version)
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
-        """See `VLLMEngine`."""
+        """Read the weights of a checkpoint's directory in place."""
         self._engine()
         if interrupt:
             require_notes(self._vllm)
@@ -260,7 +243,7 @@ class StreamingEngine:
             await llm.resume_generation()
 
     def close(self) -> None:
-        """See `VLLMEngine`."""
+        """Stop the engine's processes."""
         self._finalizer()
 
 

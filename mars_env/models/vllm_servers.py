@@ -69,7 +69,7 @@ async def _refresh(endpoint: str, directory: str, timeout: float) -> str:
             if time.monotonic() > until:
                 return f"{endpoint} keeps its prefix cache, since requests of other clients run on it"
             await asyncio.sleep(_PAUSE)
-    except _Failed as failure:
+    except ModelError as failure:
         return str(failure)
     except NETWORK_ERRORS as error:
         return f"{endpoint}: {type(error).__name__}: {error}"
@@ -77,20 +77,16 @@ async def _refresh(endpoint: str, directory: str, timeout: float) -> str:
 
 
 async def _call(url: str, body: Mapping[str, Any], timeout: float) -> bool:
-    """Call a server; whether it has done what it was asked, as far as it says; `_Failed` if it refuses."""
+    """Call a server; whether it has done what it was asked, as far as it says; else a `ModelError`."""
     limit = aiohttp.ClientTimeout(total=timeout)
     answer = await request("POST", url, _ANSWER_BYTES, json=body, timeout=limit)
     if answer.status == 404:
-        raise _Failed(f"{url} is not there: start the server with VLLM_SERVER_DEV_MODE=1")
+        raise ModelError(f"{url} is not there: start the server with VLLM_SERVER_DEV_MODE=1")
     if answer.status != 200:
         words = one_line(answer.body.decode("utf-8", "replace"), 200)
-        raise _Failed(f"{url}: status {answer.status}: {words}")
+        raise ModelError(f"{url}: status {answer.status}: {words}")
     try:
         found = json.loads(answer.body)
     except ValueError:  # versions before 0.32 answer with nothing
         return True
     return not isinstance(found, dict) or found.get("success") is not False
-
-
-class _Failed(Exception):
-    """A server has not done what it was asked."""

@@ -21,7 +21,7 @@ from yarl import URL
 
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
-from mars_env.models.chat_stream import ChatStream, asked_for, event
+from mars_env.models.chat_stream import EVENT_STREAM, ChatStream, asked_for, event
 from mars_env.models.endpoint import Endpoint
 from mars_env.models.openai_dialect import NEUTRAL, biasing_fields, completions_of, keeps_logprobs
 from mars_env.models.preflight import check_engine
@@ -30,6 +30,7 @@ from mars_env.models.secrets import Secrets, api_key
 from mars_env.net import (
     NETWORK_ERRORS,
     UNREADABLE,
+    BodyTooLong,
     Guard,
     Refusal,
     Server,
@@ -275,16 +276,11 @@ class Recorder:
         begun: float,
     ) -> web.StreamResponse:
         """Pass chunks on as they come; the turn is stored before the program sees the end of them."""
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-        )
-        stream, wants, done, size = ChatStream(), _wants(body), False, 0
+        response = web.StreamResponse(headers=EVENT_STREAM)
+        stream, wants, done = ChatStream(), _wants(body), False
         try:
             await response.prepare(request)
             async for data in _events(answer, self.max_body):
-                size += len(data)
-                if size > self.max_body:
-                    raise aiohttp.ClientPayloadError(f"the answer is longer than {self.max_body:,} bytes")
                 if data == "[DONE]":
                     done = True
                     break
@@ -357,11 +353,12 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
 
 async def _events(answer: aiohttp.ClientResponse, most: int) -> AsyncGenerator[str]:
     """The data of server-sent events."""
-    rest = b""
+    rest, size = b"", 0
     async for part in answer.content.iter_any():
+        size += len(part)
+        if size > most:
+            raise BodyTooLong(most)
         *lines, rest = (rest + part).split(b"\n")
-        if len(rest) > most:
-            raise aiohttp.ClientPayloadError(f"an event is longer than {most:,} bytes")
         for line in lines:
             if line.startswith(b"data:"):
                 yield line[5:].strip().decode("utf-8", "replace")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from aiohttp import web
 
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
-from mars_env.models.chat_stream import event
+from mars_env.models.chat_stream import EVENT_STREAM, event
 from mars_env.models.preflight import preflight
 from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, start_server
 from mars_env.rollout import Store
@@ -88,13 +88,8 @@ class TeamServer:
         self._playing: set[str] = set()
         self._low: dict[str, int] = {}  # all smaller samples of a question are finished
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._out = None if out is None else Path(out)
-        self._known = set() if self._out is None else set(stored_problems(self._out))
         config = {**answerer.config, "served": True, "seed": seed}
-        self._store = None if self._out is None else Store(self._out, config, [])
-        self._index = None if self._out is None else TreeIndex(self._out)
-        self._journal = None if self._store is None else _Journal(self._store)
-        self._finished: Set[str] = set() if self._journal is None else self._journal.finished
+        self._journal = None if out is None else _Journal(Path(out), config)
         self._server: Server | None = None
         self.monitor, self.url = Monitor(), ""
 
@@ -141,8 +136,8 @@ class TeamServer:
         """Stop serving: questions under way get a few seconds to end."""
         if self._server is not None:
             await self._server.close()
-        if self._store is not None:
-            self._store.close()
+        if self._journal is not None:
+            self._journal.store.close()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -173,9 +168,7 @@ class TeamServer:
         self, request: web.Request, wanted: ChatRequest, answer_id: str
     ) -> web.StreamResponse:
         """Progress as comments, turn by turn, then the answer."""
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-        )
+        response = web.StreamResponse(headers=EVENT_STREAM)
         lines: asyncio.Queue[str | None] = asyncio.Queue()
         answering = asyncio.create_task(
             self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn)))
@@ -202,9 +195,8 @@ class TeamServer:
 
     async def _solutions(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
         """All answers of a request; the first fault stops the others."""
-        if self._store is not None and wanted.problem.id not in self._known:
-            self._store.write_problem(wanted.problem)
-            self._known.add(wanted.problem.id)
+        if self._journal is not None:
+            self._journal.add_problem(wanted.problem)
         return await gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
 
     async def _solution(self, wanted: ChatRequest, index: int, on_turn: Callable[[Turn], None]) -> Solution:
@@ -215,20 +207,20 @@ class TeamServer:
         tree_id = f"{problem.id}#{index}"
         lock = self._locks.setdefault(tree_id, asyncio.Lock())
         async with lock:
-            if self._index is not None and tree_id in self._finished:
-                tree = await asyncio.to_thread(self._index.tree, tree_id, problem)
+            if self._journal is not None and tree_id in self._journal.finished:
+                tree = await asyncio.to_thread(self._journal.index.tree, tree_id, problem)
                 return self._answerer.solution(tree)
             return await self._play(problem, index, wanted.seed, on_turn)
 
     def _next_sample(self, problem: Problem) -> int:
         """The number of the next answer to a question; one that a kill has cut off is continued."""
-        if self._store is None:
+        if self._journal is None:
             return next(self._numbers)
-        low = self._low.get(problem.id, 0)
-        while f"{problem.id}#{low}" in self._finished:
+        finished, low = self._journal.finished, self._low.get(problem.id, 0)
+        while f"{problem.id}#{low}" in finished:
             low += 1
         self._low[problem.id] = low
-        while f"{problem.id}#{low}" in self._playing or f"{problem.id}#{low}" in self._finished:
+        while f"{problem.id}#{low}" in finished or f"{problem.id}#{low}" in self._playing:
             low += 1
         return low
 
@@ -267,23 +259,29 @@ class TeamServer:
 class _Journal:
     """A store that also continues what this process has left unfinished: after a fault, or a lost client."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
+        self._problems = set(stored_problems(out))
+        self.store, self.index = Store(out, config, []), TreeIndex(out)
         self._unfinished: dict[str, dict[str, Turn]] = {}
-        self.finished = set(store.finished)
+        self.finished = set(self.store.finished)
+
+    def add_problem(self, problem: Problem) -> None:
+        if problem.id not in self._problems:
+            self.store.write_problem(problem)
+            self._problems.add(problem.id)
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        return dict(self._unfinished.get(tree_id) or self._store.turns_of(tree_id))
+        return dict(self._unfinished.get(tree_id) or self.store.turns_of(tree_id))
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
-        self._store.write_turns(turns)
+        self.store.write_turns(turns)
         tree = turns[0].tree_id
-        add_turns(self._unfinished.setdefault(tree, dict(self._store.turns_of(tree))), turns)
+        add_turns(self._unfinished.setdefault(tree, dict(self.store.turns_of(tree))), turns)
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         before = dict(self.turns_of(tree.id))
         self._unfinished.pop(tree.id, None)
-        self._store.write_tree(tree, team_rewards)
+        self.store.write_tree(tree, team_rewards)
         if tree.fault:  # it leaves the turns in the store, and here
             self._unfinished[tree.id] = before
         else:

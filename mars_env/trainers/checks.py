@@ -38,7 +38,7 @@ class Door:
 
 LOCAL: Final = Door("the local trainer", scaffolds=True)
 TRL: Final = Door("TRL", ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles"))
-OPENRLHF: Final = Door("OpenRLHF's agent file")
+OPENRLHF: Final = Door("OpenRLHF")
 SAMPLER: Final = Door("a sampler")
 
 

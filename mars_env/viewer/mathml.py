@@ -104,9 +104,8 @@ def _written(root: Element) -> Markup | None:
     if sum(1 for _ in root.iter()) > MAX_ELEMENTS:
         return None
     pieces: list[str] = []
-    if not _write(root, pieces):
-        return None
-    return Markup("".join(pieces))  # every text and value in it was escaped
+    # Every text and value in it was escaped.
+    return Markup("".join(pieces)) if _write(root, pieces) else None
 
 
 def _write(element: Element, pieces: list[str], attributes: Mapping[str, str] | None = None) -> bool:

@@ -12,21 +12,19 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import jinja2
-
 from mars_env.evaluation.compare import Comparison
 from mars_env.evaluation.report import Report
-from mars_env.evaluation.trees import first_attempts, is_right, sampled_tokens, system_right
+from mars_env.evaluation.trees import first_attempts, known_verdicts, sampled_tokens, system_right
 from mars_env.files import write_atomically, writing
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
-from mars_env.viewer.drawing import picture
+from mars_env.viewer.drawing import children_of, picture, templates
 from mars_env.viewer.mathml import limited_formulas
 from mars_env.viewer.programs import limited_colours
 from mars_env.viewer.turns import Display, shortened, turn_view
@@ -41,16 +39,10 @@ PROGRAM_CHARACTERS = 5_000_000
 """How many characters of programs a page colours; further programs are plain."""
 
 
-@lru_cache(maxsize=1)
-def _template() -> tuple[jinja2.Template, str, str]:
-    """The compiled template, its style sheet and its script."""
-    folder = Path(__file__).parent / "templates"
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    names = ("page.html", "page.css", "page.js")
-    page, style, script = ((folder / f"{name}.jinja").read_text(encoding="utf-8") for name in names)
-    return environment.from_string(page), style, script
+@cache
+def _source(name: str) -> str:
+    """A file of the package that stands in the page as it is."""
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 def render_page(
@@ -82,7 +74,7 @@ def render_page(
         >>> "&lt;script&gt;" in page, "<h1><script>" in page
         (True, False)
     """
-    template, style, script = _template()
+    script = _source("page.js.jinja")
     asked = display or Display()
     chosen: list[Tree] = []
     held = 0
@@ -108,7 +100,7 @@ def render_page(
         lines.append(f"The run is large: of each text this page shows {how.max_characters:,} characters.")
     # Text in a script or style element must not end it; these are files of the package.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return template.render(
+    return templates.get_template("page.html.jinja").render(
         title=visible(title),
         notes=[visible(line) for line in [*lines, *(report.notes if report else ())]],
         tables=_tables(report, comparison),
@@ -116,7 +108,7 @@ def render_page(
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
         trees=views,
         kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
-        style=style,
+        style=_source("page.css.jinja"),
         script=script,
         script_hash=digest,
     )
@@ -197,32 +189,34 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
 
 
 def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
-    first = [r for t in first_attempts(tree) if (r := is_right(t)) is not None]
+    first = known_verdicts(first_attempts(tree))
     system = system_right(tree)
-    verdict = "fault" if tree.fault else _word(system)
+    verdict = "fault" if tree.fault else _WORDS[system]
     if tree.final is None and not tree.fault and system is None:
         verdict = ""  # a training rollout: it has no answer of its own
     anchors = _anchors(tree, number)
     steps = list(_steps(tree, how, anchors))
-    turns = [step["turn"] for step in steps if "turn" in step]
-    labels = [badge for turn in turns for badge in turn["badges"]]
+    labels = [badge for step in steps if "turn" in step for badge in step["turn"]["badges"]]
     tags = {
         verdict: bool(verdict),
-        "fixed": len(first) == 1 and not first[0] and system is True,
-        "broken": len(first) == 1 and first[0] and system is False,
+        "fixed": first == [False] and system is True,
+        "broken": first == [True] and system is False,
         "cut": any(t.action.truncated for t in tree.turns),
     }
     more = {
         "graded-unknown": any(t.grade is not None and t.grade.verdict is Verdict.UNKNOWN for t in tree.turns),
         "misjudged": any(kind == "wrong" and words.startswith("says") for kind, words in labels),
     }
+    reference = tree.problem.reference
+    if not isinstance(reference, str):
+        reference = json.dumps(reference, indent=1, default=str)
     return {
         "id": visible(tree.id),
         "anchor": anchors[""],
         "statement": how.text(tree.problem.statement),
         "summary": one_line(tree.problem.statement, 140),
-        "reference": shortened(_reference(tree.problem.reference), 2000),
-        "first": _word(bool(first[0])) if len(first) == 1 else f"{sum(first)}/{len(first)}" if first else "",
+        "reference": shortened(reference, 2000),
+        "first": _WORDS[first[0]] if len(first) == 1 else f"{sum(first)}/{len(first)}" if first else "",
         "verdict": verdict,
         "fault": visible(tree.fault),
         "turns": len(tree.turns),
@@ -246,12 +240,7 @@ def _anchors(tree: Tree, number: int) -> dict[str, str]:
     return {"": name, **{turn.id: f"{name}/{quote(visible(turn.id)[:2000], safe='')}" for turn in tree.turns}}
 
 
-def _reference(reference: object) -> str:
-    return reference if isinstance(reference, str) else json.dumps(reference, indent=1, default=str)
-
-
-def _word(right: bool | None) -> str:
-    return "unknown" if right is None else "right" if right else "wrong"
+_WORDS = {None: "unknown", True: "right", False: "wrong"}
 
 
 def _steps(tree: Tree, how: Display, anchors: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
@@ -261,9 +250,7 @@ def _steps(tree: Tree, how: Display, anchors: Mapping[str, str]) -> Iterator[Map
     """
     by_id = {turn.id: turn for turn in tree.turns}
     asked = how.prompts(tree) if how.prompts is not None else {}
-    children: dict[str | None, list[Turn]] = {}
-    for turn in tree.turns:
-        children.setdefault(turn.parent_id, []).append(turn)
+    children = children_of(tree)
     stack: list[tuple[Turn | None, str]] = []  # a turn and its branch's label; None closes a branch
 
     def push(turns: list[Turn]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -53,13 +53,13 @@ class Display:
         return prose(shortened(text, self.max_characters), self.formulas, self.colours)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fold:
+class _Fold(NamedTuple):
     """A part of a turn that opens on a click."""
 
     title: str
     html: Markup
     kind: str = ""
+    points: str = ""
 
 
 def shortened(text: str, limit: int) -> str:
@@ -80,8 +80,7 @@ def turn_view(
 ) -> Mapping[str, Any]:
     """A turn as the template shows it; `asked` are the messages of its prompt."""
     grade = turn.grade
-    known = ("verdict", "malformed", "truncated")
-    notes = {k: v for k, v in turn.info.items() if k not in known}
+    notes = [f"{k}: {v}" for k, v in turn.info.items() if k not in ("verdict", "malformed", "truncated")]
     feedback = grade.feedback if grade else ""
     after = (
         _changed(turn, tree, by_id),
@@ -98,7 +97,7 @@ def turn_view(
         "before": [fold for fold in (_prompt(asked, shown), *_calls(turn, shown)) if fold is not None],
         "after": [fold for fold in after if fold is not None],
         "reason": shortened(grade.reason, 2000) if grade else "",
-        "notes": shortened(", ".join(f"{k}: {v}" for k, v in notes.items()), 2000),
+        "notes": shortened(", ".join(notes), 2000),
     }
 
 
@@ -180,11 +179,9 @@ def _prompt(asked: Sequence[tuple[str, str]], shown: Display) -> _Fold | None:
     if not asked:
         return None
     size = sum(len(text) for _, text in asked)
-    parts = [
-        Markup('<span class="who">{}</span>\n{}').format(visible(role), shown.text(text))
-        for role, text in asked
-    ]
-    return _Fold(f"Prompt, {size:,} characters", Markup("\n\n").join(parts))
+    part = Markup('<span class="who">{}</span>\n{}')
+    html = Markup("\n\n").join(part.format(visible(role), shown.text(text)) for role, text in asked)
+    return _Fold(f"Prompt, {size:,} characters", html)
 
 
 def _thinking(turn: Turn, shown: Display) -> _Fold | None:
@@ -228,12 +225,8 @@ def _logprobs(completions: Sequence[Completion]) -> _Fold | None:
     points = " ".join(
         f"{600 * i / max(1, len(means) - 1):.0f},{58 * mean / lowest + 1:.0f}" for i, mean in enumerate(means)
     )
-    picture = Markup(  # numbers only
-        f'<svg class="curve" viewBox="0 0 600 60" preserveAspectRatio="none" role="img" '
-        f'aria-label="log-probabilities along the turn"><polyline points="{points}"/></svg>'
-    )
     note = f"from 0 at the top to {lowest:.3g} at the bottom, {size} tokens a step"
-    return _Fold("Log-probabilities", Markup("{}{}").format(picture, note))
+    return _Fold("Log-probabilities", Markup.escape(note), points=points)
 
 
 _ROLE_CLASSES = {"solver": "solver", "verifier": "verifier", "corrector": "corrector", "coder": "solver"}

@@ -369,5 +369,5 @@ def test_a_team_with_tools_is_evaluated_stored_and_shown(tmp_path):
     assert all([done.outcome for done in turn.action.calls] == ["ok"] for turn in solvers)
     from mars_env.viewer import write_page
 
-    write_page(tmp_path / "run", tmp_path / "page.html")
+    write_page(tmp_path / "page.html", trees, title="Tools")
     assert "Tool python, ok" in (tmp_path / "page.html").read_text()

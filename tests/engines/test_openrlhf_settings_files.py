@@ -17,7 +17,7 @@ from mars_env.trainers.openrlhf.command_line import read_argv
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import dry_run, gpu_memory, without_downloads
-from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
+from mars_env.trainers.openrlhf.settings import read_flags
 
 pytest.importorskip("openrlhf")
 
@@ -101,12 +101,10 @@ def test_every_file_has_a_loss_that_the_tests_of_engines_train_with():
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_file_has_limits_and_absolute_paths(file):
+def test_a_file_has_limits(file):
     settings, args = parsed(flags_of(file))
     assert set(settings.engine_limits()) == {"max_num_seqs", "max_num_batched_tokens"}
     assert settings.segment_tokens is None or args.vllm.enable_prefix_caching
-    for path in (args.ckpt.path, args.ckpt.output_dir, args.logger.tensorboard_dir, args.data.prompt_dataset):
-        assert Path(path).is_absolute()
     if settings.eval_problems:
         turns = settings.evaluation_game().rules.max_turns
         longest = sampling_of(settings, args, evaluation=True).max_tokens
@@ -127,40 +125,15 @@ def test_the_plan_of_a_file_is_the_stored_one(file, tmp_path, monkeypatch):
     assert stored.read_text(encoding="utf-8") == text
 
 
-def test_flags_of_the_command_line_win():
-    [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
-    flags = flags_of(file, "--actor.model_name_or_path", "Qwen/Qwen3-4B", "--mars.group", "2", "--dry-run=24")
-    plan = dry_run(flags)
-    text = plan.text
-    assert not plan.fits
-    assert "4.02 billion parameters" in text
-    assert "DOES NOT FIT" in text
-    assert "at most 6 samples each" in text
-    assert "--mars.group 2" in text
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (["--no.such.flag", "1"], "unrecognized arguments: --no.such.flag"),
-        (["--train.batch_size", "33"], "must be a multiple of --rollout.micro_batch_size 2"),
         (["--train.batch_size", "many"], "invalid int value: 'many'"),
         (["--ckpt.output", "elsewhere"], "unrecognized arguments: --ckpt.output elsewhere"),
         (["--reward.clip", "-1", "1"], "unrecognized arguments: --reward.clip"),
-        (["--rollout.micro_batch_size", "0"], "--rollout.micro_batch_size must be at least 1, got 0"),
-        (["--ds.ring_attn_size", "2"], "1 GPUs must be a multiple of --ds.ring_attn_size 2"),
-        (["--reward.remote_url", "http://127.0.0.1:5000"], "is rejected: rewards are the environment's"),
         (["--use_ms"], "No module named 'modelscope'"),
         (["--train.partial_rollout_enable"], "requires --train.async_enable"),
-        (["--ds.lora.rank", "8"], "its issue 1349"),
-        (["--vllm.num_engines", "3"], "they must be the actor's 1: set --vllm.num_engines 1"),
-        (["--actor.model_name_or_path", "runs/no/such"], "'runs/no/such' is no folder here"),
-        (["--data.max_len", "64"], "--rollout.max_new_tokens"),
-        (["--mars.nosuch", "1"], "there is no flag --mars.nosuch"),
-        (
-            ["--mars.policies", '{"a": "Qwen/Qwen3-0.6B", "b": "Qwen/Qwen3-0.6B"}'],
-            "gives no policy for solver_0",
-        ),
     ],
 )
 def test_wrong_flags_are_refused_in_a_sentence(more, message):
@@ -227,24 +200,6 @@ def test_from_eight_gpus_to_two_by_what_the_command_says():
     assert "DOES NOT FIT" not in fits.stdout
 
 
-def test_the_command_line_prints_it_and_starts_nothing(tmp_path):
-    [file] = [found for found in FILES if found.stem == "mars2_two_models"]
-    command = [sys.executable, "-m", "mars_env.trainers.openrlhf", "--config", str(file)]
-
-    def run(*more):
-        return subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    ended = run("--dry-run=141")
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert "Policy two: inclusionAI/AReaL-boba-2-8B" in ended.stdout
-    assert "of 141 GiB each" in ended.stdout
-    assert not list(tmp_path.iterdir())
-    wrong = run("--dry-run", "--mars.plays", '{"coder_0": "three"}')
-    assert wrong.returncode != 0
-    assert "names the policy 'three', but there are one, two" in wrong.stderr
-    assert "Traceback" not in wrong.stderr
-
-
 BLOCKED = """
 import sys
 
@@ -269,15 +224,19 @@ def light(*arguments):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_light_install_is_enough_for_a_dry_run(file):
+def test_a_light_install_is_enough_for_a_dry_run(tmp_path, monkeypatch):
+    [file] = [found for found in FILES if found.stem == "mars2_two_models"]
+    monkeypatch.chdir(tmp_path)
     command = ["--config", str(file)]
-    fits, too_small = light(*command, "--dry-run"), light(*command, "--dry-run=16")
-    assert fits.returncode == 0, fits.stderr[-2000:]
-    assert "What OpenRLHF gets:" in fits.stdout
-    assert fits.stderr == too_small.stderr.partition("error:")[0] == ""
-    assert too_small.returncode == 3
+    fits, too_small = light(*command, "--dry-run=141"), light(*command, "--dry-run=16")
+    assert (fits.returncode, fits.stderr) == (0, "")
+    assert "of 141 GiB each" in fits.stdout
+    assert (too_small.returncode, too_small.stderr) == (3, "")
     assert "DOES NOT FIT" in too_small.stdout
+    wrong = light(*command, "--dry-run", "--mars.plays", '{"coder_0": "three"}')
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("error: ")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_light_install_is_enough_for_help():
@@ -285,6 +244,3 @@ def test_a_light_install_is_enough_for_help():
     assert (told.returncode, told.stderr) == (0, "")
     assert "Exit status: 0 it fits, 1 a flag is rejected, 3 it does not fit" in told.stdout
     assert "--actor.model_name_or_path" in told.stdout
-    for name, field in TeamSettings.model_fields.items():
-        assert f"  --mars.{name}\n" in told.stdout
-        assert field.description

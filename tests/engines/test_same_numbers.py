@@ -262,11 +262,18 @@ def experiences(rows, kind):
 
 
 def openrlhf_numbers(case, batches, before, after):
-    """Loss and gradient of one optimiser step of OpenRLHF: its actor, loss, and denominators."""
+    """Loss and gradient of one optimiser step over plain micro-batches."""
+    from openrlhf.utils.loss_utils import iter_grad_accum_global_norm
+
+    windows = iter_grad_accum_global_norm(iter(batches), None, len(batches), lambda batch: batch.action_mask)
+    return summed(case, windows, before, after, len(batches))  # as DeepSpeed with accumulated gradients
+
+
+def summed(case, windows, before, after, divisor=1):
+    """Loss and gradient over micro-batches and their denominators: OpenRLHF's actor and loss."""
     from openrlhf.models.actor import Actor
     from openrlhf.models.loss import PolicyLoss, aggregate_loss
     from openrlhf.models.utils import compute_approx_kl
-    from openrlhf.utils.loss_utils import iter_grad_accum_global_norm
 
     def actor(module):
         made = Actor(module, temperature=TEMPERATURE)
@@ -277,7 +284,6 @@ def openrlhf_numbers(case, batches, before, after):
     module.load_state_dict(after.state_dict())
     policy, reference, loss_of = actor(module), actor(before.module), PolicyLoss(**case.openrlhf)
     total = 0.0
-    windows = iter_grad_accum_global_norm(iter(batches), None, len(batches), lambda batch: batch.action_mask)
     for batch, denominators in windows:
         logp = policy(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
         old = logp.detach() if case.old == "trainer" else batch.rollout_log_probs * batch.action_mask
@@ -294,7 +300,7 @@ def openrlhf_numbers(case, batches, before, after):
                 base = reference(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
             kl = compute_approx_kl(logp, base, log_probs_old=old, kl_estimator="k3")
             loss = loss + case.kl * aggregate_loss(kl, batch.action_mask, **denominators)
-        loss = loss / len(batches)  # as DeepSpeed does with accumulated gradients
+        loss = loss / divisor
         loss.backward()
         total += loss.item()
     return total, gradient(module)
@@ -425,34 +431,18 @@ def dynamic_buffer(batches, tokens, batch_size):
     return buffer, strategy
 
 
-def dynamic_numbers(case, buffer, strategy, after):
-    """Loss and gradient of one optimizer step over dynamic batches: OpenRLHF's actor, loss, denominators."""
-    from openrlhf.models.actor import Actor
-    from openrlhf.models.loss import PolicyLoss
+def dynamic_numbers(case, buffer, strategy, before, after):
+    """Loss and gradient of one optimiser step over dynamic batches, which DeepSpeed divides by nothing."""
     from openrlhf.utils.loss_utils import get_loss_batch_info
 
-    module = load().module.float()
-    module.load_state_dict(after.state_dict())
-    policy, loss_of, total = Actor(module, temperature=TEMPERATURE), PolicyLoss(**case.openrlhf), 0.0
-    policy.packing_samples = False
-    for number in range(len(buffer)):
-        batch = buffer.collate_fn([buffer[number]])
-        denominators = get_loss_batch_info(
+    batches = [buffer.collate_fn([buffer[number]]) for number in range(len(buffer))]
+    denominators = [
+        get_loss_batch_info(
             strategy, batch.action_mask, replay_buffer=buffer, step=number, dynamic_batch=True
         )
-        logp = policy(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
-        old = logp.detach() if case.old == "trainer" else batch.rollout_log_probs * batch.action_mask
-        loss, *_ = loss_of(
-            logp,
-            old,
-            batch.advantages,
-            action_mask=batch.action_mask,
-            rollout_log_probs=batch.rollout_log_probs,
-            **denominators,
-        )
-        loss.backward()  # DeepSpeed divides by nothing here: one accumulation step
-        total += loss.item()
-    return total, gradient(module)
+        for number, batch in enumerate(batches)
+    ]
+    return summed(case, zip(batches, denominators, strict=True), before, after)
 
 
 @pytest.mark.parametrize("name", ["token-mean", "sequence-mean", "gspo", "importance correction"])
@@ -463,7 +453,7 @@ def test_dynamic_batches_equal_plain_ones(name, groups, before, after, one_rank)
     buffer, strategy = dynamic_buffer(plain, tokens=600, batch_size=120)
     rows = sum(len(batch.sequences) for batch in plain)
     assert len(buffer) < len(plain) < rows  # passes of one update: dynamic, plain of 4 rows, one by one
-    other, other_slope = dynamic_numbers(case, buffer, strategy, after)
+    other, other_slope = dynamic_numbers(case, buffer, strategy, before, after)
     assert sum(buffer.dynamic_optimizer_step) == 1
     assert other == pytest.approx(loss, abs=1e-6)
     assert (other_slope - slope).abs().max() < 1e-6

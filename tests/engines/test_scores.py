@@ -81,7 +81,7 @@ def test_the_async_engine_with_adapters_scores_them_alone_on_cpus(model):
     model._adapters_alone, before = True, model._adapters_alone
     try:
         with pytest.raises(ConfigError, match="serves nothing else"):
-            model._refuse_alone(None)
+            model._refuse_alone()
     finally:
         model._adapters_alone = before
 

@@ -142,12 +142,8 @@ def test_grouped_rollouts():
     assert "system_accuracy" not in metrics and "gain" not in metrics
     assert metrics["fix_rate"].pairs == {"p": (1, 2)}
     assert metrics["verifier_recall"].pairs == {"p": (1, 3)}
-    assert rounds(grouped()) == 2  # the longest path, not the sum over branches
-
-
-def test_rounds_do_not_depend_on_the_order_of_turns():
     tree = grouped()
-    assert rounds(replace(tree, turns=tree.turns[::-1])) == 2
+    assert rounds(tree) == rounds(replace(tree, turns=tree.turns[::-1])) == 2  # the longest path
 
 
 def test_very_deep_trees_are_no_problem(episode):
@@ -186,6 +182,7 @@ def test_estimates_rest_on_the_problems_that_say_something(run):
     assert found["gain"].scale == "difference" and found["tokens"].scale == "amount"
     for name in metrics:
         assert found[name].value == pytest.approx(value(metrics, name))
+    assert measure([]) == estimates({}, []) == {}
 
 
 def test_a_tree_twice_and_two_problems_of_one_id_are_refused(run, episode):
@@ -194,11 +191,6 @@ def test_a_tree_twice_and_two_problems_of_one_id_are_refused(run, episode):
     other = episode("p1", 9, "S+")
     with raises(ConfigError):
         measure([*run, replace(other, problem=replace(other.problem, statement="Another."))])
-
-
-def test_no_trees_no_metrics():
-    assert measure([]) == {}
-    assert estimates({}, []) == {}
 
 
 def test_votes_read_answers_as_the_grader_does(episode):

@@ -45,6 +45,11 @@ def played(agents, **settings):
     return mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, **settings)
 
 
+class Judge:
+    async def grade(self, problem, text):
+        return Grade.correct(tokens=700) if "1" in text else Grade.wrong("no 1")
+
+
 def named(report):
     return {baseline.name: baseline for baseline in report.baselines}
 
@@ -113,13 +118,6 @@ def test_a_run_with_baselines_grows_in_its_folder(tmp_path):
     assert named(first)[name].detail != named(grown)[name].detail
 
 
-def test_a_policy_without_a_price_is_told_before_anything_is_played():
-    trees = []
-    with raises(ConfigError):
-        played(team([10]), prices={"large": (1.0, 2.0)}, on_tree=trees.append)
-    assert not trees
-
-
 def test_a_policy_that_appears_while_it_plays_costs_no_report(tmp_path):
     agents = team([10])
 
@@ -135,12 +133,13 @@ def test_a_policy_that_appears_while_it_plays_costs_no_report(tmp_path):
     )
 
 
-NAN = float("nan")
-
-
 @pytest.mark.parametrize(
     "prices",
-    [(0.5, 2.0), {"": 0.5}, {"": ("a", "b")}, {"": (-1, 2)}, {"": (1, 2, 3)}, {"": (NAN, 1)}],
+    [
+        (0.5, 2.0),
+        *({"": price} for price in (0.5, ("a", "b"), (-1, 2), (1, 2, 3), (float("nan"), 1))),
+        {"large": (1.0, 2.0)},  # there is no such agent
+    ],
 )
 def test_prices_that_are_none_are_refused_before_anything_is_played(prices):
     trees = []
@@ -166,13 +165,13 @@ def test_votes_that_cannot_be_counted_are_notes(monkeypatch):
     assert sum("could not be run for a vote" in note for note in report.notes) == 2
 
 
+def test_a_question_without_reference_is_no_evaluation():
+    with raises(ConfigError):
+        mars_env.evaluate("arithmetic-solve", agents="scripted:4", problems=[Problem("q", "2 + 2?")])
+
+
 def test_open_problems_have_baselines_but_no_votes():
     """The whole run was played; then an error asked for a grader, which was given."""
-
-    class Judge:
-        async def grade(self, problem, text):
-            return Grade.correct() if "1" in text else Grade.wrong("no 1")
-
     problems = [Problem(f"p{i}", "Write about one.", None, "open") for i in range(4)]
     report = played(team([10]), problems=problems, grader=Judge())
     assert {"Single agent, one sample", "Single agent, self-refinement"} <= named(report).keys()
@@ -180,35 +179,20 @@ def test_open_problems_have_baselines_but_no_votes():
     assert report.notes.count(left_out) == 2
 
 
-def test_what_judges_read_is_told_to_be_in_no_cost():
-    seen = []
-    report = mars_env.evaluate(
-        "arithmetic-tree-search", problems=PROBLEMS[:1], agents=r"scripted:\boxed{2}", nodes=1,
-        verifier=Verifier(ScriptedModel(["Correctness: Wrong"])), prices={"": (1.0, 1.0)},
-        on_tree=seen.append,
-    )  # fmt: skip
+def test_what_judges_sample_and_read_is_told_to_be_in_no_cost():
+    seen, settings = [], {"problems": PROBLEMS, "agents": r"scripted:\boxed{1}", "prices": {"": (1.0, 1.0)}}
+    judge = Verifier(ScriptedModel(["Correctness: Wrong"]))
+    search = {**settings, "problems": PROBLEMS[:1], "nodes": 1, "on_tree": seen.append}
+    report = mars_env.evaluate("arithmetic-tree-search", verifier=judge, **search)
     [turn] = seen[0].turns
     [completion] = turn.action.completions
     counted = completion.read_tokens + completion.sampled_tokens + turn.info["search_tokens"]
     assert report.cost == pytest.approx(counted / 1e6)
     told = "What models read to judge for the search is not known: no metric and no cost counts it"
     assert report.notes[-1] == told
-
-
-def test_what_graders_sample_is_told_to_be_in_no_cost():
-    class Judge:
-        async def grade(self, problem, text):
-            return Grade.correct(tokens=700)
-
-    settings = {
-        "problems": PROBLEMS,
-        "agents": r"scripted:\boxed{1}",
-        "grader": Judge(),
-        "prices": {"": (1.0, 1.0)},
-    }
-    report = mars_env.evaluate("arithmetic-solve", **settings)
+    report = mars_env.evaluate("arithmetic-solve", grader=Judge(), **settings)
     assert report.notes == ("Models that graded sampled 5,600 tokens, which no metric and no cost counts",)
-    searched = mars_env.evaluate("arithmetic-tree-search", **settings, nodes=1, oracle=True)
+    searched = mars_env.evaluate("arithmetic-tree-search", grader=Judge(), oracle=True, **search)
     assert searched.metrics["judging_tokens"].estimate.value == 700  # there they are the search's
     assert not any("Models that graded" in note for note in searched.notes)
 

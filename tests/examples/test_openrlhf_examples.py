@@ -79,8 +79,10 @@ async def test_a_team_on_one_model_plays_in_groups(calibration):
 
     settings = TeamSettings(env="calibration:arithmetic-assessed", agents="calibration:team")
     env = mars_env.make(settings.env)
-    team = agents_by_name(settings, env.possible_agents, {POLICY: ScriptedModel(answer)}, Sampling())
-    assert {agent.policy for agent in team.values()} == {"scripted"}
+    team = agents_by_name(
+        settings, env.possible_agents, {POLICY: ScriptedModel(answer, name=POLICY)}, Sampling()
+    )
+    assert {agent.policy for agent in team.values()} == {POLICY}
     game = replace(env.game, grower=grouped(GroupedSettings(group=4, branches=2, sampling="balanced")))
     [tree] = await collect(game, team, [Job(PROBLEM)], seed=0, concurrency=1)
     groups = groups_of([tree])
@@ -104,7 +106,7 @@ def test_one_model_in_several_roles():
         grow="own",
     )
     names = settings.game().rules.possible_agents
-    team = agents_by_name(settings, names, {POLICY: ScriptedModel(["pass"])}, Sampling())
+    team = agents_by_name(settings, names, {POLICY: ScriptedModel(["pass"], name=POLICY)}, Sampling())
     seen = {"problem": "Echo.", "mode": "generate", "solution": "", "truncated": 0, "feedback": ""}
     prompts = [agent.prompt(seen)[0]["content"] for agent in team.values()]
     assert prompts == list(roles.STYLES)

@@ -5,6 +5,7 @@ import json
 import random
 
 from aiohttp import web
+from http_app import served
 
 
 def tokens_of(text):
@@ -31,17 +32,13 @@ class Engine:
         self.lacks, self.status, self.reason = (), 200, "stop"
 
     async def __aenter__(self):
-        app = web.Application(client_max_size=1 << 26)
-        app.router.add_post("/v1/chat/completions", self._answer)
-        app.router.add_get("/v1/models", self._models)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        routes = {"POST /v1/chat/completions": self._answer, "GET /v1/models": self._models}
+        self._running = served(routes)
+        self.url = f"{await self._running.__aenter__()}/v1"
         return self
 
     async def __aexit__(self, *exc):
-        await self._runner.cleanup()
+        await self._running.__aexit__(None, None, None)
 
     async def _models(self, request):
         listed = {"object": "list", "data": [{"id": "m", "object": "model"}]}

@@ -130,12 +130,6 @@ async def test_only_one_wave_of_a_process_runs_at_a_time():
     assert most == 1
 
 
-@pytest.mark.parametrize("n", [1, 300])
-async def test_answers_go_to_their_requests(n):
-    engine = Engine()
-    assert await asyncio.gather(*(submit(engine, i) for i in range(n))) == list(range(n))
-
-
 async def test_work_in_step_holds_the_waves_up_and_ends_in_the_order_of_its_beginning():
     async def play(delays):
         engine, ended = Engine(), []

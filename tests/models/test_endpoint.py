@@ -15,11 +15,11 @@ def test_addresses_beside_each_other():
     assert str(endpoint.health) == "http://localhost:8000/health?token=secret"
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x/v1", "http://", "http://me:secret@x/v1"])
-def test_other_addresses_are_refused(url):
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x:secret@y/v1", "http://", "http://me:secret@x/v1"])
+def test_other_addresses_are_refused_without_their_secrets(url):
     with pytest.raises(ConfigError) as refused:
         Endpoint(url)
-    assert "http" in str(refused.value) or "password" in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 @pytest.fixture

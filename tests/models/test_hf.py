@@ -55,14 +55,11 @@ async def test_logprobs_are_those_of_the_distribution_sampled_from(tiny_pair, te
 
 async def test_greedy_is_the_library_s_own_greedy_text(tiny_pair):
     module, tokenizer = tiny_pair
-    groups = await asyncio.gather(
-        *(HFModel(tiny_pair).complete(p, 1, Sampling(temperature=0, max_tokens=20)) for p in PROMPTS)
-    )
-    for prompt, [completion] in zip(PROMPTS, groups, strict=True):
+    calls = [HFModel(tiny_pair).complete(p, 1, Sampling(temperature=0, max_tokens=20)) for p in PROMPTS]
+    for prompt, [completion] in zip(PROMPTS, await asyncio.gather(*calls), strict=True):
         ids = torch.tensor([tokenizer.encode(prompt)])
-        expected = module.generate(
-            ids, max_new_tokens=20, do_sample=False, attention_mask=torch.ones_like(ids)
-        )
+        options = {"do_sample": False, "attention_mask": torch.ones_like(ids)}
+        expected = module.generate(ids, max_new_tokens=20, **options)
         assert list(completion.token_ids) == expected[0, ids.shape[1] :].tolist()
         assert completion.temperature == 0
         at_one = HFModel(tiny_pair).logprobs(completion.prompt_ids, completion.token_ids, 0)

@@ -127,12 +127,3 @@ def test_other_models_and_attentions_are_called_themselves():
     assert hf_step.step_of(model(attn_implementation="eager"), "eager").func is hf_step._module_step
     gemma = model("Gemma")
     assert fast(gemma).func is hf_step._module_step
-
-
-class Plain:
-    """A tokenizer that only decodes."""
-
-    eos_token_id = 49
-
-    def batch_decode(self, rows, **_):
-        return [" ".join(map(str, row)) for row in rows]

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from aiohttp import web
+from http_app import served
 from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
@@ -15,6 +16,12 @@ from mars_env.models.http import HTTPModel
 from mars_env.seeds import derive_seed
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
+
+BODIES = {
+    "malformed": '{"choices": [',
+    "empty": '{"choices": []}',
+    "wrong types": '{"choices": [{"message": {"content": 7}}]}',
+}
 
 
 class Server:
@@ -30,20 +37,16 @@ class Server:
         self.ill, self.health_checks = False, 0
 
     async def start(self, port=0):
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self.handle)
-        app.router.add_post("/v1/completions", self.handle)
-        app.router.add_get("/health", self.health)
-        app.router.add_get("/v1/models", self.models)
-        self.runner = web.AppRunner(app, access_log=None)
-        await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", port)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}/v1"
+        routes = {
+            **{f"POST /v1{path}": self.handle for path in ("/chat/completions", "/completions")},
+            **{"GET /health": self.health, "GET /v1/models": self.models},
+        }
+        self.running = served(routes, port)
+        self.url = f"{await self.running.__aenter__()}/v1"
         return self
 
     async def stop(self):
-        await self.runner.cleanup()
+        await self.running.__aexit__(None, None, None)
 
     async def models(self, request):
         return web.json_response({"data": [{"id": "m", "max_model_len": 40}]})
@@ -77,12 +80,8 @@ class Server:
             return web.json_response({"error": {"message": f"told to say {fault}"}}, status=fault)
         if fault == "later":
             return web.Response(status=429, headers={"Retry-After": "0.3"}, text="slow down")
-        if fault == "malformed":
-            return web.Response(text='{"choices": [')
-        if fault == "empty":
-            return web.json_response({"choices": []})
-        if fault == "wrong types":
-            return web.json_response({"choices": [{"message": {"content": 7}}]})
+        if fault in BODIES:
+            return web.Response(text=BODIES[fault])
         if fault == "closed":
             request.transport.close()
             return web.Response()
@@ -149,7 +148,7 @@ async def test_keeps_the_contract_of_models(server, exact):
 async def test_requests_say_what_was_asked(server):
     model = HTTPModel(server.url, "m", extra_body={"chat_template_kwargs": {"x": 1}})
     sampling = Sampling(temperature=0.6, top_p=0.95, top_k=20, max_tokens=9, stop=("END",), seed=5)
-    await model.complete(CHAT, 3, sampling)
+    await model.complete([{**CHAT[0], "name": "x"}, CHAT[1]], 3, sampling)
     await model.complete([1, 2, 3], 1, Sampling())
     first, second = server.bodies
     assert first == {
@@ -168,22 +167,18 @@ async def test_requests_say_what_was_asked(server):
     assert "seed" not in second and "top_k" not in second and "logprobs" not in second
 
 
-async def test_samples_may_be_split_over_calls_each_with_its_seed(server):
+async def test_samples_are_split_over_calls_each_with_its_seed(server):
     model = HTTPModel(server.url, "m", samples_per_call=2)
-    completions = await model.complete("p", 5, Sampling(seed=1))
-    assert len(completions) == 5
-    assert sorted((body["n"], body["seed"]) for body in server.bodies) == sorted(
-        [(2, derive_seed(1, 0) >> 32), (2, derive_seed(1, 2) >> 32), (1, derive_seed(1, 4) >> 32)]
-    )
-
-
-async def test_a_server_that_knows_no_n_is_asked_again(server):
-    server.most_choices = 2
-    model = HTTPModel(server.url, "m")
-    completions = await model.complete("p", 5, Sampling(seed=1))
-    assert len(completions) == 5
+    assert len(await model.complete("p", 5, Sampling(seed=1))) == 5
+    sent = sorted((body["n"], body["seed"]) for body in server.bodies)
+    assert sent == sorted((n, derive_seed(1, first) >> 32) for n, first in ((2, 0), (2, 2), (1, 4)))
+    server.bodies, server.most_choices = [], 2  # a server that knows no n is asked again
+    assert len(await HTTPModel(server.url, "m").complete("p", 5, Sampling(seed=1))) == 5
     assert [body["n"] for body in server.bodies] == [5, 3, 1]
     assert len({body["seed"] for body in server.bodies}) == 3
+    server.bodies, server.most_choices = [], 9  # vLLM: "n must be 1 when using greedy sampling"
+    assert len(await HTTPModel(server.url, "m").complete("p", 3, Sampling(temperature=0))) == 3
+    assert [body["n"] for body in server.bodies] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -199,19 +194,16 @@ async def test_faults_are_tried_again(server, fault):
     assert server.bodies[0] == server.bodies[1] == server.bodies[2]
 
 
-async def test_attempts_end_in_one_sentence(server):
-    server.faults = [500] * 3
-    model = HTTPModel(server.url, "m", backoff=0.01, attempts=3)
+@pytest.mark.parametrize(
+    ("fault", "options", "requests"),
+    [(500, {"attempts": 3}, 3), ("slow", {"attempts": 1, "timeout": 0.2}, 1)]
+    + [(status, {}, 1) for status in (400, 401, 404, 422, 302)],
+)
+async def test_what_ends_in_an_error(server, fault, options, requests):
+    server.faults = [fault] * 3
     with raises(ModelError):
-        await model.complete("p", 1, Sampling())
-    assert len(server.bodies) == 3
-
-
-async def test_a_server_that_is_too_slow_is_told_with_the_limit(server):
-    server.delay = 3.0
-    model = HTTPModel(server.url, "m", attempts=1, timeout=0.2)
-    with raises(ModelError):
-        await model.complete("p", 1, Sampling())
+        await HTTPModel(server.url, "m", backoff=0.01, **options).complete("p", 1, Sampling())
+    assert len(server.bodies) == requests
 
 
 async def test_retry_after_is_kept(server):
@@ -219,15 +211,6 @@ async def test_retry_after_is_kept(server):
     model = HTTPModel(server.url, "m", backoff=0.001)
     await model.complete("p", 1, Sampling())
     assert server.times[1] - server.times[0] >= 0.29
-
-
-@pytest.mark.parametrize("status", [400, 401, 404, 422, 302])
-async def test_refusals_are_final(server, status):
-    server.faults = [status]
-    model = HTTPModel(server.url, "m")
-    with raises(ModelError):
-        await model.complete("p", 1, Sampling())
-    assert len(server.bodies) == 1
 
 
 async def test_no_server_is_a_model_error_after_the_patience():
@@ -323,14 +306,12 @@ async def test_endpoints_share_the_work_and_failing_ones_rest(server):
 
 async def test_the_key_is_sent_and_never_shown(server, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-secret-123")
-    server.faults = [{"unused": 0}]
 
-    async def echo(fault, request, body):
-        return web.json_response(
-            {"error": {"message": f"bad key {request.headers['Authorization']}"}}, status=401
-        )
+    def echo(body):
+        words = f"bad key {server.headers[-1]['Authorization']}"
+        return web.json_response({"error": {"message": words}}, status=401)
 
-    server.misbehave = echo
+    server.faults = [echo]
     model = HTTPModel(server.url, "m", api_key_env="MY_KEY", headers={"X-Team": "t"})
     with pytest.raises(ModelError) as caught:
         await model.complete("p", 1, Sampling())
@@ -342,22 +323,6 @@ async def test_the_key_is_sent_and_never_shown(server, monkeypatch):
     monkeypatch.delenv("MY_KEY")
     with raises(ConfigError):
         HTTPModel(server.url, "m", api_key_env="MY_KEY")
-
-
-async def test_raw_logprobs_are_kept_only_where_they_are_true(server):
-    cases = {
-        "raw": [(1.0, 1.0, 0, True), (0.7, 1.0, 0, False), (1.0, 0.9, 0, False), (1.0, 1.0, 5, False)],
-        "processed": [(0.7, 1.0, 0, True), (0.7, 0.9, 5, True)],
-    }
-    for kind, rows in cases.items():
-        model = HTTPModel(server.url, "m", exact=True, logprobs=kind, version=4)
-        for temperature, top_p, top_k, trainable in rows:
-            sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, seed=1)
-            for prompt in (CHAT, "text"):
-                [completion] = await model.complete(prompt, 1, sampling)
-                assert completion.trainable is trainable
-                assert completion.versions == ((4, len(completion.token_ids)),)
-    assert all(body["top_k"] is not None and body["return_token_ids"] for body in server.bodies)
 
 
 async def test_exact_requests_leave_nothing_to_a_checkpoint_s_own_sampling(server):
@@ -374,36 +339,12 @@ async def test_exact_requests_leave_nothing_to_a_checkpoint_s_own_sampling(serve
     assert not server.bodies[2].keys() & neutral.keys()
 
 
-async def test_each_greedy_sample_is_a_call(server):  # vLLM: "n must be 1 when using greedy sampling"
-    model = HTTPModel(server.url, "m")
-    assert len(await model.complete("p", 3, Sampling(temperature=0))) == 3
-    assert len(await model.complete("p", 3, Sampling(temperature=0.5))) == 3
-    assert [body["n"] for body in server.bodies] == [1, 1, 1, 3]
-
-
 async def test_token_counts_add_up_to_the_server_s(server):
     model = HTTPModel(server.url, "m")
     completions = await model.complete("p", 7, Sampling(seed=1))
     texts = [c.text for c in completions]
     assert sum(c.completion_tokens for c in completions) == sum(map(len, texts))
     assert {c.prompt_tokens for c in completions} == {len('"p"')}
-
-
-@pytest.mark.parametrize(
-    ("message", "text"),
-    [
-        ({"content": "a"}, "a"),
-        ({"content": None}, ""),
-        ({"content": "a", "reasoning": "b"}, "<think>b</think>a"),
-        ({"content": None, "reasoning_content": "b"}, "<think>b"),
-    ],
-)
-async def test_thinking_that_the_server_parts_is_put_back(server, message, text):
-    server.reply = {"choices": [{"message": message}]}
-    model = HTTPModel(server.url, "m")
-    [completion] = await model.complete(CHAT, 1, Sampling())
-    assert completion.text == text
-    assert completion.completion_tokens == 0
 
 
 async def test_apis_may_be_forced(server):
@@ -535,13 +476,8 @@ async def test_an_answer_that_is_too_long_is_an_error_at_once(server):
 
 
 async def test_an_answer_that_would_unpack_is_not_unpacked(server):
-    server.faults = [{"unused": 0}]
-
-    async def bomb(fault, request, body):
-        packed = gzip.compress(b" " * (1 << 20))
-        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
-
-    server.misbehave = bomb
+    packed = {"body": gzip.compress(b" " * (1 << 20)), "headers": {"Content-Encoding": "gzip"}}
+    server.faults = [lambda body: web.Response(**packed)]
     model = HTTPModel(server.url, "m", attempts=1, max_answer=5000)
     with pytest.raises(ModelError):
         await model.complete("p", 1, Sampling())
@@ -565,35 +501,30 @@ async def test_a_list_of_models_that_comes_in_pieces_is_read_whole():
             await response.write(text[begin : begin + 300_000])
         return response
 
-    app = web.Application()
-    app.router.add_get("/v1/models", models)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    model = HTTPModel(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "m999")
-    assert await model.learn_context() == 1000
-    [(_, status, body)] = await model.listed()
-    await runner.cleanup()
+    async with served({"GET /v1/models": models}) as url:
+        model = HTTPModel(f"{url}/v1", "m999")
+        assert await model.learn_context() == 1000
+        [(_, status, body)] = await model.listed()
     assert status == 200 and len(json.loads(body)["data"]) == 1000
 
 
-async def test_a_request_that_is_refused_for_its_length_is_cut_by_the_context_or_ends_the_run(server, caplog):
-    words = {"error": {"message": "This model's maximum context length is 40 tokens. You requested 99."}}
-    server.faults = [lambda body: web.json_response(words, status=400) for _ in range(2)]
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"message": "This model's maximum context length is 40 tokens. You requested 99."}, "context"),
+        ({"message": "The response was filtered.", "code": "content_filter"}, "content_filter"),
+    ],
+)
+async def test_requests_refused_for_their_content_have_unknown_answers(server, caplog, error, reason):
+    server.faults = [lambda body: web.json_response({"error": error}, status=400) for _ in range(2)]
     model = HTTPModel(server.url, "m")
     completions = await model.complete("How?", 2, Sampling(max_tokens=90))
-    assert [(c.text, c.finish_reason) for c in completions] == [("", "context")] * 2
-    assert "maximum context length is 40" in caplog.text
-    with raises(ContextError):
-        await model.complete("How?", 2, Sampling(max_tokens=90, overflow="refuse"))
-    assert len(server.bodies) == 2  # trying again would not help
-
-
-async def test_a_request_that_a_filter_refuses_has_an_unknown_answer(server):
-    words = {"error": {"message": "The response was filtered.", "code": "content_filter"}}
-    server.faults = [lambda body: web.json_response(words, status=400)]
-    completions = await HTTPModel(server.url, "m").complete("How?", 2, Sampling())
-    assert [(c.text, c.finish_reason) for c in completions] == [("", "content_filter")] * 2
+    assert [(c.text, c.finish_reason) for c in completions] == [("", reason)] * 2
+    assert error["message"] in caplog.text
+    if reason == "context":
+        with raises(ContextError):
+            await model.complete("How?", 2, Sampling(max_tokens=90, overflow="refuse"))
+        assert len(server.bodies) == 2  # trying again would not help
 
 
 async def test_an_error_under_status_200_is_told_in_the_server_s_words(server, monkeypatch):

@@ -1,16 +1,15 @@
 """`HTTPModel.score`: exact ids go out, and what comes back is checked; servers that cannot do it say so."""
 
-import json
-import math
+from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
+from http_app import served
 from messages import raises
 from tiny_checkpoint import byte_tokenizer
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models.http import HTTPModel
-from mars_env.models.http_scoring import scored_logprobs
 from mars_env.types import ScoringModel
 
 IDS, TEXT = [3, 1, 4], [1, 5, 9]
@@ -27,15 +26,6 @@ class Server:
     def __init__(self, form="prompt_logprobs", change=lambda choice: choice, faults=()):
         self.form, self.change, self.faults = form, change, list(faults)
         self.bodies = []
-
-    async def start(self):
-        app = web.Application()
-        app.router.add_post("/v1/completions", self.handle)
-        self.runner = web.AppRunner(app, access_log=None)
-        await self.runner.setup()
-        await web.TCPSite(self.runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}/v1"
-        return self
 
     async def handle(self, request):
         body = await request.json()
@@ -64,15 +54,15 @@ class Server:
 
 @pytest.fixture
 async def serve():
-    servers = []
+    async with AsyncExitStack() as stack:
 
-    async def start(*arguments, **options):
-        servers.append(await Server(*arguments, **options).start())
-        return servers[-1]
+        async def start(*arguments, **options):
+            server = Server(*arguments, **options)
+            address = await stack.enter_async_context(served({"POST /v1/completions": server.handle}))
+            server.url = f"{address}/v1"
+            return server
 
-    yield start
-    for each in servers:
-        await each.runner.cleanup()
+        yield start
 
 
 @pytest.mark.parametrize("form", ["prompt_logprobs", "echo", "strict"])
@@ -166,13 +156,6 @@ async def test_what_is_no_score_of_these_tokens_is_refused(serve, answer):
     assert len(server.bodies) == 2
 
 
-async def test_faults_are_tried_again(serve):
-    server = await serve(faults=[503, 429])
-    model = HTTPModel(server.url, "m", backoff=0.01)
-    scored = await model.score(IDS, TEXT, end=False)
-    assert scored.logprobs == pytest.approx((-1.3, -5.4, -9.5)) and len(server.bodies) == 3
-
-
 async def test_what_cannot_be_scored_is_refused_before_it_is_sent(serve):
     server = await serve()
     model = HTTPModel(server.url, "m")
@@ -187,10 +170,3 @@ async def test_what_cannot_be_scored_is_refused_before_it_is_sent(serve):
     with raises(ConfigError):
         await model.score(IDS, TEXT, end=False)
     assert not server.bodies
-
-
-def test_one_token_after_one_by_hand():
-    told = {
-        "choices": [{"prompt_logprobs": [None, {"2": {"logprob": math.log(0.25)}, "0": {"logprob": -9}}]}]
-    }
-    assert scored_logprobs(json.dumps(told).encode(), "prompt_logprobs", [5, 2]) == (math.log(0.25),)

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from http_app import served
 from messages import raises
 
 from mars_env.errors import ModelError
@@ -26,14 +27,8 @@ async def server(resets, status=200):
         told = resets[min(calls.count("reset"), len(resets)) - 1]
         return web.Response() if told is None else web.json_response({"success": told})
 
-    app = web.Application()
-    app.router.add_post("/collective_rpc", reload)
-    app.router.add_post("/reset_prefix_cache", reset)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1", calls
-    await runner.cleanup()
+    async with served({"POST /collective_rpc": reload, "POST /reset_prefix_cache": reset}) as url:
+        yield f"{url}/v1", calls
 
 
 @pytest.mark.parametrize("resets", [[None], [True], [False, False, True]])

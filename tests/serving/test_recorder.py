@@ -185,18 +185,11 @@ async def test_errors_of_the_engine_are_passed_on_counted_and_not_stored(tmp_pat
         assert recorder.counts == {"unreachable": 1}
 
 
-def _small_recorder(url, path):
-    recorder = Recorder(url, path)
-    recorder.max_body = 10_000
-    return recorder
-
-
 async def test_what_is_no_request_is_refused_before_the_engine_sees_it(tmp_path):
-    async with (
-        Engine() as engine,
-        aiohttp.ClientSession() as session,
-        _small_recorder(engine.url, tmp_path) as recorder,
-    ):
+    async with Engine() as engine, aiohttp.ClientSession() as session:
+        recorder = Recorder(engine.url, tmp_path)
+        recorder.max_body = 10_000
+        await recorder.start()
         chat = f"{recorder.url}/chat/completions"
         head = {"Content-Type": "application/json"}
 
@@ -205,22 +198,20 @@ async def test_what_is_no_request_is_refused_before_the_engine_sees_it(tmp_path)
                 assert (await answer.json())["error"]["message"].startswith("recorder: ")
                 return answer.status
 
-        assert await status(b"{}") == 400
-        assert await status(b"nonsense") == 400
-        assert await status(b'{"model": "m", "messages": [5]}') == 400
-        assert await status(b'{"model": "m", "messages": [{"role": "user", "content": NaN}]}') == 400
-        deep = '{"model": "m", "messages": [{"role": "user", "content": ' + "[" * 90 + "]" * 90 + "}]}"
-        assert await status(deep.encode()) == 400
-        asked = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
-        for field in ("temperature", "top_p", "top_k", "max_tokens"):  # vLLM reads them, a run cannot be read
-            for value in ('"0.7"', "[1]", "1e400"):
-                body = f'{json.dumps(asked)[:-1]}, "{field}": {value}}}'
-                assert await status(body.encode()) == 400
+        content = '{"model": "m", "messages": [{"role": "user", "content": '
+        fields = ("temperature", "top_p", "top_k", "max_tokens")  # vLLM reads them, a run cannot be read
+        for body in (
+            *("{}", "nonsense", '{"model": "m", "messages": [5]}'),
+            *(content + "NaN}]}", content + "[" * 90 + "]" * 90 + "}]}"),
+            *(f'{content}"q"}}], "{f}": {v}}}' for f in fields for v in ('"0.7"', "[1]", "1e400")),
+        ):
+            assert await status(body.encode()) == 400
         assert await status(b"{}", {"Content-Type": "text/plain"}) == 415  # a form of a web page
         assert await status(b'{"a": "' + b"a" * 20_000 + b'"}') == 413
         assert await status(b"{}", url=recorder.url + "/completions") == 404
         async with session.get(recorder.url.replace("/v1", "/counts")) as answer:
             assert await answer.json() == {"refused": 20}
+        await recorder.close()
     assert engine.requests == []
 
 
@@ -240,21 +231,6 @@ async def test_a_program_that_goes_away_leaves_no_half_turn(tmp_path):
     assert by_answer(tmp_path) == {}
 
 
-@pytest.mark.parametrize(
-    "settings", [{"top_p": 0.9}, {"presence_penalty": 1.0}, {"response_format": {"type": "json_object"}}]
-)
-async def test_another_distribution_is_stored_but_not_trained_on(tmp_path, settings, caplog):
-    async with Engine() as engine:
-        recorder = Recorder(engine.url, tmp_path, logprobs="processed")
-        async with recorder, client(recorder) as who:
-            await say(who, user("q"), temperature=0.5)
-            await say(who, user("q"), **settings)
-            await say(who, user("q"), **settings)
-    assert caplog.text.count("turns are stored that cannot be trained on: the program asks for") == 1
-    turns = sorted(by_answer(tmp_path).values(), key=lambda turn: turn.info["number"])
-    assert [turn.trainable for turn in turns] == [True, False, False]
-
-
 @pytest.mark.parametrize(("limit", "reason"), [({}, "context"), ({"max_tokens": 5}, "length")])
 async def test_a_program_without_a_limit_is_cut_off_by_the_context(tmp_path, limit, reason):
     async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
@@ -265,23 +241,36 @@ async def test_a_program_without_a_limit_is_cut_off_by_the_context(tmp_path, lim
     assert turn.trainable
 
 
+OTHER = "the program asks for another distribution"
+
+
 @pytest.mark.parametrize(
-    ("lacks", "temperature", "why"),
+    ("lacks", "settings", "why"),
     [
-        (("token_ids",), 1.0, "the engine gives no token ids"),
-        (("logprobs",), 1.0, "the engine gives no log-probabilities"),
-        ((), 0.5, "the log-probabilities are of raw logits"),
+        (("token_ids",), {}, "the engine gives no token ids"),
+        (("logprobs",), {}, "the engine gives no log-probabilities"),
+        ((), {"temperature": 0.5}, "the log-probabilities are of raw logits"),
+        ((), {"top_p": 0.9}, OTHER),
+        ((), {"presence_penalty": 1.0}, OTHER),
+        ((), {"response_format": {"type": "json_object"}}, OTHER),
     ],
 )
-async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(
-    tmp_path, lacks, temperature, why, caplog
-):
+async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(tmp_path, lacks, settings, why, caplog):
     async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
         engine.lacks = lacks
-        await say(who, user("q"), temperature=temperature)
-        await say(who, user("r"), temperature=temperature)
+        for question in ("q", "r"):
+            await say(who, user(question), **settings)
         assert recorder.counts == {"turns": 2, "not trainable": 2}
     assert caplog.text.count(f"cannot be trained on: {why}") == 1
+    assert not any(turn.trainable for turn in by_answer(tmp_path).values())
+
+
+async def test_processed_log_probabilities_are_of_any_temperature(tmp_path):
+    async with Engine() as engine:
+        recorder = Recorder(engine.url, tmp_path, logprobs="processed")
+        async with recorder, client(recorder) as who:
+            await say(who, user("q"), temperature=0.5)
+    assert [turn.trainable for turn in by_answer(tmp_path).values()] == [True]
 
 
 async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):
@@ -395,9 +384,3 @@ async def test_others_than_this_machine_need_a_key(tmp_path, monkeypatch):
         assert "Authorization" not in engine.requests[0][1] and len(engine.requests) == 1
     [turn] = by_answer(tmp_path / "run").values()
     assert turn.agent == "verifier_0"
-
-
-async def test_a_recorder_that_never_started_can_be_closed_twice(tmp_path):
-    recorder = Recorder("http://127.0.0.1:9/v1", tmp_path)
-    await recorder.close()
-    await recorder.close()

@@ -13,10 +13,9 @@ from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer, make_question
-from mars_env.types import Completion
+from mars_env.sync import run_sync
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
-NOTHING = "scripted:I do not know, sorry."
 
 
 def test_a_question_is_played_and_nothing_is_graded(tmp_path):
@@ -38,7 +37,7 @@ def test_another_prompt_is_another_run(tmp_path):
         return {**made, "verifier_0": Verifier(made["verifier_0"].model, **options)}
 
     mars_env.solve("What is 2 + 2?", agents=team(), out=tmp_path / "asked")
-    TeamServer(Answerer("solve-verify-correct", team()), out=tmp_path / "served")._store.close()
+    run_sync(TeamServer(Answerer("solve-verify-correct", team()), out=tmp_path / "served").close())
     other = team(system="Be strict.")
     for again in (
         lambda: mars_env.solve("What is 2 + 2?", agents=other, out=tmp_path / "asked"),
@@ -61,39 +60,25 @@ def test_the_confidence_is_the_record_of_the_answer_alone():
     assert solution.grounds == "1 of 2 verdicts accept it"
 
 
-def test_a_search_of_mathematics_is_as_sure_as_its_votes():
-    answers = iter([r"\boxed{4}", r"\boxed{5}", r"\boxed{4}"])
+RIDE = "Anna rides 50 km in two hours. What is Anna's speed in km/h?"
+
+
+@pytest.mark.parametrize(
+    ("statement", "texts", "answer", "confidence", "grounds"),
+    [
+        ("2 + 2?", [r"\boxed{4}", r"\boxed{5}", r"\boxed{4}"], "4", 2 / 3, "2 of 3 nodes give this answer"),
+        ("2 + 2?", ["I do not know, sorry."] * 3, None, 0.0, "no answer can be read in it"),
+        # the question says what is asked for
+        (RIDE, ["Anna's speed was 25 km/h."] * 2, "25 km/h", 1.0, "2 of 2 nodes give this answer"),
+    ],
+)
+def test_a_search_is_as_sure_as_its_votes(statement, texts, answer, confidence, grounds):
+    said = iter(texts)
     solution = mars_env.solve(
-        "2 + 2?", agents=lambda seen: next(answers), env_id="tree-search", nodes=3, final="vote"
+        statement, agents=lambda seen: next(said), env_id="tree-search", nodes=len(texts), final="vote"
     )
-    assert (solution.answer, solution.grounds) == ("4", "2 of 3 nodes give this answer")
-    assert solution.confidence == pytest.approx(2 / 3)
-
-
-def test_an_answer_that_only_the_question_shows_is_a_vote():
-    solution = mars_env.solve(
-        "Anna rides 50 km in two hours. What is Anna's speed in km/h?",
-        agents=lambda seen: "Distance over time.\nAnna's speed was 25 km/h.",
-        env_id="tree-search",
-        nodes=2,
-    )
-    assert (solution.answer, solution.confidence) == ("25 km/h", 1.0)
-
-
-def test_a_finished_search_without_an_answer_says_so_again(tmp_path):
-    class Filtered:
-        async def complete(self, prompt, n, sampling):
-            return [Completion("x", "content_filter", temperature=sampling.temperature)] * n
-
-    for _ in range(2):
-        with raises(ModelError):
-            mars_env.solve("2 + 2?", agents=Filtered(), env_id="tree-search", nodes=2, out=tmp_path)
-
-
-def test_a_search_that_finds_no_answer_is_not_sure_of_it():
-    solution = mars_env.solve("2 + 2?", agents=NOTHING, env_id="tree-search", nodes=3)
-    assert (solution.answer, solution.confidence) == (None, 0.0)
-    assert solution.grounds == "no answer can be read in it"
+    assert (solution.answer, solution.grounds) == (answer, grounds)
+    assert solution.confidence == pytest.approx(confidence)
 
 
 def test_public_tests_are_shown_and_never_a_grade():

@@ -14,7 +14,7 @@ from small_runs import ABOUT
 from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Grade, Problem, Tree, Turn
-from mars_env.viewer import Display, render_page, write_page
+from mars_env.viewer import Display, render_page
 
 VOID = {"meta", "input", "img", "link", "br"}
 
@@ -98,11 +98,7 @@ def test_any_text_leaves_the_page_well_formed(text):
 
 
 def test_turns_show_what_happened(run):
-    text = render_page(
-        run,
-        title="A run",
-        report=build_report(run, ABOUT),
-    )
+    text = render_page(run, title="A run", report=build_report(run, ABOUT))
     for expected in (
         "says Wrong, rightly", "says Wrong, wrongly", "says Correct, wrongly", "malformed", "cut off",
         "team&#39;s answer", "reward 1", "10 tokens", "The statement of p1.", "s: 3 problems x 2 samples",
@@ -160,8 +156,3 @@ def test_long_texts_keep_their_beginning_and_their_end(episode):
     text = render_page([tree], title="t", display=Display(max_characters=1000))
     assert "begin" in text and " end</pre>" in text and "characters left out" in text
     assert len(text) < 30_000
-
-
-def test_it_is_written_as_utf8(tmp_path, run):
-    path = write_page(tmp_path / "run.html", run, title="Größe ∑")
-    assert "Größe ∑" in path.read_text(encoding="utf-8")

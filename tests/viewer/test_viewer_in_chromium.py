@@ -254,18 +254,9 @@ CONTRAST = """selectors => {
   return selectors.map((name) => [name, Math.min(...seen(name).map(contrast))]);
 }"""
 READ = [
-    "body",
-    ".badge",
-    ".amount",
-    ".statement",
-    "pre.prose",
-    ".program span",
-    "summary",
-    "ins",
-    "del",
-    "th",
+    "body", ".badge", ".amount", ".statement", "pre.prose", ".program span", "summary", "ins", "del", "th",
     "footer span",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import runpy
 import sys
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
@@ -94,10 +95,8 @@ def _is_standard(node: ast.stmt) -> bool:
 
 def _hierarchize(args: object) -> SimpleNamespace:
     """OpenRLHF's own function, of a module that imports nothing but the standard library."""
-    path = _source().parents[1] / "utils" / "config.py"
-    config = ModuleType("openrlhf.utils.config")
-    SourceFileLoader(config.__name__, str(path)).exec_module(config)
-    made: SimpleNamespace = config.hierarchize(args)
+    config = runpy.run_path(str(_source().parents[1] / "utils" / "config.py"))
+    made: SimpleNamespace = config["hierarchize"](args)
     return made
 
 

@@ -24,11 +24,8 @@ DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Flags that OpenRLHF gets unless they are given."""
 
-WRITTEN: Final = ("--ckpt.path", "--ckpt.output_dir", "--logger.tensorboard_dir")
-"""Flags of folders that a run writes."""
-
-READ: Final = ("--actor.model_name_or_path", "--ref.model_name_or_path")
-"""Flags of folders that a run reads, or of names on a hub."""
+_WRITTEN: Final = ("--ckpt.path", "--ckpt.output_dir", "--logger.tensorboard_dir")
+_READ: Final = ("--actor.model_name_or_path", "--ref.model_name_or_path")  # folders, or names on a hub
 
 _REASONS: Final = {
     "the problems are the environment's: --mars.env, --mars.problem_set": (
@@ -178,9 +175,9 @@ def _correction(settings: TeamSettings, given: Flags) -> dict[str, tuple[str, ..
 
 
 def _absolute(flag: str, value: str) -> str:
-    if flag in WRITTEN and value:
+    if flag in _WRITTEN and value:
         return str(Path(value).absolute())
-    return _existing(value) if flag in READ else value
+    return _existing(value) if flag in _READ else value
 
 
 def _existing(path: str) -> str:

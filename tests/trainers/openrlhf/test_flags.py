@@ -120,8 +120,6 @@ def test_openrlhf_gets_what_the_team_decides_and_its_users_keep_what_they_set(tm
     flags = {"--ckpt.path": [str(tmp_path)], "--algo.kl.init_coef": ["0.001"]}
     full = complete(SETTINGS.model_copy(update={"eval_problems": 3}), flags)
     assert full.items() >= flags.items()
-    assert full["--algo.advantage.is_correction_level"] == ["token"]
-    assert full["--algo.advantage.is_correction_mode"] == ["clip"]
     assert full["--algo.advantage.is_correction_threshold"] == ["5"]
     assert full["--rollout.n_samples_per_prompt"] == ["72"]  # the paper's 9 groups of 8
     assert full["--data.prompt_dataset"] == [str(tmp_path / "mars" / "problems.jsonl")]
@@ -166,23 +164,23 @@ def test_settings_that_workers_read_have_absolute_paths(tmp_path, monkeypatch):
     assert located(SETTINGS) == SETTINGS
 
 
-@pytest.mark.parametrize("staleness", [0, 1])
-def test_gspo_takes_its_ratio_to_the_sampling_policy_only_where_samples_may_be_old(staleness):
-    settings = SETTINGS.model_copy(update={"staleness": staleness})
-    full = complete(settings, {"--actor.policy_loss_type": ["gspo"]})
-    assert ("--algo.advantage.is_correction_level" in full) == bool(staleness)
+LEVEL, MODE, GATING = (f"--algo.advantage.is_correction_{name}" for name in ("level", "mode", "gating"))
+GSPO = {"--actor.policy_loss_type": ["gspo"]}
 
 
-def test_what_is_given_of_the_correction_is_kept():
-    full = complete(SETTINGS, {"--algo.advantage.is_correction_level": ["seq"]})
-    assert full["--algo.advantage.is_correction_level"] == ["seq"]
-    assert "--algo.advantage.is_correction_mode" not in full  # clip and seq exclude each other
-
-
-def test_correction_with_another_gate():
-    full = complete(SETTINGS, {"--algo.advantage.is_correction_gating": ["tv"]})
-    assert full["--algo.advantage.is_correction_level"] == ["token"]
-    assert "--algo.advantage.is_correction_mode" not in full  # the default, mask
+@pytest.mark.parametrize(
+    ("staleness", "given", "level", "mode"),
+    [
+        (0, {}, ["token"], ["clip"]),
+        (0, GSPO, None, None),  # its ratio is taken to the policy that sampled
+        (1, GSPO, ["token"], ["clip"]),
+        (0, {LEVEL: ["seq"]}, ["seq"], None),  # clip and seq exclude each other
+        (0, {GATING: ["tv"]}, ["token"], None),  # the default, mask
+    ],
+)
+def test_correction(staleness, given, level, mode):
+    full = complete(SETTINGS.model_copy(update={"staleness": staleness}), given)
+    assert (full.get(LEVEL), full.get(MODE)) == (level, mode)
 
 
 def test_segments_continue_without_reading_their_prompts_again():

@@ -3,7 +3,7 @@
 import pytest
 from messages import raises
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, MissingExtra
 from mars_env.trainers.openrlhf import __main__, arguments
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.versions import CPU_STACK, EXACT_STACK, GPU_STACK, require_stack
@@ -35,13 +35,6 @@ def test_a_dry_run_without_openrlhf_says_what_to_install(nowhere, capsys):
     )
 
 
-def test_no_flags_at_all_are_a_sentence(capsys):
-    assert __main__.main([]) == 1
-    assert capsys.readouterr().err == (
-        "error: say what is played: --mars.env, an environment's id (--help lists all flags)\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("stack", "changes"),
     [
@@ -56,6 +49,11 @@ def test_no_flags_at_all_are_a_sentence(capsys):
 def test_unsupported_stack(stack, changes):
     with raises(ConfigError):
         require_stack({**stack, **changes}.get)
+
+
+def test_without_openrlhf():
+    with raises(MissingExtra):
+        require_stack(lambda name: None)
 
 
 def test_supported_stacks():

@@ -30,11 +30,8 @@ def test_flags_and_settings_are_one_another():
     again, rest = read_flags({"--a": ["1"], **as_flags(settings), "--b": []})
     assert again == settings
     assert rest == {"--a": ["1"], "--b": []}
-
-
-def test_names_are_given_with_commas_and_values_with_an_equals_sign():
-    settings, _ = read_flags(read_argv([f"--mars.env={ENV}", "--mars.train_roles=solver,corrector"]))
-    assert settings.train_roles == ("solver", "corrector")
+    named, _ = read_flags(read_argv([f"--mars.env={ENV}", "--mars.train_roles=solver,corrector"]))
+    assert named.train_roles == ("solver", "corrector")
 
 
 @pytest.mark.parametrize(

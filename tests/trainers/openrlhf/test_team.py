@@ -15,7 +15,7 @@ from mars_env.types import Sampling, role_of
 
 NAMES = ["solver_0", "verifier_0", "corrector_0"]
 SAMPLING = Sampling(temperature=0.85, max_tokens=32)
-MODELS = {POLICY: ScriptedModel(["4"])}
+MODELS = {POLICY: ScriptedModel(["4"], name=POLICY)}
 
 
 def policies(names, *policies, **settings):

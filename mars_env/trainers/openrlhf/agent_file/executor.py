@@ -13,11 +13,11 @@ from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
 from mars_env.models.preflight import preflight
-from mars_env.players import refuse_training_agents
+from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
-from mars_env.trainers.checks import require_limit, require_trainable
+from mars_env.trainers.checks import OPENRLHF, check_agents, require_trainable
 from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
@@ -52,7 +52,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         self._config, self._rows = self._settings.config, self._settings.rows_per_tree()
         self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
-        self._problems: dict[str, Mapping[str, Problem]] = {}
+        self._problems: dict[str, ProblemSet] = {}
         self._calls: SharedCalls[dict[str, Any]] = SharedCalls()
         self._played = 0
 
@@ -107,11 +107,10 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         rules = self._games[label].rules
         models = {POLICY: model}
         team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))
-        refuse_training_agents(team, "OpenRLHF's agent file")
         if label == TRAIN:
-            require_limit(self._config.overlong, team)
+            check_agents(team, self._config, OPENRLHF, models)
         await preflight(team, self._games[label])
-        await require_room(rules, team, list(self._problems[label].values()))
+        await require_room(rules, team, self._problems[label])
         return team
 
     async def _train(
@@ -145,14 +144,15 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         if label not in self._problems:
             settings = self._settings
             chosen = settings.training_problems() if label == TRAIN else settings.evaluation_problems()
-            self._problems[label] = {problem.id: problem for problem in chosen}
-        if id not in self._problems[label]:
+            self._problems[label] = chosen
+        try:
+            return self._problems[label].by_id(id)
+        except KeyError as error:
             raise ConfigError(
                 f"the prompt {id!r} is not a problem of these settings: write the prompts again with "
                 "mars_env.trainers.openrlhf.agent_file, and leave --data.apply_chat_template and "
                 "--data.input_template out"
-            )
-        return self._problems[label][id]
+            ) from error
 
 
 class AgentFileEngine:

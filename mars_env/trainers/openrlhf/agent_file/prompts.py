@@ -9,14 +9,11 @@ from pydantic import ValidationError
 
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
-from mars_env.trainers.openrlhf.rollouts.problems import require_plain, write_rows
+from mars_env.trainers.openrlhf.rollouts.problems import INPUT, require_plain, write_ids
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
-INPUT, LABEL, SOURCE = "input", "label", "datasource"
-"""Fields of the prompts: a problem's id, its use (`TRAIN` or `EVALUATE`), and the name of the set."""
-
 TRAIN, EVALUATE = "train", "evaluate"
-"""The two labels: OpenRLHF does not say whether it trains or evaluates."""
+"""The labels of prompts: OpenRLHF does not say whether it trains or evaluates."""
 
 AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 """For ``--train.agent_func_path``."""
@@ -64,23 +61,20 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
     """
     directory = Path(directory).absolute()
     require_plain(directory)
+
+    def written(problems: ProblemSet, label: str) -> str:
+        return str(write_ids(problems, directory / f"{label}.jsonl", label=label))
+
     flags = [
         "--train.agent_func_path", str(AGENT_FILE),
-        "--data.prompt_dataset", _write_prompts(settings.training_problems(), directory, TRAIN),
+        "--data.prompt_dataset", written(settings.training_problems(), TRAIN),
         "--data.input_key", INPUT,
-        "--data.label_key", LABEL,
+        "--data.label_key", "label",
         "--rollout.n_samples_per_prompt", str(settings.rows_per_tree()),
         "--algo.advantage.estimator", "dr_grpo",
         "--algo.kl.init_coef", "0",
     ]  # fmt: skip
     if settings.eval_problems:
-        evaluated = _write_prompts(settings.evaluation_problems(), directory, EVALUATE)
+        evaluated = written(settings.evaluation_problems(), EVALUATE)
         flags += ["--eval.dataset", evaluated, "--eval.n_samples_per_prompt", "1"]
     return flags
-
-
-def _write_prompts(problems: ProblemSet, directory: Path, label: str) -> str:
-    if not len(problems):
-        raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to play")
-    rows = ({INPUT: problem.id, LABEL: label, SOURCE: problems.name} for problem in problems)
-    return str(write_rows(rows, directory / f"{label}.jsonl"))

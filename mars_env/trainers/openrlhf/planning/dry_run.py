@@ -21,7 +21,7 @@ from mars_env.trainers.openrlhf.planning.checks import check_flags, check_launch
 from mars_env.trainers.openrlhf.planning.memory import GIB, describe, fits, gpu_pools
 from mars_env.trainers.openrlhf.planning.models import Architecture, architecture_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
-from mars_env.trainers.openrlhf.versions import require_openrlhf
+from mars_env.trainers.openrlhf.versions import require_stack
 
 DRY_RUN: Final = "--dry-run"
 """``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU; without a number: 80 GiB."""
@@ -71,7 +71,7 @@ def dry_run(given: Flags) -> DryRun:
     settings_here = without_downloads(located(settings))
     full = complete(settings_here, flags)
     args = parsed_arguments(full)
-    require_openrlhf()
+    require_stack(only=("openrlhf",))
     policies = check_launch(settings_here, args)
     pools = gpu_pools(args)
     lines = [_rollouts(settings_here, args), *_evaluation(settings_here, args), ""]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError, StoreError
-from mars_env.files import write_atomically
+from mars_env.files import write_atomically, writing
 from mars_env.problems import ProblemSet
 from mars_env.rollout.engine import Job
 from mars_env.rollout.pipeline import UpdateBatch
@@ -22,24 +22,19 @@ INPUT, SOURCE = "input", "datasource"
 """Fields of the file: the problem's id, and the name of the set."""
 
 
-def write_ids(problems: ProblemSet, path: str | Path) -> Path:
-    """Write problems' ids as a data set for OpenRLHF; ConfigError if there are none, or one twice."""
-    ids = [problem.id for problem in problems]
-    if not ids:
+def write_ids(problems: ProblemSet, path: Path, **more: str) -> Path:
+    """Write problems' ids as a data set for OpenRLHF, a line each, with `more` fields, and its folder.
+
+    Raises:
+        ConfigError: There are no problems.
+        StoreError: The file cannot be written.
+    """
+    if not len(problems):
         raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to train on")
-    if len(set(ids)) != len(ids):
-        raise ConfigError(f"the problem set {problems.name!r} has an id twice")
-    return write_rows(({INPUT: id, SOURCE: problems.name} for id in ids), path)
-
-
-def write_rows(rows: Iterable[Mapping[str, str]], path: str | Path) -> Path:
-    """Write the rows of a data set, a line each, and its folder; StoreError if that fails."""
-    path = Path(path)
-    try:
+    rows = ({INPUT: problem.id, SOURCE: problems.name, **more} for problem in problems)
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
     return path
 
 
@@ -59,12 +54,13 @@ class DrawnProblems:
 
     Args:
         loader: OpenRLHF's stateful data loader; gives batches of one row, the id in the second field.
-        problems: The problems by id.
+        problems: The problems.
         passes: Passes over the problems (``--train.num_episodes``).
     """
 
-    def __init__(self, loader: Any, problems: Mapping[str, Any], passes: int) -> None:
-        self._loader, self._problems, self._passes = loader, problems, passes
+    def __init__(self, loader: Any, problems: ProblemSet, passes: int) -> None:
+        self._loader, self._passes = loader, passes
+        self._problems = {problem.id: problem for problem in problems}
         self._lock = threading.Lock()
         self._rows: Iterator[Any] | None = None
         self._pass = 0
@@ -146,8 +142,3 @@ class DrawnProblems:
                 jobs.append(Job(self._problems[row[1][0]], self._pass))
             self._open.update((job.tree_id, job) for job in jobs)
             return jobs
-
-
-def by_id(problems: Iterable[Any]) -> dict[str, Any]:
-    """The problems by id."""
-    return {problem.id: problem for problem in problems}

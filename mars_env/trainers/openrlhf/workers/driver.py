@@ -35,7 +35,7 @@ from mars_env.trainers.openrlhf.policies import arguments_of, take_common_checkp
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, require_alive
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
 from mars_env.trainers.openrlhf.rollouts.metrics import evaluation_metrics, training_metrics
-from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, by_id
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.trainers.openrlhf.rollouts.record import UpdateRecord
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
@@ -168,7 +168,7 @@ class _Run:
         """OpenRLHF's loader, which draws the problems for all policies; it needs a tokenizer for nothing."""
         torch.manual_seed(self.args.train.seed)  # for the order in which the loader draws
         loader, _, _ = prepare_datasets(get_strategy(self.args), tokenizer)
-        return DrawnProblems(loader, by_id(self.settings.training_problems()), self.args.train.num_episodes)
+        return DrawnProblems(loader, self.settings.training_problems(), self.args.train.num_episodes)
 
     def _model(self, name: str) -> Model:
         """The engines of a policy as the model of its agents, in segments if the settings say so."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.openrlhf.rollouts.metrics import Verifications, evaluation_metrics, training_metrics
 from mars_env.trainers.samples import turn_samples
@@ -36,23 +35,15 @@ def batch():
     return UpdateBatch(3, (solver, verifier), ages=(1, 2), dropped=4)
 
 
-def figures():
+def test_rewards_groups_staleness_and_waiting():
     found, config = batch(), TrainConfig()
-    return training_metrics(found, turn_samples(found.groups, config), config, waited=1.0, between=4.0)
-
-
-def test_rewards_groups_and_what_was_left_out_are_told():
-    told = figures()
+    told = training_metrics(found, turn_samples(found.groups, config), config, waited=1.0, between=4.0)
     assert told["team/solver/reward"] == 0.5
     assert told["team/solver/turns"] == 3
     assert told["team/solver/trained"] == 2
     assert told["team/verifier/reward"] == pytest.approx(1 / 3)
     assert told["team/groups/unknown"] == 1
     assert told["team/groups/kept"] == 5
-
-
-def test_staleness_and_waiting_are_told():
-    told = figures()
     assert told["pipeline/age"] == 1.5
     assert told["pipeline/oldest"] == 2
     assert told["pipeline/dropped"] == 4
@@ -124,8 +115,3 @@ def test_an_evaluation_counts_right_answers_by_their_raw_grades():
     assert told["eval_unknown"] == 1
     assert told["eval_num_samples"] == 4
     assert told["eval_faults"] == 0
-
-
-def test_turn_keys_are_what_samples_name_their_turns_by():
-    [first, *_] = batch().groups[0].turns
-    assert turn_key(first) == ("p#0", "0")

@@ -7,7 +7,7 @@ from messages import raises
 from mars_env.errors import ConfigError, StoreError
 from mars_env.problems import ProblemSet
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, by_id, write_ids
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, write_ids
 from mars_env.types import Group, Problem
 
 PROBLEMS = ProblemSet("sums", [Problem(f"p{i}", f"{i} + {i}?", str(2 * i)) for i in range(5)])
@@ -36,7 +36,7 @@ class Loader:
 
 
 def drawn(passes=2):
-    return DrawnProblems(Loader(), by_id(PROBLEMS), passes)
+    return DrawnProblems(Loader(), PROBLEMS, passes)
 
 
 def trains(groups=(), trees=()):
@@ -84,7 +84,7 @@ def test_a_state_at_the_end_of_a_pass_goes_on_with_the_next():
 def test_a_checkpoint_of_other_problems_is_refused():
     first = drawn()
     next(first.steps(2))
-    other = DrawnProblems(Loader(), by_id(PROBLEMS[3:]), 1)
+    other = DrawnProblems(Loader(), PROBLEMS[3:], 1)
     with raises(StoreError):
         other.load_state_dict(first.state_dict())
 

@@ -1,0 +1,49 @@
+"""Calls of the tool `python` beside a plain job of the sandbox's pool, in the same run.
+
+python benchmarks/tools.py
+"""
+
+import asyncio
+import statistics
+import time
+
+from mars_env.sandbox import Pool
+from mars_env.sandbox.interpreter import Interpreters
+
+REPEATS, AT_ONCE, CALLS = 200, 64, 8
+
+
+async def seconds(work):
+    began = time.perf_counter()
+    await work
+    return time.perf_counter() - began
+
+
+async def turn(home):
+    interpreter = home.open()
+    for number in range(CALLS):
+        await interpreter.run(f"x = {number}\nx * 7")
+    await interpreter.close()
+
+
+async def main():
+    pool, home = Pool(), Interpreters(most=AT_ONCE)
+    await asyncio.gather(pool.run("print(6 * 7)"), turn(home))
+    found = {"plain job": [], "first call": [], "later call": []}
+    for _ in range(REPEATS):  # in turns, so that all meet the same machine
+        found["plain job"].append(await seconds(pool.run("print(6 * 7)")))
+        interpreter = home.open()
+        found["first call"].append(await seconds(interpreter.run("6 * 7")))
+        found["later call"].append(await seconds(interpreter.run("6 * 7")))
+        await interpreter.close()
+    for name, values in found.items():
+        low, middle, high = statistics.quantiles(values, n=4)
+        print(f"{name}: {1e3 * middle:.2f} ms ({1e3 * low:.2f} to {1e3 * high:.2f})")
+    for turns in (AT_ONCE, 1000):
+        took = await seconds(asyncio.gather(*(turn(home) for _ in range(turns))))
+        print(f"{turns} turns at once: {turns * CALLS / took:,.0f} calls/s")
+    await asyncio.gather(pool.aclose(), home.pool.aclose())
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
