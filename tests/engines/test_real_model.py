@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from real_model import made, word_problems
 
+from mars_env.agents import tools
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game
 from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
@@ -66,6 +67,29 @@ def vllm(smollm2):
 @pytest.fixture(params=["hf", "vllm"])
 def model(request):
     return request.getfixturevalue(request.param)
+
+
+def double(x: int) -> int:
+    "Double an integer."
+    return 2 * x
+
+
+async def test_a_turn_with_calls_is_one_text_of_the_template(model, hf, monkeypatch):
+    """The model is too small to call anything: what it writes first and second is taken for a call."""
+    asked = tools._Asked("double", {"x": 21}, "{}")
+    monkeypatch.setattr(tools, "_read", lambda text, reader: [asked])
+    agent = Solver(model, tools=[double], max_calls=2, system="", prompt="{{ problem }}", thinking=None)
+    agent.sampling = Sampling(max_tokens=400)
+    [action] = await agent.act({"problem": "Say hello, in one word."}, 1, 7)
+    assert action.calls[0].result == "42" and len(action.completions) > 1
+    tail = model.tokenizer.encode(
+        "\n<|im_start|>user\n<tool_response>\n42\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+        add_special_tokens=False,
+    )
+    before, after = action.completions[:2]
+    assert after.prompt_ids == (*before.prompt_ids, *before.token_ids, *tail)
+    for completion in action.completions:
+        assert max(gaps(completion, hf)) < TOLERANCE
 
 
 def gaps(completion, hf):
