@@ -79,7 +79,7 @@ async def test_a_turn_with_calls_is_one_text_of_the_template(model, hf, monkeypa
     asked = tools._Asked("double", {"x": 21}, "{}")
     monkeypatch.setattr(tools, "_read", lambda text, reader: [asked])
     agent = Solver(model, tools=[double], max_calls=2, system="", prompt="{{ problem }}", thinking=None)
-    agent.sampling = Sampling(max_tokens=80)
+    agent.sampling = Sampling(max_tokens=200, temperature=0.0)
     [action] = await agent.act({"problem": "Say hello, in one word."}, 1, 7)
     assert action.calls[0].result == "42" and len(action.completions) > 1
     tail = model.tokenizer.encode(
