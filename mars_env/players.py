@@ -37,7 +37,7 @@ class FunctionAgent:
         >>> from mars_env.sync import run_sync
         >>> agent = FunctionAgent(lambda observation: observation["problem"].upper())
         >>> run_sync(agent.act({"problem": "x"}, 2, seed=0))
-        [Action(text='X', completions=()), Action(text='X', completions=())]
+        [Action(text='X', completions=(), calls=()), Action(text='X', completions=(), calls=())]
     """
 
     def __init__(self, function: AgentFunction, *, policy: str = "") -> None:
