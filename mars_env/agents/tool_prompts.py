@@ -1,4 +1,4 @@
-"""Prompts of a turn with tools: what the model is told of them, and what it reads after its calls."""
+"""Prompts of a turn with tools: their description, and what the model reads after its calls."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Tool:
         return {"type": "function", "function": function}
 
     def identity(self) -> dict[str, Any]:
-        """What identifies it: what the model is told, and the limits."""
+        """What identifies it: what the model reads of it, and the limits."""
         return {"schema": self.schema, "seconds": self.seconds, "characters": self.characters}
 
 
@@ -83,7 +83,7 @@ class Toolbox:
 
     Attributes:
         tools: At least one, each with a name of its own.
-        max_calls: Most calls in one turn; those beyond are refused, and the model is asked for its answer.
+        max_calls: Most calls in one turn; further ones do not run, and the model may only answer.
         reader: How calls are written: ``"tags"``, JSON in ``<tool_call>`` as Hermes and Qwen write it, or
             ``"fenced"``, a message that ends in a fenced block of Python, which the tool `python` runs.
     """
@@ -113,9 +113,9 @@ def tool(
 ) -> Tool:
     """A tool from a typed function, sync or async.
 
-    Its name, its docstring and its parameters' types are what the model is told. It runs in this process, a
-    sync function in a thread, which cannot be stopped when its time is over. What it raises is told to the
-    model, but for errors of mars_env, which make the turn UNKNOWN.
+    The model reads its name, its docstring and its parameters' types. It runs in this process, a sync
+    function in a thread, which cannot be stopped when its time is over. The model reads what it raises;
+    errors of mars_env itself make the turn UNKNOWN.
 
     Raises:
         ConfigError: A parameter has no type, or there is no docstring.
@@ -198,7 +198,10 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Interpreters] = WeakKeyDic
 
 
 def _shared_interpreters() -> Interpreters:
-    return _shared.setdefault(asyncio.get_running_loop(), Interpreters())
+    loop = asyncio.get_running_loop()
+    if loop not in _shared:
+        _shared[loop] = Interpreters()
+    return _shared[loop]
 
 
 def make_tools(names: str) -> tuple[Tool, ...]:

@@ -14,12 +14,18 @@ from mars_env.types import Completion, Message, Prompt
 
 
 def encode_prompt(
-    tokenizer: Any, prompt: Prompt, vocabulary: int, name: str, template_options: Mapping[str, Any]
+    tokenizer: Any,
+    prompt: Prompt,
+    vocabulary: int,
+    name: str,
+    template_options: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[int, ...]:
     """The token ids that a model reads for a prompt.
 
     Token ids are used as they are; a string is encoded as the tokenizer does by default; messages go through
-    the tokenizer's chat template with `template_options`, or through `plain_chat` if it has none.
+    the tokenizer's chat template with `template_options` and the schemas of `tools`, or through `plain_chat`
+    if it has none.
 
     Raises:
         ModelError: There are no tokens, or ids not below `vocabulary`.
@@ -28,7 +34,8 @@ def encode_prompt(
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)
     elif is_messages(prompt):
-        ids = _encode_chat(tokenizer, prompt, template_options, name)
+        options = {**template_options, "tools": list(tools)} if tools else template_options
+        ids = _encode_chat(tokenizer, prompt, options, name)
     else:
         ids = map(operator.index, prompt)  # type: ignore[arg-type]
     ids = tuple(ids)

@@ -126,8 +126,8 @@ class HFModel:
 
         Schemas of `tools` go to the chat template.
         """
-        options = {**self._template_options, **({"tools": list(tools)} if tools else {})}
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
+        options = self._template_options
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options, tools)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.

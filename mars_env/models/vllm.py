@@ -61,8 +61,8 @@ class _Client:
 
     def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
         """The token ids that the model reads for a prompt; as `HFModel.encode`."""
-        options = {**self._template_options, **({"tools": list(tools)} if tools else {})}
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
+        options = self._template_options
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options, tools)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt; as `HFModel.complete`. vLLM's temperatures are 0.01 to 2."""

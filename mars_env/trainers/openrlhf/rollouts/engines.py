@@ -118,8 +118,7 @@ class EnginesModel:
 
     def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
         """The token ids that the model reads for a prompt; schemas of `tools` go to the chat template."""
-        options = {"tools": list(tools)} if tools else {}
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options)
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, {}, tools)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, on one engine, so that they share its prefix cache.
