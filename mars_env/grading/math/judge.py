@@ -16,8 +16,8 @@ from mars_env.grading.math.finished import finished
 from mars_env.grading.math.labels import unlabelled, unnamed, without_letter
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.shapes import in_order
-from mars_env.grading.math.simplify import normal_text
+from mars_env.grading.math.shapes import in_order, normal_text
+
 from mars_env.grading.math.spelled import date
 
 DIFFERENT = "the answer differs from the reference"
