@@ -96,7 +96,8 @@ def _numeral(r: Node, a: Node, tolerance: float | None) -> bool:
 def _rounded(r: Node, a: Node, tolerance: float | None) -> bool:
     if r.kind != "approx" and not _is_decimal(r):
         return False  # "about 25" is not 25, but a reference of 3.14 may be rounded itself
-    return _same(*(node.args[0] if node.kind == "approx" else node for node in (r, a)), tolerance)
+    r, a = (node.args[0] if node.kind == "approx" else node for node in (r, a))
+    return _same(r, a, tolerance)
 
 
 def _text(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -104,7 +105,9 @@ def _text(r: Node, a: Node, tolerance: float | None) -> bool:
         return normal_text(r.name) == normal_text(a.name)
     word, other = (r, a) if r.kind == "text" else (a, r)
     if other.kind == "sym":
-        names = (other.name, word.name) if len(other.name) == 1 else (other.name.casefold(), word.name.casefold())
+        names = (
+            (other.name, word.name) if len(other.name) == 1 else (other.name.casefold(), word.name.casefold())
+        )
         return names[0] == names[1] or SYNONYMS.get(other.name.lower()) == normal_text(word.name)
     return value_of(other) is not other and _same(value_of(r), value_of(a), tolerance)
 
@@ -165,7 +168,9 @@ def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
         crossed = [(Node("mul", (x, a.args[0])), Node("mul", (y, r.args[0]))) for x, y in pairs]
         return bool(crossed) and all(same_expression(x, y) for x, y in crossed)
     ratio, other = (r, a) if r.kind == "ratio" else (a, r)
-    return len(ratio.args) == 2 and other.kind in EXPRESSIONS and same_expression(Node("div", ratio.args), other)
+    return (
+        len(ratio.args) == 2 and other.kind in EXPRESSIONS and same_expression(Node("div", ratio.args), other)
+    )
 
 
 def _residue(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -196,8 +201,9 @@ def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
         other = a if is_mapping(r) else r
         if other.kind != "list" or any(operators(item) for item in other.args):
             return False  # values of several names, and of one or of none
+        values, values2 = (tuple(map(value_of, node.args)) for node in (r, a))
         # "2 or 3" does not say which is p and which is q
-        return "or" not in joiners and _each(*(tuple(map(value_of, n.args)) for n in (r, a)), tolerance)
+        return "or" not in joiners and _each(values, values2, tolerance)
     if joiners == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):
         return False  # a statement of logic, not a list of values
     items, items2 = items_of(r), items_of(a)
@@ -264,7 +270,10 @@ def _region(r: Node, a: Node, tolerance: float | None) -> bool:
 def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
     left, left2 = r.args[0], a.args[0]
     if operators(r)[0] == "=" == operators(a)[0] and is_label(left) and is_label(left2):
-        function_and_name = {left.kind, left2.kind} == {"call", "sym"} and {left.value, left2.value} & {"y", "z"}
+        function_and_name = {left.kind, left2.kind} == {"call", "sym"} and {left.value, left2.value} & {
+            "y",
+            "z",
+        }
         if left == left2 or function_and_name:  # f(x) and y
             return _same(_value(r, tolerance), _value(a, tolerance), tolerance)
     return len(r.args) == len(a.args) == 2 and proportional(r, a)
@@ -330,7 +339,9 @@ def _measure(r: Node, a: Node, tolerance: float | None) -> bool:
     if None not in (of, of2) and (len(units) < 2 or units[0].dimension != units[1].dimension):
         return False
     if len(units) == 2 or not any(unit.dimension for unit in units):  # "5 million" is a number
-        value, value2 = (scaled(v, u.factor) if isinstance(u, Unit) else v for v, u in ((value, of), (value2, of2)))
+        value, value2 = (
+            scaled(v, u.factor) if isinstance(u, Unit) else v for v, u in ((value, of), (value2, of2))
+        )
     return _number(value, value2, tolerance)
 
 
@@ -341,8 +352,9 @@ def _angle(value: Node, of: object, value2: Node, of2: object, tolerance: float 
     if None in (of, of2) and not any(n.kind == "const" and n.value == "pi" for n in bare.walk()):
         return _number(value, value2, tolerance)  # a bare number means degrees; with pi in it, radians
     half_turn = Node("div", (Node("const", value="pi"), num(180)))
-    turned = (Node("mul", (v, half_turn)) if x == "deg" else v for v, x in ((value, of), (value2, of2)))
-    return _number(*turned, tolerance)
+    value = Node("mul", (value, half_turn)) if of == "deg" else value
+    value2 = Node("mul", (value2, half_turn)) if of2 == "deg" else value2
+    return _number(value, value2, tolerance)
 
 
 def _number(r: Node, a: Node, tolerance: float | None) -> bool:

@@ -110,7 +110,6 @@ def integer_names(remarks: tuple[Node, ...]) -> list[str] | None:
     return [remark.args[0].name for remark in said] if len(said) == len(remarks) else None
 
 
-
 def items_of(node: Node) -> tuple[Node, ...]:
     """The members of a collection; their values if all of them are about one variable."""
     if node.kind not in ("list", "set"):
@@ -207,25 +206,16 @@ def _relation_as_value(node: Node) -> Node | None:
 def _rewritten(node: Node) -> Node | None:
     r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``; otherwise None."""
     args = node.args
-    if (
-        node.kind == "add"
-        and args[0].value == "R"
-        and args[1].kind == "neg"
-        and args[1].args[0].kind == "set"
-    ):
+    if node.kind == "add" and args[0].value == "R" and args[1].kind == "neg":
         return Node("setop", (args[0], args[1].args[0]), "setminus")
     if operators(node) == ("=",) and args[1].kind == "sym" and args[0].kind in EXPRESSIONS:
         named = any(part.kind == "sym" for part in args[0].walk())
         return None if named else Node("relation", (args[1], args[0]), ("=",))
-    if operators(node) and not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
-        bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
-        return Node("relation", bounded, operators(node))
+    if operators(node) and {*operators(node)} <= {"<", ">", "<=", ">="}:
+        y = Node("sym", value="y")
+        bounded = tuple(y if part.kind == "call" and len(part.name) == 1 else part for part in args)
+        return None if bounded == args else Node("relation", bounded, operators(node))
     return None
-
-
-def _is_function(node: Node) -> bool:
-    """``f(x)``."""
-    return node.kind == "call" and len(node.name) == 1 and all(part.kind == "sym" for part in node.args)
 
 
 def parameters(items: tuple[Node, ...]) -> list[Node]:
