@@ -241,7 +241,8 @@ def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, tmp_path):
         assert process.poll() is None and time.monotonic() < until, process.communicate()[1]
         time.sleep(0.05)
         family = descendants(process.pid)
-        family = {pid: name for pid, name in family.items() if "Agent" not in name}  # they look up now and then
+        # Agents look up now and then whether their parent lives.
+        family = {pid: name for pid, name in family.items() if "Agent" not in name}
         workers = sum("ray::Worker" in name for name in family.values())
     process.send_signal(how)
     _, said = process.communicate(timeout=30)
