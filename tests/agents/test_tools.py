@@ -328,9 +328,10 @@ async def test_turns_with_calls_are_stored_and_trained_exactly():
     for each in turns:
         assert turn_from_row(json.loads(json.dumps(turn_to_row(each)))) == each
     samples = turn_samples([Group("p#0/0", turns)], TrainConfig(advantage="mean_centred"))
-    assert [(s.turn_id, s.advantage) for s in samples] == [("0", -0.5)] * 2 + [("1", 0.5)] * 2
-    for sample, completion in zip(samples[:2], actions[0].completions, strict=True):
-        assert (sample.prompt_ids, sample.completion_ids) == (completion.prompt_ids, completion.token_ids)
+    assert [(s.turn_id, s.advantage) for s in samples] == [("0", -0.5), ("1", 0.5)]
+    first, last = actions[0].completions
+    assert samples[0].ids == (*last.prompt_ids, *last.token_ids)
+    assert sum(samples[0].mask) == len(first.token_ids) + len(last.token_ids)
 
 
 @pytest.mark.parametrize("change", [{"completion": 7}, {"outcome": 3}, {"seconds": "x"}, {"more": 1}])
