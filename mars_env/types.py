@@ -17,8 +17,10 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 Observation = Mapping[str, str | int]
 """What an agent sees: named strings or small integers. Never the reference answer."""
 
-Message = Mapping[str, str]
-"""One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``."""
+Message = Mapping[str, Any]
+"""One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``.
+
+A turn with tools also has ``tool_calls`` in the assistant's messages, and messages of the role ``"tool"``."""
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """A raw string, exact token ids, or chat messages that the model's own template renders."""
