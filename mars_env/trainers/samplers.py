@@ -82,7 +82,7 @@ class Samplers:
             ):  # a wave between would delay it
                 model.refresh(None if shared else policy.model, version=policy.version)
                 if isinstance(model, HFModel) and not shared:
-                    found = model.logprobs(*probe_ids(policy.model))
+                    found = model.logprobs(*probe_ids(_vocabulary(policy.model)))
                     gaps |= self._gap(name, policy, found, model.version)
             if isinstance(model, _Scoring) and not isinstance(model, HFModel):
                 asked[name] = model
@@ -92,7 +92,7 @@ class Samplers:
         self, policies: Mapping[str, Policy], models: Mapping[str, _Scoring], gaps: dict[str, float]
     ) -> dict[str, float]:
         for name, model in models.items():
-            prompt, tokens = probe_ids(policies[name].model)
+            prompt, tokens = probe_ids(_vocabulary(policies[name].model))
             found = await model.score(prompt, tokens, end=False)
             gaps |= self._gap(name, policies[name], found.logprobs, found.versions[0][0])
         return gaps
@@ -100,19 +100,14 @@ class Samplers:
     def _gap(self, name: str, policy: Policy, sampled: Sequence[float], version: int) -> dict[str, float]:
         """The metric of a policy, from what its sampler scored with the version that it names."""
         model, vocabulary = self.models[name], _vocabulary(policy.model)
-        row = ScoreRequest(*probe_ids(policy.model))
+        row = ScoreRequest(*probe_ids(vocabulary))
         [trained] = given_logprobs(policy.model, [row], vocabulary=vocabulary)
-        kinds = sorted({_precision(policy.model), _precision(getattr(model, "module", model))})
+        kinds = {_precision(policy.model), _precision(getattr(model, "module", model))}
         tolerance = self.tolerance or max(TOLERANCE.get(kind, COARSE) for kind in kinds)
-        gap = float(np.abs(np.subtract(sampled, trained)).mean())
-        if not gap <= tolerance or version != policy.version:  # NaN, too
-            raise ModelError(
-                f"{model!r} does not sample with the weights of the policy {name!r}: after the refresh to "
-                f"version {policy.version} its version {version} gives a probe log-probabilities that differ "
-                f"by {gap:.3g} on average, more than the {tolerance:g} (probe_tolerance) of rounding to "
-                f"{' and '.join(kinds)}"
-            )
-        return {f"policy/{name}/probe_gap": gap}
+        who = f"{model!r} of the policy {name!r} (version {policy.version} in {' and '.join(sorted(kinds))})"
+        if version != policy.version:
+            raise ModelError(f"{who} samples with version {version}")
+        return {f"policy/{name}/probe_gap": checked_gap(sampled, trained, tolerance, who)}
 
     def sleep(self) -> None:
         """Let the models give their memory to the trainer until the next refresh, where they can."""
@@ -121,10 +116,27 @@ class Samplers:
                 model.sleep()
 
 
-def probe_ids(module: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The prompt and the tokens of the probe: the same for every model of a vocabulary, and all over it."""
-    ids = np.random.default_rng(0).integers(_vocabulary(module), size=PROBE + 1).tolist()
+def probe_ids(vocabulary: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The prompt and the tokens of the probe, always the same and from all over the vocabulary."""
+    ids = np.random.default_rng(0).integers(vocabulary, size=PROBE + 1).tolist()
     return tuple(ids[:1]), tuple(ids[1:])
+
+
+def checked_gap(sampled: Sequence[float], trained: Sequence[float], tolerance: float, who: str) -> float:
+    """The mean difference of a probe's log-probabilities; a `ModelError` beyond the tolerance.
+
+    Example:
+        >>> checked_gap([-1.0, -2.0], [-1.0, -1.5], 0.3, "the engine")
+        0.25
+    """
+    gap = float(np.abs(np.subtract(sampled, trained)).mean())
+    if not gap <= tolerance:  # NaN, too
+        raise ModelError(
+            f"{who} does not sample with the weights that are trained: after the refresh its "
+            f"log-probabilities of a probe differ from the trainer's by {gap:.3g} on average, more than "
+            f"{tolerance:g} (probe_tolerance)"
+        )
+    return gap
 
 
 def _vocabulary(module: Any) -> int:

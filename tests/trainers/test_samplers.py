@@ -137,11 +137,11 @@ def test_swapped_adapters_are_found():
         Samplers(swapped)(policies)
 
 
-def test_the_probe_covers_the_vocabulary_and_is_the_same_for_every_module():
-    prompt, tokens = probe_ids(tiny("one").module)
-    assert (prompt, tokens) == probe_ids(tiny("two", 1).module)
+def test_the_probe_covers_the_vocabulary_and_is_always_the_same():
+    prompt, tokens = probe_ids(1000)
+    assert (prompt, tokens) == probe_ids(1000)
     assert (len(prompt), len(tokens)) == (1, samplers.PROBE)
-    assert len({*tokens}) > samplers.PROBE / 2
+    assert min(tokens) < 100 and max(tokens) > 900
 
 
 def test_shared_weights_are_not_probed_and_copies_are_in_every_update():
