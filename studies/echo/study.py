@@ -291,13 +291,12 @@ def exact(made: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="echo",
-    task="[Echo: two processes](echo.md)",
+    task="Echo: two processes",
     starts="1",
     arms=tuple(ARMS),
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    page=("echo.md", "echo"),
     text=text,
     claims=CLAIMS,
     measured=MEASURED,
