@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mars_env.agents.roles import Verifier as Verifier
     from mars_env.agents.thinking import Thinking as Thinking
     from mars_env.agents.tools import Tool as Tool
+    from mars_env.agents.tools import Toolbox as Toolbox
+    from mars_env.agents.tools import public_tests_tool as public_tests_tool
     from mars_env.agents.tools import python_tool as python_tool
     from mars_env.agents.tools import tool as tool
     from mars_env.players import FunctionAgent as FunctionAgent

@@ -48,7 +48,7 @@ _OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
 _COMMON: _Parsers = {
     "tools": make_tools,
     "max_calls": int,
-    "calls": {name: name for name in ("tags", "fenced")}.__getitem__,
+    "calls": str,
     "temperature": float,
     "top_p": float,
     "top_k": int,
@@ -56,7 +56,7 @@ _COMMON: _Parsers = {
     "thinking": THINKING_MODES.__getitem__,
     "overflow": _OVERFLOW.__getitem__,
 }
-_OF_TOOLS = {"max_calls": "max_calls", "calls": "reader"}
+_OF_TOOLS = ("max_calls", "calls")
 _HEADER = "header.NAME"
 
 _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
@@ -421,7 +421,7 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
 def _use(sampling: Sampling | None, options: dict[str, Any]) -> _Use:
     """How the model is used, as far as the options say; removes these from the options."""
     thinking, tools = options.pop("thinking", THINKING), options.pop("tools", ())
-    how = {field: options.pop(name) for name, field in _OF_TOOLS.items() if name in options}
+    how = {name: options.pop(name) for name in _OF_TOOLS if name in options}
     if how and not tools:
         raise ConfigError(f"{' and '.join(sorted(how))} are for agents with tools=")
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON)}

@@ -13,7 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 import mars_env
 from mars_env.agents import Solver, Verifier, make_agents, python_tool, tool
-from mars_env.agents.tools import NO_CALLS_LEFT, make_tools, read_calls
+from mars_env.agents.tool_loop import NO_CALLS_LEFT
+from mars_env.agents.tool_prompts import read_calls
+from mars_env.agents.tools import Toolbox, make_tools
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.identity import identity_of
 from mars_env.models.scripted import ScriptedModel
@@ -140,7 +142,7 @@ async def test_thinking_calls_nothing():
 
 
 @pytest.mark.parametrize(
-    ("text", "reader", "names"),
+    ("text", "how", "names"),
     [
         ("no call", "tags", []),
         (call("a") + "\n" + call("b"), "tags", ["a", "b"]),
@@ -151,8 +153,8 @@ async def test_thinking_calls_nothing():
         ("<tool_call>" + "[" * 100_000, "tags", [""]),
     ],
 )
-def test_calls_are_read(text, reader, names):
-    assert [name for name, _, _ in read_calls(text, reader)] == names
+def test_calls_are_read(text, how, names):
+    assert [call.name for call in read_calls(text, fenced=how == "fenced")] == names
 
 
 def untyped(x):
@@ -170,11 +172,11 @@ def test_what_is_no_tool_is_refused(wrong):
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_calls": 0}, {"calls": "xml"}, {"calls": "fenced"}, {"tools": [add, add]}]
+    "options", [{"max_calls": 0}, {"calls": "xml"}, {"calls": "fenced"}, {"tools": [add, add]}, {"tools": []}]
 )
 def test_wrong_settings_are_refused(options):
     with raises(ConfigError):
-        Solver(ScriptedModel(["x"]), **{"tools": [add], **options})
+        Toolbox(**{"tools": [add], **options})
 
 
 async def test_python_keeps_its_names_for_the_turn_alone():
@@ -194,7 +196,7 @@ async def test_fenced_blocks_are_calls_where_the_agent_says_so():
     sandboxes.need_a_sandbox()
     texts = ["I compute\n```python\nprint(6 * 7)\n```", r"\boxed{42}"]
     model = ScriptedModel(lambda prompt, sample, seed: texts[so_far(prompt)])
-    [action] = await Solver(model, tools=[python_tool()], calls="fenced").act(ASK, 1, 0)
+    [action] = await Solver(model, tools=Toolbox([python_tool()], calls="fenced")).act(ASK, 1, 0)
     assert action.calls[0].result == "42\n" and action.text == texts[1]
 
 
@@ -328,9 +330,10 @@ async def test_turns_with_calls_are_stored_and_trained_exactly():
     for each in turns:
         assert turn_from_row(json.loads(json.dumps(turn_to_row(each)))) == each
     samples = turn_samples([Group("p#0/0", turns)], TrainConfig(advantage="mean_centred"))
-    assert [(s.turn_id, s.advantage) for s in samples] == [("0", -0.5)] * 2 + [("1", 0.5)] * 2
-    for sample, completion in zip(samples[:2], actions[0].completions, strict=True):
-        assert (sample.prompt_ids, sample.completion_ids) == (completion.prompt_ids, completion.token_ids)
+    assert [(s.turn_id, s.advantage) for s in samples] == [("0", -0.5), ("1", 0.5)]
+    first, last = actions[0].completions
+    assert samples[0].ids == (*last.prompt_ids, *last.token_ids)
+    assert sum(samples[0].mask) == len(first.token_ids) + len(last.token_ids)
 
 
 @pytest.mark.parametrize("change", [{"completion": 7}, {"outcome": 3}, {"seconds": "x"}, {"more": 1}])
