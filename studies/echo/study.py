@@ -140,10 +140,6 @@ class Slow:
     weights: Connection
     seconds: float
 
-    async def wait(self, after: Any = None) -> Any:
-        """As those inside."""
-        return await self.weights.wait(after)
-
     async def fetch(self, publication: Any) -> Any:
         """Fetch, late."""
         await asyncio.sleep(self.seconds)

@@ -1,4 +1,4 @@
-"""`WeightStore`: versions of weights that a learner publishes and samplers wait for, as safetensors on disk.
+"""`WeightStore`: versions of weights that a learner publishes, as safetensors on disk.
 
     00000012/manifest.json         which versions of which policies, with the sizes and hashes of the files
     00000012/solver.safetensors    the weights of one policy
@@ -41,7 +41,6 @@ MANIFEST = "manifest.json"
 MANIFEST_BYTES = 2**20
 """No manifest is longer."""
 
-_POLL_SECONDS = 0.05
 _NUMBER = re.compile(r"[0-9]{8}")
 _DRAFT = ".draft-"
 _PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
@@ -87,10 +86,6 @@ class Publication(BaseModel):
 
 class Weights(Protocol):
     """Where a sampler gets its weights: a `WeightStore` whose folder it can read, or a `Connection`."""
-
-    async def wait(self, after: Publication | None = None) -> Publication:
-        """The newest publication, as soon as it is newer than `after`."""
-        ...
 
     async def fetch(self, publication: Publication) -> Tensors:
         """The weights of a publication.
@@ -159,14 +154,6 @@ class WeightStore:
             except OSError as error:
                 raise StoreError(f"{folder} cannot be read: {error}") from error
         return None
-
-    async def wait(self, after: Publication | None = None) -> Publication:
-        """See `Weights`."""
-        while True:
-            found = await asyncio.to_thread(self.newest)
-            if found is not None and found.newer_than(after):
-                return found
-            await asyncio.sleep(_POLL_SECONDS)
 
     async def fetch(self, publication: Publication) -> Tensors:
         """See `Weights`."""

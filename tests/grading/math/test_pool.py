@@ -72,15 +72,13 @@ def test_a_limit_in_the_reference_is_told_apart(pool):
 def faulty(monkeypatch, judge: str) -> None:
     """Have workers judge by other code when the answer is "bad"."""
     patch = (
-        "import os, time, mars_env.grading.math.symbolic as symbolic\n"
-        "real = symbolic.JUDGE.judge\n"
+        "import os, time, mars_env.grading.math.judge as module\n"
+        "real = module.judge\n"
         f"def judge(r, a, t=None): return real(r, a, t) if a != 'bad' else {judge}\n"
-        "symbolic.JUDGE = symbolic.JUDGE._replace(judge=judge)\n"
-        "serve_verdicts(settings)\n"
+        "module.judge = judge\n"
+        "serve(settings)\n"
     )
-    monkeypatch.setattr(
-        pool_module, "_BOOTSTRAP", pool_module._BOOTSTRAP.replace("serve_verdicts(settings)\n", patch)
-    )
+    monkeypatch.setattr(pool_module, "_BOOTSTRAP", pool_module._BOOTSTRAP.replace("serve(settings)\n", patch))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from mars_env.grading.math.parser import read_answer
 from mars_env.grading.math.shapes import in_order
 from mars_env.grading.math.simplify import normal_text
 from mars_env.grading.math.spelled import date
-from mars_env.grading.math.worker import Judge
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
@@ -71,7 +70,7 @@ def _parsed(answer: str) -> _Parsed:
     return _parse(answer) if len(answer) <= 400 else _parse.__wrapped__(answer)
 
 
-def judge_answer(
+def judge(
     reference: str,
     answer: str,
     tolerance: float | None = None,
@@ -92,9 +91,9 @@ def judge_answer(
         OverLimit: The answer, or a value in it, is larger than the limits allow.
 
     Example:
-        >>> judge_answer(r"\frac{3}{4}", "0.75")
+        >>> judge(r"\frac{3}{4}", "0.75")
         (True, '')
-        >>> judge_answer(r"\frac{1}{3}", "0.333333")
+        >>> judge(r"\frac{1}{3}", "0.333333")
         (False, 'the answer differs from the reference')
     """
     equal, why = _judge(reference, answer, tolerance, ordered, integer)
@@ -146,11 +145,11 @@ def _judge_offered(
         if (also[1] or also[2]) != letter:
             return False, DIFFERENT
         answer = also[3]
-    return judge_answer(value, answer, tolerance, ordered=ordered, integer=integer)
+    return judge(value, answer, tolerance, ordered=ordered, integer=integer)
 
 
 @lru_cache(maxsize=8192)  # many answers are judged against one reference
-def why_unfit(reference: str) -> str | None:
+def unfit(reference: str) -> str | None:
     r"""Why a reference cannot be used; None if it can."""
     try:
         parsed = _parse(reference)
@@ -161,7 +160,7 @@ def why_unfit(reference: str) -> str | None:
                 continue
         if not (parsed.readings or _wordy(reference)):
             return f"it cannot be read: {parsed.problem}"
-        if not judge_answer(reference, reference)[0]:
+        if not judge(reference, reference)[0]:
             return f"not even the same text would equal it: {parsed.problem}"
     except OverLimit as limit:
         return str(limit)
@@ -210,6 +209,3 @@ def _same_words(reference: str, answer: str) -> bool | None:
     if len(a) <= 100 and "、" in a and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
         return list(r) == sorted(letter for letter in a if letter.isupper()) or None
     return None
-
-
-JUDGE = Judge(why_unfit, judge_answer)
