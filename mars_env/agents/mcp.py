@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -51,8 +51,8 @@ async def mcp_tools(
     # The package ends the task that opened it when the server dies, so that is a task of its own.
     task = asyncio.create_task(session.serve(Client(target)))
     try:
-        await asyncio.wait({task, session.ready}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not session.ready.done():
+        await session.opened(seconds)
+        if session.tools is None:
             raise ConfigError(
                 f"the MCP server {shown(name)} does not answer: {session.fault or 'it is silent'}"
             )
@@ -65,7 +65,7 @@ async def mcp_tools(
                 seconds=seconds,
                 characters=characters,
             )
-            for each in session.ready.result()
+            for each in session.tools
         ]
     finally:
         task.cancel()
@@ -78,8 +78,14 @@ class _Session:
     def __init__(self, name: str) -> None:
         self.name, self.fault = name, ""
         self.loop = asyncio.get_running_loop()
-        self.ready: asyncio.Future[list[Any]] = self.loop.create_future()
-        self._ended = asyncio.Event()
+        self.tools: list[Any] | None = None
+        self._settled, self._ended = asyncio.Event(), asyncio.Event()
+
+    async def opened(self, seconds: float) -> None:
+        """Wait until the tools are known, or the connection has failed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._settled.wait()
 
     async def serve(self, opening: Any) -> None:
         """Open the connection, list the tools, and stay until cancelled or until the server ends."""
@@ -90,13 +96,15 @@ class _Session:
                 while listed.next_cursor:
                     listed = await self.client.list_tools(cursor=listed.next_cursor)
                     found += listed.tools
-                self.ready.set_result(found)
+                self.tools = found
+                self._settled.set()
                 await asyncio.Event().wait()
         except Exception as error:  # the package raises what the transport raises
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             self.fault = describe_error(error)
         finally:
+            self._settled.set()
             self._ended.set()
 
     async def run(self, tool: str, arguments: Mapping[str, Any]) -> str:

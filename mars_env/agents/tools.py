@@ -268,6 +268,11 @@ def make_tools(names: str) -> tuple[Tool, ...]:
     return tuple(found)
 
 
+def toolbox_of(names: str) -> Toolbox | None:
+    """The tools that a string names, as for `make_tools`; None for an empty one."""
+    return Toolbox(make_tools(names)) if names else None
+
+
 def as_tool(value: Tool | Callable[..., Any]) -> Tool:
     """A tool as it is, or made from a function."""
     if isinstance(value, Tool):

@@ -53,6 +53,7 @@ def train(  # public edge: one parameter is one option of the command
         int | None,
         typer.Option(help="Agents of a search, by default as many as models; more share one model.", min=1),
     ] = None,
+    tools: options.Tools = None,
     lora: options.Lora = None,
     max_tokens: options.MaxTokens = None,
     overflow: Annotated[
@@ -116,6 +117,7 @@ def train(  # public edge: one parameter is one option of the command
         **{**rules.training, **number, **options.settings(set_)},
     )
     given = given_settings(ctx, option, max_tokens=max_tokens, overflow=overflow)
+    given |= {"tools": tools} if tools else {}
     run_settings = settings_for(env_id, given)
     assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     players = make_team(

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
+from mars_env.agents.tools import toolbox_of
 from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
@@ -113,8 +114,11 @@ def make_team(
         )
     tokens = settings.segment_tokens
     sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in trained.items()}
-    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles))
+    own = partial(_own_agent, sampling=sampling, roles=roles, tools=toolbox_of(settings.tools))
+    make = agent or own
     if agent is not None:
+        if settings.tools:
+            raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")
         refuse_misfit(agent, ("name", "model"), "agent=")
     agents = {name: make(name, sampled[model.name]) for name, model in assigned.items()}
     for name, player in agents.items():
@@ -128,6 +132,10 @@ def make_team(
         trained = dict(zip(named, trained.values(), strict=True))
     policies = {name: _policy(model, settings) for name, model in trained.items()}
     return Team(agents, policies, refresher(trained), made_by=OWN if agent is None else None)
+
+
+def _own_agent(name: str, model: SampledModel, **how: Any) -> Agent:
+    return as_agent(model, name, **how)
 
 
 def _by_agent(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 import sandboxes
@@ -13,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 import mars_env
 from mars_env.agents import Solver, Verifier, make_agents, python_tool, tool
+from mars_env.agents.registry import with_tools
 from mars_env.agents.tool_loop import NO_CALLS_LEFT
 from mars_env.agents.tool_prompts import read_calls
 from mars_env.agents.tools import Toolbox, make_tools
@@ -215,6 +217,43 @@ def test_specifications_take_tools(tmp_path, monkeypatch):
         with raises(ConfigError):
             make_agents(wrong, ["solver_0"])
     assert [each.name for each in make_tools("python")] == ["python"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("solver={m},verifier={m}?max_tokens=9", (["python"], ["python"])),
+        ("solver={m}?tools=with_tools:double,verifier=scripted:a?b", (["double"], None)),
+    ],
+)
+def test_tools_for_all_agents_of_a_team(tmp_path, monkeypatch, spec, names):
+    (tmp_path / "with_tools.py").write_text(
+        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
+        "def double(x: int) -> int:\n    'Double.'\n    return 2 * x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("with_tools", None)
+    equipped = with_tools(spec.format(m="with_tools:model"), "python")
+    agents = make_agents(equipped, ["solver_0", "verifier_0"])
+    boxes = [agent.toolbox for agent in agents.values()]
+    assert [box and [*box.by_name] for box in boxes] == list(names)
+
+
+def test_a_run_with_tools_continues_without_calling_them_again(tmp_path):
+    called = []
+
+    def count(x: int) -> int:
+        "Count."
+        called.append(x)
+        return x
+
+    def played():
+        model = ScriptedModel(lambda p, s, seed: call("count", x=1) if not so_far(p) else r"\boxed{1}")
+        solver = Solver(model, tools=[count])
+        return mars_env.evaluate("arithmetic-solve", agents=solver, limit=3, out=tmp_path / "run")
+
+    assert played().metrics == played().metrics
+    assert called == [1] * 3
 
 
 def test_tools_are_part_of_what_identifies_an_agent():

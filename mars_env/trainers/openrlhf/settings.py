@@ -75,6 +75,8 @@ class TeamSettings(GroupedSettings, PipelineSettings):
     """The policy of each role or agent; empty: agents and policies are paired in their order."""
     thinking: Literal["tags", "opened", "off"] = "tags"
     """How the model marks its thinking (`mars_env.agents.thinking`); for the library's own agents."""
+    tools: str = ""
+    """What they may call while they write: ``python``, ``my_module:my_tool``, joined by ``+``."""
     overflow: Literal["check", "unknown", "refuse"] = "check"
     """What happens if a prompt leaves less room than the limit (``--data.max_len``): see `Sampling`."""
 
