@@ -18,7 +18,10 @@ from mars_env.agents.registry import with_tools
 from mars_env.agents.tool_loop import NO_CALLS_LEFT
 from mars_env.agents.tool_prompts import read_calls
 from mars_env.agents.tools import Toolbox, make_tools
+from mars_env.api import prepare
+from mars_env.envs import spec
 from mars_env.errors import ConfigError, SandboxError
+from mars_env.evaluation.run import cost_bound
 from mars_env.identity import identity_of
 from mars_env.models.scripted import ScriptedModel
 from mars_env.problems import ProblemSet
@@ -253,8 +256,18 @@ def test_a_run_with_tools_continues_without_calling_them_again(tmp_path):
         solver = Solver(model, tools=[count])
         return mars_env.evaluate("arithmetic-solve", agents=solver, limit=3, out=tmp_path / "run")
 
-    assert played().metrics == played().metrics
+    first = played()
+    assert first.metrics == played().metrics
     assert called == [1] * 3
+    assert first.counts.tool_calls == 3 and "Calls of tools" in str(first)
+
+
+def test_the_bound_of_a_run_counts_what_tools_ask_for():
+    endless = ScriptedModel([call("add", a=1)])
+    how = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False}
+    plan = prepare(spec("arithmetic-solve"), Solver(endless, tools=[add], max_calls=3), limit=2, **how)
+    played = mars_env.evaluate("arithmetic-solve", agents=plan.make_agents(), limit=2)
+    assert cost_bound(plan).calls == played.counts.calls == 2 * 5
 
 
 async def test_public_tests_are_run_on_the_problem_of_the_turn():
