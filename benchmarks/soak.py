@@ -31,10 +31,10 @@ from mars_env.errors import StoreError
 from mars_env.rollout import read_run
 
 ENV = "arithmetic-solve-verify-correct"
-TURNS_PER_SECOND = 60.0
+TURNS_PER_SECOND = 40.0
 """About how many turns a run plays under faults on one core; decides how long the run is."""
 FLAT = 1.15
-"""Memory after the first tenth of a process's life may grow by this factor beside the bytes of its turns."""
+"""Memory may grow by this factor after the start of a process, beside the bytes of its turns."""
 BYTES_PER_TURN = 2500
 """What a finished turn may keep in memory: the report at the end reads all of them."""
 
@@ -78,10 +78,10 @@ class Watched:
             self.rows[-1].append((memory, len([*Path(f"/proc/{pid}/fd").iterdir()]), threads, len(children)))
 
     def growth(self) -> float:
-        """The largest growth of memory in one process, in MiB, after its first tenth."""
+        """The largest growth of memory in one process, in MiB, after its first tenth and 15 seconds."""
         most = 0.0
         for rows in self.rows:
-            late = [memory for memory, *_ in rows[len(rows) // 10 :]]
+            late = [memory for memory, *_ in rows[max(30, len(rows) // 10) :]]
             if len(late) > 20:
                 most = max(most, (max(late) - late[0]) / 1024)
         return most
@@ -142,7 +142,8 @@ def disturbed(
     began = time.monotonic()
     plan = [("full disk", 0.0), ("driver killed", 0.25), ("driver killed", 0.6), ("end", 9.9)]
     rested = False
-    next_kill = began + seconds / 12
+    every = min(60.0, max(5.0, seconds / 12))
+    next_kill = began + every
     for name, until in plan:
         limit = small_disk if name == "full disk" else None
         driver = subprocess.Popen(
@@ -168,7 +169,7 @@ def disturbed(
                 time.sleep(1)
                 one.start()
                 events["replica killed"] += 1
-                next_kill = now + seconds / 12
+                next_kill = now + every
             if not rested and now > began + seconds * 0.4:
                 rested = True
                 for each in replicas:
