@@ -54,6 +54,7 @@ def render_page(
     figures: Sequence[tuple[str, bytes]] = (),
     notes: Sequence[str] = (),
     display: Display | None = None,
+    opened: bool = False,
 ) -> str:
     """One self-contained HTML page of a run.
 
@@ -68,6 +69,7 @@ def render_page(
         figures: (caption, SVG or PNG bytes), from `mars_env.viewer.plots`.
         notes: Sentences to put on top.
         display: How the turns are shown.
+        opened: Whether the trees are open from the start.
 
     Example:
         >>> page = render_page([], title="<script>")
@@ -107,6 +109,7 @@ def render_page(
         headline=visible(report.headline) if report else "",
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
         trees=views,
+        opened=opened,
         kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
         style=_source("page.css.jinja"),
         script=script,
