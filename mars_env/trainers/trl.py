@@ -107,7 +107,7 @@ class TeamRollouts:
 
         Raises:
             ConfigError: The rows cannot be divided in this way, or there is a warm-up, which TRL has in
-            another form.
+                another form.
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
