@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators, word_set
-from mars_env.grading.math.parser import read_answer
+from mars_env.grading.math.parser import plain_integer, read_answer
 from mars_env.grading.math.sentences import MATH_SPAN, is_value, undelimited, with_long_unit, without_remarks
 from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, unit, value_and_unit
 
@@ -24,14 +24,24 @@ _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
 _ASKS = re.compile(
-    r"[?？]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer|solve|convert|write)\b",
+    r"[?？]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer|solve|convert|write|expand"
+    r"|factor|simplify|rationali[sz]e|reduce|complete)\b",
     re.IGNORECASE,
 )
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
 _IN_UNIT = re.compile(
-    rf"\bhow\s+many\s+{_UNIT}\b(?!\s*(?:,|and\b|or\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
+    rf"\bhow\s+many\s+{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
     r"(?=[\s$}]*(?:[.?,;)(]|\Z|(?:does|do|is|are|of|in|to|as|rounded)\b))",
     re.IGNORECASE,
+)
+_ASKS_FOR_FORM = re.compile(
+    r"\b(?:expand|factor|simplif|rationali[sz]|reduc|convert|writ|express|complet)\w*|展开|分解|化简|化[为成]|写成|表示",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:/\d+)?")
+_RESIDUE = re.compile(r"(?:\\ |\s)*\\pmod\s*\{?\s*(\d{1,9})\s*\}?\s*\Z")
+_ONLY_A_LABEL = re.compile(
+    r"\s*(?:e|i|[A-Za-z]\^\{?-1\}?\s*(?:\\left)?\([a-z](?:\\right)?\))\s*=(?!=)(?:.*=)?"
 )
 _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
 _CLAIM = re.compile(
@@ -164,6 +174,8 @@ def names_another(statement: str, answer: str) -> bool:
     if not sign or len(answer) > _LENGTH or len(asked) != 1 or name is None or _LISTED.search(answer):
         return False
     written = re.escape(name[0])
+    if len(name[0]) == len(asked[0]) == 1 and name[0].islower() and asked[0].islower():
+        return name[0] != asked[0]
     if re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z])", asked[0]):
         return name[0] != asked[0] and _SUM.search(asked[0]) is not None  # "m = 23" for "m + n"
     if name[2] and (other := _NAME.fullmatch(asked[0].strip())):
@@ -172,6 +184,47 @@ def names_another(statement: str, answer: str) -> bool:
     if any(re.search(rf"[A-Za-z]\({written}\)", span) for span in formulas):
         return False  # the argument of a function may be solved for
     return any(re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", span) for span in formulas)
+
+
+def is_copied(statement: str, reference: str, answer: str) -> bool:
+    """Whether an answer only repeats what a problem gives and wants in another form or unit, as its reference is.
+
+    Example:
+        >>> is_copied("Simplify $\\\\sqrt{72}$.", "6\\\\sqrt{2}", "\\\\sqrt{72}")
+        True
+        >>> is_copied("How many grams are 3 kg?", "3000", "3 kg"), is_copied("What is 3?", "3", "3 kg")
+        (True, False)
+    """
+    if len(answer) > _LENGTH:
+        return False
+    mine = _form(answer)
+    if isinstance(mine, Node) and mine.kind == "quantity" and (units := asked_units(statement)):
+        of = _known_unit(mine.name)
+        if of is not None and all(_known_unit(name) != of for name in units):
+            return mine.args[0] in _given(statement)
+    asked = " ".join(_questions(statement)) if _ASKS_FOR_FORM.search(statement) else ""
+    return bool(_ASKS_FOR_FORM.search(asked)) and mine in _given(statement) and mine != _form(reference)
+
+
+@lru_cache(maxsize=4096)
+def _given(statement: str) -> frozenset[Node | str]:
+    """The formulas and numbers of a problem."""
+    formulas = list(map(undelimited, MATH_SPAN.findall(statement)))
+    return frozenset(map(_form, formulas + _NUMBER.findall(MATH_SPAN.sub(" ", statement))))
+
+
+def without_label(text: str) -> str:
+    r"""A value without a label that can be read as something else, or is none: ``e =``, ``f^{-1}(x) =``."""
+    label = _ONLY_A_LABEL.match(text) if len(text) <= _LENGTH else None
+    return text[label.end() :] if label else text
+
+
+def without_modulus(statement: str, answer: str) -> str:
+    r"""A remainder without its modulus: 3 for ``3 \pmod 7``, if the problem has that modulus."""
+    mod = _RESIDUE.search(answer) if "\\pmod" in answer and len(answer) <= _LENGTH else None
+    value = plain_integer(answer[: mod.start()]) if mod else None
+    reduced = mod is not None and value is not None and 0 <= value < int(mod[1])
+    return answer[: mod.start()] if reduced and mod[1] in statement else answer  # type: ignore[union-attr,index]
 
 
 def without_numbering(statement: str, answer: str) -> str:
@@ -203,9 +256,13 @@ def _known_unit(name: str) -> Unit | None:
             of = unit(written)
         except Unreadable:
             continue
-        if of is not None and all(base in DIMENSIONS for base, _ in of.dimension):
+        if _is_known(of):
             return of
     return None
+
+
+def _is_known(of: Unit | str | None) -> bool:
+    return isinstance(of, Unit) and all(base in DIMENSIONS for base, _ in of.dimension)
 
 
 def with_asked_unit(statement: str, reference: str, answer: str) -> str:
@@ -224,7 +281,8 @@ def with_asked_unit(statement: str, reference: str, answer: str) -> str:
         value, given = value_and_unit(node.args[-1] if operators(node) == ("=",) else node)
         for name, of in expected.values():
             found = letter_unit(value, of)[1] if given is None else given
-            if isinstance(found, Unit) and _bases(found) == _bases(of):
+            another = given is not None and len(expected) == 1 and _is_known(given)
+            if isinstance(found, Unit) and (_bases(found) == _bases(of) or another):
                 return rf"{reference}\text{{ {name}}}" if found != of or given is None else reference
     except (Unreadable, OverLimit, RecursionError):
         pass
