@@ -8,8 +8,16 @@ from functools import lru_cache
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators, word_set
 from mars_env.grading.math.parser import plain_integer, read_answer
-from mars_env.grading.math.sentences import MATH_SPAN, is_value, undelimited, with_long_unit, without_remarks
+from mars_env.grading.math.sentences import (
+    MATH_SPAN,
+    is_value,
+    only_number,
+    undelimited,
+    with_long_unit,
+    without_remarks,
+)
 from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, unit, value_and_unit
+from mars_env.grading.math.vocabulary import PROVISIONAL
 
 _LENGTH = 400  # longest answer or sentence that is looked at
 _STATEMENT = 4000  # so many characters at the end of a problem are searched for its questions
@@ -57,6 +65,26 @@ _MARK = re.compile(r"\$[^$]*\$|\d[\d.,]*\d|\d|(?<![A-Za-z'’])(?!a\b)[A-Za-z](?
 _COMPUTED = re.compile(r"[\s$(]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _WORD = re.compile(r"[^\W\d_]+")
 _IDLE_WORDS = word_set("the a an of in for is are its his her their this that these to at on s")
+_NO_NAMES = _IDLE_WORDS | word_set(
+    """if when how what which find solve let in after suppose given and or so we he she they it there be been was
+    were has have had will would can could do does did get got all also thus hence therefore equal equals plus minus
+    times divided by each from with into you your one than then both only exactly finally per
+    people persons ways times items units dollars"""
+)
+_NAMES = re.compile(r"\b[A-Z][a-z]+\b")
+_MORE = re.compile(r"\b(?:more|fewer|less|older|younger|longer|taller|farther)\b(?=.*\bthan\b)|\bdifference\b", re.I)
+_TOGETHER = re.compile(r"\b(?:together|altogether|combined|total|in all|sum)\b", re.I)
+_NOT = re.compile(r"\b(?:not|without)\b|n['’]t\b", re.I)
+_IMPLIED = {
+    "how far": "distance travel far", "how long": "time take last length", "how old": "age old", "solve": "root solution",
+    "how much": "cost price pay amount total", "how many": "number total", "when": "time", "find all": "solution root",
+}  # fmt: skip
+"""What a question asks for without the word."""
+_PHRASE = re.compile(r"[^\W_]+")
+_PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_OPERATORS = re.compile(r"\\(?:frac\{d\}\{d\w\}|text|left|right|cdot|times|div|bmod|[,;:! ])|\bmod\b")
+_UNFINISHED = re.compile(r"[^=A-Za-z]*\d[^=A-Za-z]*=\s*(?=[^=]*\d)")
+"""The sides of a computation before its result."""
 _ALWAYS_ASKED = word_set("answer value number total it result solution final")
 
 
@@ -68,6 +96,10 @@ def claimed(statement: str, sentence: str) -> str | None:
     """
     if len(sentence) > _LENGTH or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
+    for name in filter(_NAME.fullmatch, asked_formulas(statement)):
+        named = re.search(rf"(?:\A|[a-z]{{2}}[,:]?\s+){re.escape(name)}\s*=\s*([^=,;]+)\Z", undelimited(sentence))
+        if named and is_value(named[1]):
+            return named[1]
     formulas = [part for span in MATH_SPAN.findall(sentence) for part in _PARTS.split(undelimited(span))]
     found = [part.strip() for part in formulas if _after_asked(statement, part)]
     if len(found) != 1:
@@ -75,6 +107,68 @@ def claimed(statement: str, sentence: str) -> str | None:
         clauses = _CLAUSE.split(undelimited(without_remarks(sentence.replace("**", ""))))
         found = [value for one in clauses if (value := _claimed_value(statement, one, ended))]
     return found[0] if len(found) == 1 else None
+
+
+def restated(statement: str, sentence: str) -> str | None:
+    """The value of a whole sentence that repeats what a problem asks for: its words, names and comparisons.
+
+    The problem does not give that value, and every word of the sentence is the problem's.
+
+    Example:
+        >>> problem = "A train goes 180 miles in 3 hours. Find its average speed in mph."
+        >>> restated(problem, "The average speed of the train is 60 mph.")
+        '60'
+        >>> restated(problem, "The length of the train is 60 m.") is None
+        True
+    """
+    questions, words = _questions(statement), sentence.replace("**", "").strip()
+    if not questions or len(words) > _LENGTH or words[-1:] not in (".", "!") or is_another(statement, words):
+        return None
+    asked = questions[-1].lower()
+    implied = " ".join(more for how, more in _IMPLIED.items() if how in asked)
+    known, theirs = _roots(f"{statement} {implied}"), _roots(f"{asked} {implied}")
+    mine = _roots(words)
+    bare = _UNFINISHED.sub(" ", _unshared(words, statement))
+    given = {number.replace(",", "") for number in _PLAIN_NUMBER.findall(statement)}
+    if mine - known or not (mine & theirs or (given and given <= set(_PLAIN_NUMBER.findall(words)))):
+        return None
+    if any(word[0].lower() not in asked for word in PROVISIONAL.finditer(bare)):
+        return None
+    said = _CLAIM.match(undelimited(words))
+    if said and mine & theirs and said["verb"] in ("are", "were") and is_value(value := undelimited(said["value"])):
+        return value
+    return only_number(_PLAIN_NUMBER.sub(lambda n: " " if n[0].replace(",", "") in given else n[0], bare))
+
+
+def is_another(statement: str, sentence: str) -> bool:
+    """Whether a sentence has another name than the question, or lacks its comparison or its "together"."""
+    asked = (_questions(statement) or [""])[-1]
+    names = {name for name in _NAMES.findall(sentence) if name in statement and name.lower() not in statement}
+    others = {name for name in names if name not in asked}
+    everyone = {name for name in _NAMES.findall(statement) if name.lower() not in _NO_NAMES}
+    if others and len(everyone) > 1 and not (_TOGETHER.search(asked) and len(names) > 1):
+        return True
+    needed = [pattern for pattern in (_MORE, _TOGETHER, _NOT) if pattern.search(asked)]
+    return not all(pattern.search(sentence) for pattern in needed)
+
+
+def _roots(text: str) -> set[str]:
+    """The first letters of the words that mean something."""
+    words = _WORD.findall(MATH_SPAN.sub(" ", text).lower())
+    meant = (word for word in words if len(word) > 1 and word not in _NO_NAMES)
+    return {_stem(word)[:5] for word in meant if _known_unit(word) is None}
+
+
+def _unshared(sentence: str, statement: str) -> str:
+    """A sentence without the phrases of the problem: "not red", "less than 20"."""
+    tokens = _PHRASE.findall(sentence)
+    theirs = f" {' '.join(_PHRASE.findall(statement))} ".lower()
+    for size in (3, 2):
+        for i in range(len(tokens) - size + 1):
+            phrase = tokens[i : i + size]
+            if not doubtful(phrase[-1], beside_number=True) and f" {' '.join(phrase)} ".lower() in theirs:
+                sentence = re.sub(r"[\W_]+".join(map(re.escape, phrase)), " ", sentence)
+    return sentence
 
 
 def _claimed_value(statement: str, clause: str, ended: bool) -> str | None:
@@ -128,10 +222,24 @@ def _questions(statement: str) -> list[str]:
 def asked_value(statement: str, answer: str) -> str:
     """The right side of an equation whose left side is what the problem asks for; otherwise the answer."""
     named = _NAME.fullmatch(answer.partition("=")[0].strip())
-    right = None if named or len(answer) > _LENGTH else _after_asked(statement, answer)
+    if len(answer) > _LENGTH or (named and _parsed(answer)):
+        return answer
+    right = _after_asked(statement, answer) or _after_words(statement, answer)
     if right is None or _parsed(right):
         return right or answer  # a chain after a single name is read as it is
     return right.rpartition("=")[2].strip() or right  # "[x^3]_0^1 = 1"
+
+
+def _after_words(statement: str, equation: str) -> str | None:
+    """The last side of an equation that cannot be read, if its first side has the problem's words and numbers."""
+    left, sign, _ = equation.partition("=")
+    if not sign or "\n" in equation or _parsed(equation):
+        return None
+    theirs = iter(_PHRASE.findall(statement.lower()))
+    mine = [word for word in _PHRASE.findall(_OPERATORS.sub(" ", left).lower())]
+    right = equation.rpartition("=")[2].strip()
+    same = mine and all(any(word.startswith(one) for word in theirs) for one in mine)
+    return right if same and _parsed(right) else None
 
 
 def _after_asked(statement: str, equation: str) -> str | None:
