@@ -229,8 +229,10 @@ def _last_line(text: str, statement: str) -> str | None:
         line = bold[1]
     bare, sentence = undelimited(without_remarks(line)), last_sentence(line[-4000:])
     value = claimed(statement, sentence) or (bare if is_value(bare) else None)
+    if not value and is_another(statement, sentence):
+        return None
     value = value or concluded(sentence) or _repeated(text, sentence)
-    if whole and not value and not is_another(statement, sentence):
+    if whole and not value:
         value = only_number(without_remarks(sentence))
     value = value or restated(statement, without_remarks(sentence)) or _none(sentence)
     if value or is_unasked(statement, sentence) or doubtful(hidden(sentence)):

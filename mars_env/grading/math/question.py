@@ -17,7 +17,7 @@ from mars_env.grading.math.sentences import (
     without_remarks,
 )
 from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, unit, value_and_unit
-from mars_env.grading.math.vocabulary import PROVISIONAL
+from mars_env.grading.math.vocabulary import CONCLUSION, PROVISIONAL
 
 _LENGTH = 400  # longest answer or sentence that is looked at
 _STATEMENT = 4000  # so many characters at the end of a problem are searched for its questions
@@ -72,7 +72,7 @@ _NO_NAMES = _IDLE_WORDS | word_set(
     people persons ways times items units dollars"""
 )
 _NAMES = re.compile(r"\b[A-Z][a-z]+\b")
-_MORE = re.compile(r"\b(?:more|fewer|less|older|younger|longer|taller|farther)\b(?=.*\bthan\b)|\bdifference\b", re.I)
+_MORE = re.compile(r"\b(?:more|fewer|less|older|younger|longer|taller|farther)\b(?=.*\bthan\b(?!\s\$?\d))|\bdifference\b", re.I)
 _TOGETHER = re.compile(r"\b(?:together|altogether|combined|total|in all|sum)\b", re.I)
 _NOT = re.compile(r"\b(?:not|without)\b|n['’]t\b", re.I)
 _IMPLIED = {
@@ -149,6 +149,8 @@ def is_another(statement: str, sentence: str) -> bool:
     if others and len(everyone) > 1 and not (_TOGETHER.search(asked) and len(names) > 1):
         return True
     needed = [pattern for pattern in (_MORE, _TOGETHER, _NOT) if pattern.search(asked)]
+    if CONCLUSION.match(sentence) and _TOGETHER in needed:
+        needed.remove(_TOGETHER)
     return not all(pattern.search(sentence) for pattern in needed)
 
 

@@ -85,8 +85,8 @@ _ASSERTS = re.compile(
     re.IGNORECASE,
 )
 """What stands before the value of a sentence that asserts one: "the average is", "Tina makes"."""
-_BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
-"""In a sentence with one bold value: it is not all of the answer, or a reason."""
+_BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d", re.IGNORECASE)
+"""In a sentence with one bold value: it is not all of the answer, a reason, or a circumstance."""
 
 
 def undelimited(text: str) -> str:
