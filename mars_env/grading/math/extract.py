@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
 from mars_env.grading.math.doubt import QUOTED, doubtful, is_conditional, is_denied, without_quotations
-from mars_env.grading.math.question import claimed, is_another, is_unasked, restated
+from mars_env.grading.math.question import claimed, is_another, is_unasked, restated, with_unit_after
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
@@ -151,6 +151,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
     said = _marked(text, statement)
     if said is None:
         value = _last_line(text, statement)
+        value = value and with_unit_after(statement, last_sentence(text[text.rfind("\n") + 1 :]), value)
         return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
     if meant := _meant(text[-200:]):
         return Extraction(meant, "marker")

@@ -23,7 +23,7 @@ _LENGTH = 400  # longest answer or sentence that is looked at
 _STATEMENT = 4000  # so many characters at the end of a problem are searched for its questions
 _ASKED = re.compile(
     r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for|what\s+values?\s+of)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
-    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)",
+    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,:;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)",
     re.IGNORECASE,
 )
 _SUM = re.compile(r"[-+]|\A\d")
@@ -32,7 +32,7 @@ _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
 _ASKS = re.compile(
-    r"[?？]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer|solve|convert|write|expand"
+    r"[?？求]|计算|展开|分解|化[简为成]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer|solve|convert|write|expand"
     r"|factor|simplify|rationali[sz]e|reduce|complete)\b",
     re.IGNORECASE,
 )
@@ -46,10 +46,10 @@ _ASKS_FOR_FORM = re.compile(
     r"\b(?:expand|factor|simplif|rationali[sz]|reduc|convert|writ|express|complet)\w*|展开|分解|化简|化[为成]|写成|表示",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:/\d+)?")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:/\d+|\\?%)?")
 _RESIDUE = re.compile(r"(?:\\ |\s)*\\pmod\s*\{?\s*(\d{1,9})\s*\}?\s*\Z")
 _ONLY_A_LABEL = re.compile(
-    r"\s*(?:e|i|[A-Za-z]\^\{?-1\}?\s*(?:\\left)?\([a-z](?:\\right)?\))\s*=(?!=)(?:.*=)?"
+    r"\s*(?:e|i|[A-Za-z]\^\{?-1\}?\s*(?:\\left)?\([a-z](?:\\right)?\)|\\lim_\{[^{}=]*\}[^=]*)\s*=(?!=)(?:.*=)?"
 )
 _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
 _CLAIM = re.compile(
@@ -69,15 +69,23 @@ _NO_NAMES = _IDLE_WORDS | word_set(
     """if when how what which find solve let in after suppose given and or so we he she they it there be been was
     were has have had will would can could do does did get got all also thus hence therefore equal equals plus minus
     times divided by each from with into you your one than then both only exactly finally per
+    points numbers two
     people persons ways times items units dollars"""
 )
 _NAMES = re.compile(r"\b[A-Z][a-z]+\b")
-_MORE = re.compile(r"\b(?:more|fewer|less|older|younger|longer|taller|farther)\b(?=.*\bthan\b(?!\s\$?\d))|\bdifference\b", re.I)
-_TOGETHER = re.compile(r"\b(?:together|altogether|combined|total|in all|sum)\b", re.I)
+_MORE = re.compile(r"\b(?:more|fewer|less|older|younger|longer|taller|farther)\b|\bdifference\b", re.I)
+_COMPARES = re.compile(
+    r"\bhow (?:many|much) (?:\w+ )?(?:more|fewer|less|\w+er)\b(?=.*\bthan\b(?!\s\$?\d))|\bdifference\b", re.I
+)
+_CHINESE_SUBJECT = re.compile(
+    r"(?:因此|所以|故|则|可得|即|其|该)*([\u4e00-\u9fff]{2,8})(?:是|为|等于)\s*[$\\(]*[-\w\\]"
+)
+_RESULT = re.compile(r"\b(?:sum|product|ratio|difference)\b", re.I)
+_TOGETHER = re.compile(r"\b(?:together|altogether|combined|total|in all)\b", re.I)
 _NOT = re.compile(r"\b(?:not|without)\b|n['’]t\b", re.I)
 _IMPLIED = {
     "how far": "distance travel far", "how long": "time take last length", "how old": "age old", "solve": "root solution",
-    "how much": "cost price pay amount total", "how many": "number total", "when": "time", "find all": "solution root",
+    "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative", "how much": "cost price pay amount total", "how many": "number total", "when": "time", "find all": "solution root",
 }  # fmt: skip
 """What a question asks for without the word."""
 _PHRASE = re.compile(r"[^\W_]+")
@@ -85,7 +93,7 @@ _PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _OPERATORS = re.compile(r"\\(?:frac\{d\}\{d\w\}|text|left|right|cdot|times|div|bmod|[,;:! ])|\bmod\b")
 _UNFINISHED = re.compile(r"[^=A-Za-z]*\d[^=A-Za-z]*=\s*(?=[^=]*\d)")
 """The sides of a computation before its result."""
-_ALWAYS_ASKED = word_set("answer value number total it result solution final")
+_ALWAYS_ASKED = word_set("answer value number total it result solution final set")
 
 
 def claimed(statement: str, sentence: str) -> str | None:
@@ -97,14 +105,20 @@ def claimed(statement: str, sentence: str) -> str | None:
     if len(sentence) > _LENGTH or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
     for name in filter(_NAME.fullmatch, asked_formulas(statement)):
-        named = re.search(rf"(?:\A|[a-z]{{2}}[,:]?\s+){re.escape(name)}\s*=\s*([^=,;]+)\Z", undelimited(sentence))
+        named = re.search(
+            rf"(?:\A|[a-z]{{2}}[,:]?\s+){re.escape(name)}\s*=\s*([^=,;]+)\Z", undelimited(sentence)
+        )
         if named and is_value(named[1]):
             return named[1]
     formulas = [part for span in MATH_SPAN.findall(sentence) for part in _PARTS.split(undelimited(span))]
     found = [part.strip() for part in formulas if _after_asked(statement, part)]
     if len(found) != 1:
         ended = sentence.rstrip(" \t*_")[-1:] in (".", "!")
-        clauses = _CLAUSE.split(undelimited(without_remarks(sentence.replace("**", ""))))
+        clauses = (
+            []
+            if is_another(statement, sentence)
+            else _CLAUSE.split(undelimited(without_remarks(sentence.replace("**", ""))))
+        )
         found = [value for one in clauses if (value := _claimed_value(statement, one, ended))]
     return found[0] if len(found) == 1 else None
 
@@ -117,7 +131,7 @@ def restated(statement: str, sentence: str) -> str | None:
     Example:
         >>> problem = "A train goes 180 miles in 3 hours. Find its average speed in mph."
         >>> restated(problem, "The average speed of the train is 60 mph.")
-        '60'
+        '60 mph'
         >>> restated(problem, "The length of the train is 60 m.") is None
         True
     """
@@ -132,26 +146,32 @@ def restated(statement: str, sentence: str) -> str | None:
     given = {number.replace(",", "") for number in _PLAIN_NUMBER.findall(statement)}
     if mine - known or not (mine & theirs or (given and given <= set(_PLAIN_NUMBER.findall(words)))):
         return None
+    if _TOGETHER.search(asked) and not _TOGETHER.search(words):
+        return None
     if any(word[0].lower() not in asked for word in PROVISIONAL.finditer(bare)):
         return None
     said = _CLAIM.match(undelimited(words))
-    if said and mine & theirs and said["verb"] in ("are", "were") and is_value(value := undelimited(said["value"])):
-        return value
+    elsewhere = said is not None and any(span not in statement for span in MATH_SPAN.findall(said["what"]))
+    value = undelimited(said["value"]) if said and said["verb"] and mine & theirs and not elsewhere else ""
+    if is_value(value) and (mine <= theirs or not given.issuperset(_PLAIN_NUMBER.findall(value))):
+        return with_long_unit(value)
     return only_number(_PLAIN_NUMBER.sub(lambda n: " " if n[0].replace(",", "") in given else n[0], bare))
 
 
 def is_another(statement: str, sentence: str) -> bool:
-    """Whether a sentence has another name than the question, or lacks its comparison or its "together"."""
+    """Whether a sentence has another name than the question, or lacks its comparison."""
     asked = (_questions(statement) or [""])[-1]
     names = {name for name in _NAMES.findall(sentence) if name in statement and name.lower() not in statement}
     others = {name for name in names if name not in asked}
     everyone = {name for name in _NAMES.findall(statement) if name.lower() not in _NO_NAMES}
     if others and len(everyone) > 1 and not (_TOGETHER.search(asked) and len(names) > 1):
         return True
-    needed = [pattern for pattern in (_MORE, _TOGETHER, _NOT) if pattern.search(asked)]
-    if CONCLUSION.match(sentence) and _TOGETHER in needed:
-        needed.remove(_TOGETHER)
-    return not all(pattern.search(sentence) for pattern in needed)
+    for subject in _CHINESE_SUBJECT.findall(sentence)[-1:]:
+        pairs = {subject[i : i + 2] for i in range(len(subject) - 1)}
+        if not any(pair in statement + "答案结果" for pair in pairs) and not subject.endswith(("值", "数")):
+            return True
+    needed = [_MORE] if _COMPARES.search(asked) else [_RESULT, _NOT]
+    return any(pattern.search(asked) and not pattern.search(sentence) for pattern in needed)
 
 
 def _roots(text: str) -> set[str]:
@@ -171,6 +191,13 @@ def _unshared(sentence: str, statement: str) -> str:
             if not doubtful(phrase[-1], beside_number=True) and f" {' '.join(phrase)} ".lower() in theirs:
                 sentence = re.sub(r"[\W_]+".join(map(re.escape, phrase)), " ", sentence)
     return sentence
+
+
+def with_unit_after(statement: str, sentence: str, value: str) -> str:
+    """A number with the unit of measurement that follows it in its sentence, if the problem asks for one."""
+    after = re.search(rf"{re.escape(value)}\s+{_UNIT}", sentence) if asked_units(statement) else None
+    known = after and re.fullmatch(r"[\d.,]+", value) and _known_unit(after[1])
+    return rf"{value}\text{{ {after[1]}}}" if known and after else value
 
 
 def _claimed_value(statement: str, clause: str, ended: bool) -> str | None:
@@ -332,9 +359,12 @@ def without_label(text: str) -> str:
 def without_modulus(statement: str, answer: str) -> str:
     r"""A remainder without its modulus: 3 for ``3 \pmod 7``, if the problem has that modulus."""
     mod = _RESIDUE.search(answer) if "\\pmod" in answer and len(answer) <= _LENGTH else None
-    value = plain_integer(answer[: mod.start()]) if mod else None
-    reduced = mod is not None and value is not None and 0 <= value < int(mod[1])
-    return answer[: mod.start()] if reduced and mod[1] in statement else answer  # type: ignore[union-attr,index]
+    if mod is None or mod[1] not in statement:
+        return answer
+    left, _, right = answer[: mod.start()].rpartition("\\equiv")
+    value = plain_integer(right.strip())
+    given = not left or _form(left.strip()) in _given(statement)
+    return right.strip() if given and value is not None and 0 <= value < int(mod[1]) else answer
 
 
 def without_numbering(statement: str, answer: str) -> str:

@@ -24,7 +24,15 @@ MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
 )
 BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
-_DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("\\boldsymbol{", "}"), ('"', '"'), ("“", "”"))
+_DELIMITERS = (
+    ("$$", "$$"),
+    ("$", "$"),
+    ("\\(", "\\)"),
+    ("\\[", "\\]"),
+    ("\\boldsymbol{", "}"),
+    ('"', '"'),
+    ("“", "”"),
+)
 _FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
 _SENTENCE_END = re.compile(
     r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?"
@@ -50,6 +58,7 @@ _REASON = re.compile(r"(?:since|because)\s[^,]*,\s+", re.IGNORECASE)
 _IN_TOTAL = re.compile(r"\b(?:in total|altogether|in all)\Z", re.IGNORECASE)
 _PRODUCT = re.compile(r"\$?\d[^=+−-]*[^=+−\s-]\s*=\s*((?:[^=A-Za-z$]|\\[a-z]+)+)\$?")
 """``2\\pi r = 8\\pi``: a formula and its value."""
+_CHINESE_REST = re.compile(r"(?<=\d)\s?(?!平方|立方)(?![^\d]*[万亿百千以多左半])[\u4e00-\u9fff]{3,}\Z")
 _ADVERB = re.compile(
     r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to)"
     r"(?![A-Za-z])[\s,:]*|[：:]\s*)+",
@@ -59,7 +68,7 @@ _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
     r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
-    r"|(?:[是为得故]|等于|所以|因此)[\s,:、，]*(?=[\d$\\(\[-])",
+    r"|(?:[是为得故]|等于|所以|因此|最[大小]值)[\s,:、，]*(?=[\d$\\(\[-])",
     re.IGNORECASE,
 )
 """What stands between the words of a sentence and its value."""
@@ -85,7 +94,10 @@ _ASSERTS = re.compile(
     re.IGNORECASE,
 )
 """What stands before the value of a sentence that asserts one: "the average is", "Tina makes"."""
-_BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d", re.IGNORECASE)
+_BESIDE_BOLD = re.compile(
+    r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d",
+    re.IGNORECASE,
+)
 """In a sentence with one bold value: it is not all of the answer, a reason, or a circumstance."""
 
 
@@ -191,6 +203,7 @@ def stated(sentence: str) -> str | None:
 
 def with_long_unit(value: str) -> str:
     """A number with a unit of several words (15 toy cars) as the parser reads it."""
+    value = _CHINESE_REST.sub("", value)
     return re.sub(r"(?<=\d)(?! square| cubic)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
 
 
