@@ -16,8 +16,9 @@ from mars_env.grading.math.sentences import (
     with_long_unit,
     without_remarks,
 )
+from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, unit, value_and_unit
-from mars_env.grading.math.vocabulary import CONCLUSION, PROVISIONAL
+from mars_env.grading.math.vocabulary import PROVISIONAL
 
 _LENGTH = 400  # longest answer or sentence that is looked at
 _STATEMENT = 4000  # so many characters at the end of a problem are searched for its questions
@@ -53,7 +54,7 @@ _ONLY_A_LABEL = re.compile(
 )
 _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
 _CLAIM = re.compile(
-    r"(?:(?:so|thus|hence|therefore|finally),?\s+)?(?:(?:the|its|his|her|their)\s+)?"
+    r"(?:(?:(?:so|thus|hence|therefore|finally),?|(?:by|from|using)\s[^,=]{1,40},)\s+)?(?:(?:the|its|his|her|their)\s+)?"
     r"(?P<what>[A-Za-z][A-Za-z0-9'’ ,$\\{}^_()+*/-]{1,120}?)\s*"
     r"(?:\b(?P<verb>is|are|was|were|equals)\b(?:\s+(?:therefore|thus|exactly|equal\s+to))?|[:=])[\s:]*(?P<value>\S.*)\Z",
     re.IGNORECASE | re.DOTALL,
@@ -66,11 +67,10 @@ _COMPUTED = re.compile(r"[\s$(]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _WORD = re.compile(r"[^\W\d_]+")
 _IDLE_WORDS = word_set("the a an of in for is are its his her their this that these to at on s")
 _NO_NAMES = _IDLE_WORDS | word_set(
-    """if when how what which find solve let in after suppose given and or so we he she they it there be been was
-    were has have had will would can could do does did get got all also thus hence therefore equal equals plus minus
-    times divided by each from with into you your one than then both only exactly finally per
-    points numbers two
-    people persons ways times items units dollars"""
+    """if when how what which find solve let in after suppose given and or so we he she they it there be been
+    was were has have had will would can could do does did get got all also thus hence therefore equal equals
+    plus minus times divided by each from with into you your one than then both only exactly finally per
+    take takes took need needs points numbers two people persons ways items units dollars"""
 )
 _NAMES = re.compile(r"\b[A-Z][a-z]+\b")
 _MORE = re.compile(r"\b(?:more|fewer|less|older|younger|longer|taller|farther)\b|\bdifference\b", re.I)
@@ -84,12 +84,17 @@ _RESULT = re.compile(r"\b(?:sum|product|ratio|difference)\b", re.I)
 _TOGETHER = re.compile(r"\b(?:together|altogether|combined|total|in all)\b", re.I)
 _NOT = re.compile(r"\b(?:not|without)\b|n['’]t\b", re.I)
 _IMPLIED = {
-    "how far": "distance travel far", "how long": "time take last length", "how old": "age old", "solve": "root solution",
-    "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative", "how much": "cost price pay amount total", "how many": "number total", "when": "time", "find all": "solution root",
+    "how far": "distance travel far", "how long": "time last length", "how old": "age old", "when": "time",
+    "how much": "cost price pay amount total", "how many": "number total", "solve": "root solution",
+    "find all": "solution root", "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative",
 }  # fmt: skip
 """What a question asks for without the word."""
+_DONE = re.compile(r"\b([a-z]+(?:s|ed))(?: away| out| up| off)? \\?\$?\d")
+"""A verb before a number."""
+_CALL = re.compile(r"[A-Za-z]'{0,3}(?:\^\{-1\})?\([^()=]{1,40}\)")
 _PHRASE = re.compile(r"[^\W_]+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_IS_ONE = re.compile(r"\d\$? (?:is|are) an?\b")
 _OPERATORS = re.compile(r"\\(?:frac\{d\}\{d\w\}|text|left|right|cdot|times|div|bmod|[,;:! ])|\bmod\b")
 _UNFINISHED = re.compile(r"[^=A-Za-z]*\d[^=A-Za-z]*=\s*(?=[^=]*\d)")
 """The sides of a computation before its result."""
@@ -144,7 +149,13 @@ def restated(statement: str, sentence: str) -> str | None:
     mine = _roots(words)
     bare = _UNFINISHED.sub(" ", _unshared(words, statement))
     given = {number.replace(",", "") for number in _PLAIN_NUMBER.findall(statement)}
-    if mine - known or not (mine & theirs or (given and given <= set(_PLAIN_NUMBER.findall(words)))):
+    units = set(map(_known_unit, asked_units(statement)))
+    in_unit = any(_known_unit(word) in units for word in _WORD.findall(words))
+    if (
+        mine - known
+        or _IS_ONE.search(bare)
+        or not (mine & theirs or in_unit or (given and given <= set(_PLAIN_NUMBER.findall(words))))
+    ):
         return None
     if _TOGETHER.search(asked) and not _TOGETHER.search(words):
         return None
@@ -170,13 +181,16 @@ def is_another(statement: str, sentence: str) -> bool:
         pairs = {subject[i : i + 2] for i in range(len(subject) - 1)}
         if not any(pair in statement + "答案结果" for pair in pairs) and not subject.endswith(("值", "数")):
             return True
+    done = _DONE.search(sentence)
+    if done and _roots(done[1]) & _roots(statement) - _roots(asked):
+        return True
     needed = [_MORE] if _COMPARES.search(asked) else [_RESULT, _NOT]
     return any(pattern.search(asked) and not pattern.search(sentence) for pattern in needed)
 
 
 def _roots(text: str) -> set[str]:
     """The first letters of the words that mean something."""
-    words = _WORD.findall(MATH_SPAN.sub(" ", text).lower())
+    words = _WORD.findall(MATH_SPAN.sub(" ", escape_money(text)).lower())
     meant = (word for word in words if len(word) > 1 and word not in _NO_NAMES)
     return {_stem(word)[:5] for word in meant if _known_unit(word) is None}
 
@@ -267,7 +281,7 @@ def _after_words(statement: str, equation: str) -> str | None:
     theirs = iter(_PHRASE.findall(statement.lower()))
     mine = [word for word in _PHRASE.findall(_OPERATORS.sub(" ", left).lower())]
     right = equation.rpartition("=")[2].strip()
-    same = mine and all(any(word.startswith(one) for word in theirs) for one in mine)
+    same = mine and all(any(word.startswith(one) or (one in word > "一") for word in theirs) for one in mine)
     return right if same and _parsed(right) else None
 
 
@@ -308,6 +322,8 @@ def names_another(statement: str, answer: str) -> bool:
     asked = asked_formulas(statement)
     left, sign, _ = answer.strip(" $").partition("=")
     name = _NAME.fullmatch(left.strip())
+    if sign and len(asked) == 1 and _CALL.fullmatch(left.strip()) and _CALL.fullmatch(asked[0]):
+        return _form(left.strip()) != _form(asked[0])
     if not sign or len(answer) > _LENGTH or len(asked) != 1 or name is None or _LISTED.search(answer):
         return False
     written = re.escape(name[0])

@@ -242,7 +242,9 @@ def concluded(sentence: str) -> str | None:
     if computed:
         return None if doubt else computed[1]
     in_total = CONCLUSION.match(sentence) or _IN_TOTAL.search(sentence)
-    return only_number(sentence) if ended and in_total else None
+    if ended and in_total:
+        return only_number(sentence)
+    return only_number(conclusion) if therefore else None
 
 
 def asserted(sentence: str) -> str | None:
