@@ -12,6 +12,7 @@ from mars_env.trainers.advantages import (
     Estimator,
     TurnKey,
     over_batch,
+    penalise_calls,
     penalise_overlong,
     turn_key,
     zeros_of,
@@ -90,6 +91,8 @@ class TrainConfig(BaseModel):
     """Shapes the rewards along the tree before advantages are computed; None turns it off."""
     overlong: Overlong | None = None
     """Adds a penalty to the rewards of turns close to their limit; None turns it off."""
+    call_cost: float = Field(default=0.0, ge=0)
+    """What each call of a tool takes off its turn's reward, before advantages are computed."""
     learning_rate: float = Field(default=1e-6, ge=0)
     """Learning rate of AdamW, constant after the warm-up. MarsRL: 1e-6. A miniature needs 1e-4 or more."""
     warmup_updates: int = Field(default=0, ge=0)
@@ -219,7 +222,7 @@ class TrainConfig(BaseModel):
 
 
 def estimator_of(config: TrainConfig) -> Estimator:
-    """Tree-shaped credit, overlong penalty and groups over the batch, if they are set; then the estimator.
+    """Tree-shaped credit, penalties and groups over the batch, if they are set; then the estimator.
 
     The order matters: a parent's length must not affect its child's baseline.
 
@@ -237,6 +240,8 @@ def estimator_of(config: TrainConfig) -> Estimator:
             groups = tree_shaped(groups, sibling_weight=credit.sibling_weight, strength=credit.strength)
         if overlong is not None:
             groups = penalise_overlong(groups, overlong.limit, overlong.buffer)
+        if config.call_cost:
+            groups = penalise_calls(groups, config.call_cost)
         if config.batch_roles:
             groups = over_batch(groups, config.batch_roles)
         found = ESTIMATORS[config.advantage](groups)

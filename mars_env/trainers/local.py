@@ -220,7 +220,11 @@ class LocalTrainer:
         return replace(metrics, seconds=time.perf_counter() - began, policies=policies)
 
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
-        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`)."""
+        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`).
+
+        Raises:
+            StoreError: It cannot be written; earlier ones stay.
+        """
         return save_checkpoint(Path(directory), self.steps, self._settings, self.policies, keep)
 
     def resume(self, directory: str | Path) -> bool:

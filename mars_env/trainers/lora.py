@@ -83,6 +83,12 @@ class Adapter:
         """The base without adapters: the reference of a KL term (`Policy.reference`) that costs no memory."""
         return Adapter(self._shared, None)
 
+    @property
+    def rank(self) -> int:
+        """Rank of the update of each weight matrix."""
+        rank: int = self._shared.peft.peft_config[self.name].r
+        return rank
+
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The base's forward pass with this adapter."""
         return self._run(self._shared.base, *args, **inputs)

@@ -147,10 +147,6 @@ class Slow:
     weights: Connection
     seconds: float
 
-    async def wait(self, after: Any = None) -> Any:
-        """As those inside."""
-        return await self.weights.wait(after)
-
     async def fetch(self, publication: Any) -> Any:
         """Fetch, late."""
         await asyncio.sleep(self.seconds)
@@ -300,13 +296,12 @@ def exact(made: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="echo",
-    task="[Echo: two processes](echo.md)",
+    task="Echo: two processes",
     starts="1",
     arms=tuple(ARMS),
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    page=("echo.md", "echo"),
     text=text,
     claims=CLAIMS,
     measured=MEASURED,
