@@ -12,6 +12,7 @@ from typing import Any, Final
 from jinja2 import TemplateError
 
 from mars_env.agents.tools import Toolbox
+from mars_env.errors import ConfigError
 from mars_env.models.requests import is_messages
 from mars_env.types import Completion, Message, Model, Prompt, Sampling, ToolCall
 
@@ -69,6 +70,7 @@ class Dialogue:
         template = getattr(self._tokenizer, "chat_template", None)
         self._template = template if isinstance(template, str) else ""
         self.prompt: Prompt = prompt
+        self._parses = toolbox.calls == "auto" and _has_parser(self._tokenizer)
         own = toolbox.calls == "auto" and is_messages(prompt)
         self._server = own and getattr(model, "takes_tools", False)
         encode = getattr(model, "encode", None) if own and "tools" in self._template else None
@@ -89,8 +91,7 @@ class Dialogue:
 
     def calls(self, completion: Completion, visible: Callable[[str], str] = str) -> list[Asked]:
         """The calls in a completion; those in its thinking, which `visible` leaves out, do not count."""
-        parser = getattr(self._tokenizer, "response_template", None) if self._how == "auto" else None
-        if parser and completion.token_ids:
+        if self._parses and completion.token_ids:
             return self._parsed(completion)
         return read_calls(visible(completion.text), fenced=self._how == "fenced")
 
@@ -148,6 +149,17 @@ class Dialogue:
                     continue
                 return str(text).partition(_MARK)[2]
         return f"\n\nUser: {_responses(results)}\n\nAssistant:"
+
+
+def _has_parser(tokenizer: Any) -> bool:
+    """Whether a tokenizer says how its model writes calls; a `ConfigError` if that cannot be used."""
+    if not getattr(tokenizer, "response_template", None):
+        return False
+    try:
+        tokenizer.get_response_parser(prefix="")
+    except ValueError as error:
+        raise ConfigError(f"the tokenizer's response_template is wrong: {error}; give calls=tags") from error
+    return True
 
 
 def read_calls(text: str, *, fenced: bool = False) -> list[Asked]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -155,9 +156,15 @@ class Adapter:
         self.load_state_dict(safetensors.torch.load_file(path))
 
     def _run(self, module: Any, *args: Any, **inputs: Any) -> Any:
+        with self.switched_on():
+            return module(*args, **inputs)
+
+    @contextmanager
+    def switched_on(self) -> Iterator[None]:
+        """No other adapter is used in here: for a backward pass that computes layers again."""
         with engine_lock:
             self._switch_on()
-            return module(*args, **inputs)
+            yield
 
     def _switch_on(self) -> None:
         if self._shared.active == self.name:
