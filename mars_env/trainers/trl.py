@@ -239,7 +239,7 @@ class TeamRollouts:
         if abs(rest) > 1e-6 * self.rows:
             raise ConfigError(
                 f"the advantages of tree {tree.id} add up to {rest:.3g}, and TRL would take their mean off: "
-                "turns of several completions and groups that are trained in part cannot be trained with TRL"
+                "turns of several samples and groups that are trained in part cannot be trained with TRL"
             )
         return samples
 
@@ -253,4 +253,4 @@ def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
 def _row(sample: TurnSample, scale: float) -> tuple[Any, ...]:
     ids = list(sample.completion_ids)
     credit = (sample.advantage * scale, sample.reward, sample.role)
-    return list(sample.prompt_ids), ids, list(sample.logprobs), [1] * len(ids), *credit
+    return list(sample.prompt_ids), ids, list(sample.logprobs), list(sample.completion_mask), *credit

@@ -366,8 +366,20 @@ def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[L
 
 _NEWER: Final = {
     **PipelineSettings().model_dump(mode="json", include={"refill"}),
-    **TrainConfig().model_dump(mode="json", include={"batch_roles", "dual_clip", "kl_unbiased"}),
+    **TrainConfig().model_dump(
+        mode="json",
+        include={
+            "batch_roles",
+            "dual_clip",
+            "kl_unbiased",
+            "gradient_checkpointing",
+            "most_logits",
+            "call_cost",
+        },
+    ),
     "uniform_groups": "drop",
+    "shared_prefixes": False,
+    "tools": "",
 }
 """Settings that are newer than the first rows, and what those rows were made with."""
 

@@ -132,7 +132,9 @@ QUICK: Final = Recipe(
 
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
-    return TrainConfig(learning_rate=rate, betas=(0.9, 0.98), warmup_updates=10, uniform_groups="drop")
+    return TrainConfig(
+        learning_rate=rate, betas=(0.9, 0.98), warmup_updates=10, uniform_groups="drop", shared_prefixes=False
+    )
 
 
 def new_designers(seed: int) -> Designers:

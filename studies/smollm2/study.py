@@ -107,6 +107,7 @@ class Recipe(BaseModel):
         autocast=True,
         token_budget=1024,
         uniform_groups="drop",
+        shared_prefixes=False,
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -122,6 +123,7 @@ class Recipe(BaseModel):
             autocast=True,
             token_budget=1024,
             uniform_groups="drop",
+            shared_prefixes=False,
         ),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")

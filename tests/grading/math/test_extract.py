@@ -126,26 +126,23 @@ def test_a_box_at_the_end_wins(before, value):
     assert extract_answer(text).answer == str(value)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *("\\boxed{", "{", "}", "$", "answer is ", "answer: \\[", "\\", "<think>", "*", "\n", "\\boxed 5, "),
-        *(
-            "\\boxed{1} and ",
-            "1",
-            '"a" ',
-            "> a\n",
-            "```\n",
-            "Problem: a\n",
-            "<s>",
-            "</s>",
-            "<answer>",
-            "𝟐",
-            "is ",
-            "$1 ",
-        ),
-    ],
-)
+PIECES = ["\\boxed{", "{", "}", "$", "answer is ", "answer: \\[", "\\", "<think>", "*", "\n", "\\boxed 5, "]
+PIECES += [
+    "\\boxed{1} and ",
+    "1",
+    '"a" ',
+    "> a\n",
+    "```\n",
+    "Problem: a\n",
+    "<s>",
+    "</s>",
+    "<answer>",
+    "𝟐",
+    "is ",
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
 def test_linear_time(piece):
     text = "\\boxed{1}" * (piece == "}") + piece * (1_000_000 // len(piece))
     started = time.process_time()

@@ -117,15 +117,9 @@ def test_a_model_cannot_make_its_verdict_unknown(grader):
         "\\frac{1}{" * 900 + "1" + "}" * 900,
         "x" * 9000,
         "\x00",
-        "\ud800",
     ]
-    hostile += [
-        r"\int_0^1 9^{9^{9^9}} dx",
-        r"\text{" * 500,
-        "1e999999",
-        "+".join(["\\sqrt{2}"] * 1200),
-        "!" * 900,
-    ]
+    hostile += ["\ud800", r"\int_0^1 9^{9^{9^9}} dx", r"\text{" * 500, "1e999999", "!" * 900]
+    hostile += ["+".join(["\\sqrt{2}"] * 1200)]
     for answer in hostile:
         for reference in ("25", r"\sqrt{3}"):
             assert grader.grade_sync(problem(reference), f"\\boxed{{{answer}}}").verdict is Verdict.WRONG

