@@ -54,6 +54,7 @@ def train(  # public edge: one parameter is one option of the command
         int | None,
         typer.Option(help="Agents of a search, by default as many as models; more share one model.", min=1),
     ] = None,
+    tools: options.Tools = None,
     lora: options.Lora = None,
     max_tokens: options.MaxTokens = None,
     overflow: Annotated[
@@ -125,6 +126,7 @@ def train(  # public edge: one parameter is one option of the command
         **{**rules.training, **number, **options.settings(set_)},
     )
     given = given_settings(ctx, option, max_tokens=max_tokens, overflow=overflow)
+    given |= {"tools": tools} if tools else {}
     run_settings = settings_for(env_id, given)
     libraries = {"trackio": trackio, "wandb": wandb}
     loggers = _loggers(out, run_settings, tensorboard=tensorboard, libraries=libraries)
