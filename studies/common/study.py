@@ -368,10 +368,18 @@ _NEWER: Final = {
     **PipelineSettings().model_dump(mode="json", include={"refill"}),
     **TrainConfig().model_dump(
         mode="json",
-        include={"batch_roles", "dual_clip", "kl_unbiased", "gradient_checkpointing", "most_logits"},
+        include={
+            "batch_roles",
+            "dual_clip",
+            "kl_unbiased",
+            "gradient_checkpointing",
+            "most_logits",
+            "call_cost",
+        },
     ),
     "uniform_groups": "drop",
     "shared_prefixes": False,
+    "tools": "",
 }
 """Settings that are newer than the first rows, and what those rows were made with."""
 
