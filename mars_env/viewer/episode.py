@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 
 from mars_env.types import Tree
@@ -24,10 +25,11 @@ class Episode:
     """
 
     def __init__(self, tree: Tree, *, height: int = 480, display: Display | None = None) -> None:
-        self.tree, self.height, self.display = tree, height, display
+        self.tree, self.height = tree, height
+        self.display = replace(display or Display(), opened=True)
 
     def _repr_html_(self) -> str:
         # The frame may run the page's own script and nothing else: it has no origin, and no way out.
-        page = render_page([self.tree], title=self.tree.id, display=self.display, opened=True)
+        page = render_page([self.tree], title=self.tree.id, display=self.display)
         style = f"width:100%;height:{self.height}px;border:0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'

@@ -55,7 +55,10 @@ def render_page(
     notes: Sequence[str] = (),
     display: Display | None = None,
     parts: Sequence[tuple[str, str]] = (),
+<<<<<<< HEAD
     opened: bool = False,
+=======
+>>>>>>> main
 ) -> str:
     """One self-contained HTML page of a run.
 
@@ -71,7 +74,10 @@ def render_page(
         notes: Sentences to put on top.
         display: How the turns are shown.
         parts: (label, address) of the pages of one run; the address of this page is empty.
+<<<<<<< HEAD
         opened: Whether the trees are open from the start.
+=======
+>>>>>>> main
 
     Example:
         >>> page = render_page([], title="<script>")
@@ -109,7 +115,7 @@ def render_page(
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
         parts=[(visible(label), address) for label, address in parts],
         trees=views,
-        opened=opened,
+        opened=how.opened,
         kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
         style=_source("page.css.jinja"),
         script=script,
