@@ -55,7 +55,6 @@ def render_page(
     notes: Sequence[str] = (),
     display: Display | None = None,
     parts: Sequence[tuple[str, str]] = (),
->>>>>>> x-face
 ) -> str:
     """One self-contained HTML page of a run.
 
@@ -71,7 +70,6 @@ def render_page(
         notes: Sentences to put on top.
         display: How the turns are shown.
         parts: (label, address) of the pages of one run; the address of this page is empty.
->>>>>>> x-face
 
     Example:
         >>> page = render_page([], title="<script>")
