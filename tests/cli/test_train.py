@@ -324,8 +324,8 @@ def test_the_command_itself(folder, monkeypatch):
 
 @pytest.mark.parametrize("more", [[], ["--lora", 4], ["--option", "train.offload=true"]], ids=str)
 def test_a_dry_run_prints_the_memory_and_starts_nothing(folder, more):
-    memory = ["--dry-run", "--gpu-memory", "0.001"]
+    memory = ["--dry-run", "--gpu-memory", "1e-6"]
     printed = search("--model", "one", "--out", "run", *memory, *more)
-    assert "does not fit into 0.001 GiB" in printed
+    assert "does not fit into 1e-06 GiB" in printed
     assert ("in the memory of the host" in printed) == ("train.offload=true" in more)
     assert not (folder / "run").exists()
