@@ -55,10 +55,6 @@ def render_page(
     notes: Sequence[str] = (),
     display: Display | None = None,
     parts: Sequence[tuple[str, str]] = (),
-<<<<<<< HEAD
-    opened: bool = False,
-=======
->>>>>>> main
 ) -> str:
     """One self-contained HTML page of a run.
 
@@ -74,10 +70,6 @@ def render_page(
         notes: Sentences to put on top.
         display: How the turns are shown.
         parts: (label, address) of the pages of one run; the address of this page is empty.
-<<<<<<< HEAD
-        opened: Whether the trees are open from the start.
-=======
->>>>>>> main
 
     Example:
         >>> page = render_page([], title="<script>")
