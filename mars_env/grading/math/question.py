@@ -121,7 +121,7 @@ def claimed(statement: str, sentence: str) -> str | None:
         ended = sentence.rstrip(" \t*_")[-1:] in (".", "!")
         clauses = (
             []
-            if is_another(statement, sentence)
+            if is_another(statement, without_remarks(sentence))
             else _CLAUSE.split(undelimited(without_remarks(sentence.replace("**", ""))))
         )
         found = [value for one in clauses if (value := _claimed_value(statement, one, ended))]
