@@ -119,11 +119,8 @@ def claimed(statement: str, sentence: str) -> str | None:
     found = [part.strip() for part in formulas if _after_asked(statement, part)]
     if len(found) != 1:
         ended = sentence.rstrip(" \t*_")[-1:] in (".", "!")
-        clauses = (
-            []
-            if is_another(statement, without_remarks(sentence))
-            else _CLAUSE.split(undelimited(without_remarks(sentence.replace("**", ""))))
-        )
+        bare = without_remarks(sentence.replace("**", ""))
+        clauses = [] if is_another(statement, bare) else _CLAUSE.split(undelimited(bare))
         found = [value for one in clauses if (value := _claimed_value(statement, one, ended))]
     return found[0] if len(found) == 1 else None
 
