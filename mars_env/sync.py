@@ -55,13 +55,14 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         finally:
             ended.set()
 
-    future = asyncio.run_coroutine_threadsafe(run(), loop)
+    future: Future[T] | None = None
     try:
+        future = asyncio.run_coroutine_threadsafe(run(), loop)
         while not wait([future], _POLL).done:
             pass
         return future.result()
     except (KeyboardInterrupt, SystemExit):  # what signal handlers raise, here in the waiting thread
-        if future.cancel():
+        if future is not None and future.cancel():
             ended.wait(_GRACE)
         raise
 

@@ -17,8 +17,10 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 Observation = Mapping[str, str | int]
 """What an agent sees: named strings or small integers. Never the reference answer."""
 
-Message = Mapping[str, str]
-"""One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``."""
+Message = Mapping[str, Any]
+"""One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``.
+
+A turn with tools also has ``tool_calls`` in the assistant's messages, and messages of the role ``"tool"``."""
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """A raw string, exact token ids, or chat messages that the model's own template renders."""
@@ -213,6 +215,14 @@ class Completion:
         """Whether it was cut off, by its own limit or from outside."""
         return self.finish_reason == "length" or self.finish_reason in INTERRUPTIONS
 
+    def continues(self, before: Completion) -> bool:
+        """Whether its prompt is that of an earlier completion, what was sampled there, and perhaps more."""
+        read, trained = (*before.prompt_ids, *before.token_ids), before.train_prompt_ids
+        own = self.train_prompt_ids
+        follow = (*trained, *before.token_ids, *self.prompt_ids[len(read) :]) if trained else ()
+        extends = bool(before.token_ids) and self.prompt_ids[: len(read)] == read and own == follow
+        return extends and self.temperature == before.temperature
+
     @property
     def trainable(self) -> bool:
         """Whether a policy can be trained on it: it has token ids, and every log-probability is known."""
@@ -253,6 +263,17 @@ class Action:
     text: str
     completions: tuple[Completion, ...] = ()
     calls: tuple[ToolCall, ...] = ()
+
+    @property
+    def chains(self) -> tuple[tuple[Completion, ...], ...]:
+        """The completions in runs whose prompts continue each other: each run is one text of the model."""
+        runs: list[tuple[Completion, ...]] = []
+        for completion in self.completions:
+            if runs and completion.continues(runs[-1][-1]):
+                runs[-1] += (completion,)
+            else:
+                runs.append((completion,))
+        return tuple(runs)
 
     @property
     def truncated(self) -> bool:

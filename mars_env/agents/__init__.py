@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mars_env.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mars_env.agents.mcp import mcp_tools as mcp_tools
     from mars_env.agents.registry import as_agent as as_agent
     from mars_env.agents.registry import make_agents as make_agents
     from mars_env.agents.reward_model import GenerativeJudge as GenerativeJudge
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mars_env.agents.roles import Verifier as Verifier
     from mars_env.agents.thinking import Thinking as Thinking
     from mars_env.agents.tools import Tool as Tool
+    from mars_env.agents.tools import Toolbox as Toolbox
+    from mars_env.agents.tools import public_tests_tool as public_tests_tool
     from mars_env.agents.tools import python_tool as python_tool
     from mars_env.agents.tools import tool as tool
     from mars_env.players import FunctionAgent as FunctionAgent

@@ -16,7 +16,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
-from mars_env.agents.tools import Reader, Tool, Toolbox, act_with_tools, make_toolbox
+from mars_env.agents.tool_loop import ToolTurn
+from mars_env.agents.tools import Tool, Toolbox
 from mars_env.errors import ConfigError, ModelError
 from mars_env.text import shown
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
@@ -37,9 +38,9 @@ class RoleAgent:
         system: Replaces the system message; empty for none.
         thinking: How the model marks its thinking, which is left out of the action's text; None to leave all
             texts as they are.
-        tools: What it may call while it writes: tools, or typed functions; see `mars_env.agents.tools`.
+        tools: What it may call while it writes: tools, or typed functions, or a `Toolbox`, which also says
+            how calls are written; see `mars_env.agents.tools`.
         max_calls: Most calls in one turn.
-        calls: How calls are written: ``"tags"`` or ``"fenced"``; see `mars_env.agents.tools.Toolbox`.
 
     Raises:
         ConfigError: A template has a mistake, or the model, the sampling or a tool is none.
@@ -62,7 +63,6 @@ class RoleAgent:
         thinking: Thinking | None = THINKING,
         tools: Toolbox | Sequence[Tool | Callable[..., Any]] = (),
         max_calls: int = 8,
-        calls: Reader = "tags",
     ) -> None:
         if isinstance(model, type) or not isinstance(model, Model):
             raise ConfigError(
@@ -75,7 +75,9 @@ class RoleAgent:
         self.policy = policy or getattr(model, "name", "") or self.role
         self.sampling = sampling or Sampling()
         self.thinking = thinking
-        self.toolbox = tools if isinstance(tools, Toolbox) else make_toolbox(tools, max_calls, calls)
+        self.toolbox = tools if isinstance(tools, Toolbox) else None
+        if tools and not isinstance(tools, Toolbox):
+            self.toolbox = Toolbox(tools, max_calls)
         self._system = self.system if system is None else system
         self._prompt = self.template if prompt is None else prompt
         self._make = prompt if callable(prompt) else self._chat
@@ -111,14 +113,14 @@ class RoleAgent:
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Ask the model for n actions; a `ConfigError` if the template needs a field that is not there."""
-        return await self.ask(self.prompt(observation), n, seed)
+        return await self.ask(self.prompt(observation), n, seed, observation)
 
-    async def ask(self, prompt: Prompt, n: int, seed: int) -> list[Action]:
-        """N actions on a prompt, which may be another one than the role's."""
+    async def ask(self, prompt: Prompt, n: int, seed: int, observation: Observation) -> list[Action]:
+        """N actions on a prompt, which may be another one than the role's; tools see the observation."""
         visible = self.thinking.visible if self.thinking else str
         sampling = replace(self.sampling, seed=seed)
         if self.toolbox is not None:
-            return await act_with_tools(self.model, prompt, n, sampling, self.toolbox, visible)
+            return await ToolTurn(self.model, self.toolbox, observation, sampling, visible).act(prompt, n)
         completions = await self.model.complete(prompt, n, sampling)
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions

@@ -1,16 +1,20 @@
-"""Prompts of a turn with tools: their description, and what the model reads after its calls."""
+"""How a model is told of tools, how its calls are read, and what it reads after them."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jinja2 import TemplateError
 
+from mars_env.agents.tools import Toolbox
+from mars_env.errors import ConfigError
 from mars_env.models.requests import is_messages
-from mars_env.types import Completion, Message, Model, Prompt, ToolCall
+from mars_env.types import Completion, Message, Model, Prompt, Sampling, ToolCall
 
 _MARK: Final = "b7f3-assistant-b7f3"
 
@@ -28,27 +32,78 @@ You then read the result, and go on. A message without a call is your answer."""
 """What a system message says where a chat template knows no tools; in the form of Hermes and Qwen."""
 
 
+FENCED: Final = """You may run Python code while you work: end your message with a fenced block.
+
+```python
+print(6 * 7)
+```
+
+You then read what it prints, and go on; names live on. A message without such a block
+at its end is your answer."""
+"""The same where calls are fenced blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call as the model wrote it; `wrong` says why it cannot be run."""
+
+    name: str
+    arguments: Any
+    written: str
+    wrong: str = ""
+
+
 class Dialogue:
     """The prompts of a turn, for a model that gives token ids with its completions or for one that does not.
 
     With ids, a prompt is the ids so far, those that were sampled, and those of the results, as the model's
     chat template writes them: nothing is tokenised twice, and nothing that was sampled is rewritten, whatever
-    the template does with the thinking of earlier messages. Without ids, a prompt is a list of messages.
+    the template does with the thinking of earlier messages. Without ids, a prompt is a list of messages, with
+    ``tool_calls`` where the server knows them.
     """
 
-    def __init__(self, model: Model, prompt: Prompt, schemas: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, model: Model, prompt: Prompt, toolbox: Toolbox) -> None:
+        self._model, self._how = model, toolbox.calls
+        self._schemas = [each.schema for each in toolbox.by_name.values()]
         self._tokenizer: Any = getattr(model, "tokenizer", None)
         self._context: int | None = getattr(model, "context", None)
         template = getattr(self._tokenizer, "chat_template", None)
         self._template = template if isinstance(template, str) else ""
         self.prompt: Prompt = prompt
-        self._known = False
-        if is_messages(prompt):
-            encode = getattr(model, "encode", None)
-            if "tools" in self._template and encode is not None:
-                self.prompt = encode(prompt, tools=schemas)
-            else:
-                self.prompt = _with_instructions(prompt, schemas)
+        self._parses = toolbox.calls == "auto" and _has_parser(self._tokenizer)
+        own = toolbox.calls == "auto" and is_messages(prompt)
+        self._server = own and getattr(model, "takes_tools", False)
+        encode = getattr(model, "encode", None) if own and "tools" in self._template else None
+        if encode is not None:
+            self.prompt = encode(prompt, tools=self._schemas)
+        elif is_messages(prompt) and not self._server:
+            tools = "\n".join(json.dumps(schema["function"]) for schema in self._schemas)
+            said = FENCED if toolbox.calls == "fenced" else INSTRUCTIONS.format(tools=tools)
+            self.prompt = _with_instructions(prompt, said)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Ask the model; a server is given the tools, too."""
+        if self._server:
+            asked: Any = self._model
+            found: list[Completion] = await asked.complete(prompt, n, sampling, tools=self._schemas)
+            return found
+        return await self._model.complete(prompt, n, sampling)
+
+    def calls(self, completion: Completion, visible: Callable[[str], str] = str) -> list[Asked]:
+        """The calls in a completion; those in its thinking, which `visible` leaves out, do not count."""
+        if self._parses and completion.token_ids:
+            return self._parsed(completion)
+        return read_calls(visible(completion.text), fenced=self._how == "fenced")
+
+    def _parsed(self, completion: Completion) -> list[Asked]:
+        """The calls as the parser of the model's own tokenizer reads them."""
+        ids, before = list(completion.token_ids), list(completion.prompt_ids)
+        try:
+            message = self._tokenizer.parse_response(ids, prefix=before, tools=self._schemas)
+            found = [call["function"] for call in message.get("tool_calls") or ()]
+            return [_checked(call, json.dumps(call)) for call in found]
+        except Exception as error:  # whatever a parser raises on what a model wrote
+            return [Asked("", None, completion.text, f"the call cannot be read: {error}")]
 
     def after(self, completions: Sequence[Completion], calls: Sequence[ToolCall]) -> Prompt:
         """The prompt after some completions and the results of all their calls."""
@@ -58,11 +113,18 @@ class Dialogue:
             return (*last.prompt_ids, *last.token_ids, *self._continued(results, last.token_ids[-1]))
         messages: list[Message] = list(self.prompt) if is_messages(self.prompt) else []
         for number, completion in enumerate(completions):
-            results = [call.result for call in calls if call.completion == number]
-            messages += [
-                {"role": "assistant", "content": completion.text},
-                {"role": "user", "content": _responses(results)},
+            made = [
+                replace(call, result=_CONTROL.sub(r"\g<0> ", call.result))
+                for call in calls
+                if call.completion == number
             ]
+            if self._server:
+                messages += _with_tool_calls(completion.text, made)
+            else:
+                messages += [
+                    {"role": "assistant", "content": completion.text},
+                    {"role": "user", "content": _responses([call.result for call in made])},
+                ]
         return messages
 
     def room(self, prompt: Prompt) -> int:
@@ -93,9 +155,66 @@ class Dialogue:
         return f"\n\nUser: {_responses(results)}\n\nAssistant:"
 
 
-def _with_instructions(prompt: Sequence[Message], schemas: Iterable[Mapping[str, Any]]) -> list[Message]:
-    tools = "\n".join(json.dumps(schema["function"]) for schema in schemas)
-    text = INSTRUCTIONS.format(tools=tools)
+def _has_parser(tokenizer: Any) -> bool:
+    """Whether a tokenizer says how its model writes calls; a `ConfigError` if that cannot be used."""
+    if not getattr(tokenizer, "response_template", None):
+        return False
+    try:
+        tokenizer.get_response_parser(prefix="")
+    except ValueError as error:
+        raise ConfigError(f"the tokenizer's response_template is wrong: {error}; give calls=tags") from error
+    return True
+
+
+def read_calls(text: str, *, fenced: bool = False) -> list[Asked]:
+    r"""The calls in a message: JSON in tags, or the fenced block of Python at its end.
+
+    Example:
+        >>> read_calls('I add.\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>')
+        [Asked(name='add', arguments={'a': 1}, written='{"name": "add", "arguments": {"a": 1}}', wrong='')]
+    """
+    if fenced:
+        block = _FENCED.search(text)
+        return [Asked("python", {"code": block[1]}, block[1])] if block else []
+    return [_tagged(match[1].strip()) for match in _TAGGED.finditer(text)]
+
+
+_CONTROL: Final = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>)|\[(?=/?INST\])")
+"""Where control tokens of chat models begin: a server may read them in a text, and its own are not known."""
+
+_TAGGED: Final = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.S)
+_FENCED: Final = re.compile(r"```(?:python|py)[ \t]*\n((?:(?!```).)*)```\s*\Z", re.S)
+
+
+def _tagged(written: str) -> Asked:
+    try:
+        return _checked(json.loads(written), written)
+    except (ValueError, RecursionError):
+        return Asked("", None, written, "the call is not valid JSON")
+
+
+def _checked(call: Any, written: str) -> Asked:
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return Asked("", None, written, 'a call is {"name": ..., "arguments": {...}}')
+    arguments = call.get("arguments", {})
+    if not isinstance(arguments, dict):
+        return Asked(call["name"], None, written, "the arguments are not a JSON object")
+    return Asked(call["name"], arguments, written)
+
+
+def _with_tool_calls(text: str, calls: Sequence[ToolCall]) -> list[Message]:
+    """A message of the model and the results of its calls, in OpenAI's dialect."""
+    asked, results = list[Any](), list[Message]()
+    for number, call in enumerate(calls):
+        id = f"call{call.completion:03}{number:02}"  # Mistral wants nine letters and digits
+        arguments = json.dumps(_tagged(call.arguments).arguments or {})
+        function = {"name": call.name or "unknown", "arguments": arguments}
+        asked.append({"id": id, "type": "function", "function": function})
+        results.append({"role": "tool", "tool_call_id": id, "content": call.result})
+    return [{"role": "assistant", "content": _TAGGED.sub("", text).strip(), "tool_calls": asked}, *results]
+
+
+def _with_instructions(prompt: Sequence[Message], text: str) -> list[Message]:
     first, *others = prompt
     if first["role"] == "system":
         return [{"role": "system", "content": f"{first['content']}\n\n{text}"}, *others]

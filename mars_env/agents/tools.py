@@ -1,41 +1,38 @@
-"""Tools that an agent uses inside of its turn, and the loop of calls.
+"""Tools that an agent uses inside of its turn.
 
     Solver(model, tools=[python_tool()], max_calls=8)
 
-docs/tools.md says what a tool may do, how calls are written, and what is trained.
+docs/tools.md says what a tool may do, how calls are written, and what is trained. `tool_loop` runs the calls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import re
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, create_model
 from pydantic_core import to_json
 
-from mars_env.agents.tool_prompts import Dialogue
-from mars_env.errors import ConfigError, MarsError
+from mars_env.envs.visibility import public_tests, shown_problem
+from mars_env.errors import ConfigError, SandboxError
+from mars_env.grading.code import CodeGrader
 from mars_env.lazy import import_object, is_object_name
+from mars_env.problems import ProblemSet
 from mars_env.sandbox.interpreter import Interpreters
-from mars_env.seeds import derive_seed
-from mars_env.sync import gather_all
 from mars_env.text import shown
-from mars_env.types import Action, Completion, Model, Prompt, Sampling, ToolCall
+from mars_env.types import Observation
 
 Run = Callable[[Mapping[str, Any]], Awaitable[str]]
 """Runs one call: arguments that fit the schema, to the text that the model reads."""
 
-Reader = Literal["tags", "fenced"]
-
-NO_CALLS_LEFT: Final = "no calls are left: give your answer"
+Calls = Literal["auto", "tags", "fenced"]
+"""How calls are written; see `Toolbox`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Tool:
         name: What the model calls it by.
         description: What it does, for the model.
         parameters: JSON schema of the arguments.
-        start: Makes what runs the calls of one turn; it is closed when the turn ends.
+        start: Makes what runs the calls of one turn, from its observation; it is closed when the turn ends.
         seconds: How long a call may take; the call is then answered by an error.
         characters: How much of a result the model reads.
     """
@@ -56,7 +53,7 @@ class Tool:
     name: str
     description: str
     parameters: Mapping[str, Any]
-    start: Callable[[], AbstractAsyncContextManager[Run]]
+    start: Callable[[Observation], AbstractAsyncContextManager[Run]]
     seconds: float = 30.0
     characters: int = 10_000
 
@@ -82,30 +79,44 @@ class Toolbox:
     """The tools of an agent, and how it may use them.
 
     Attributes:
-        tools: At least one, each with a name of its own.
+        tools: At least one tool or typed function, each with a name of its own.
         max_calls: Most calls in one turn; further ones do not run, and the model may only answer.
-        reader: How calls are written: ``"tags"``, JSON in ``<tool_call>`` as Hermes and Qwen write it, or
-            ``"fenced"``, a message that ends in a fenced block of Python, which the tool `python` runs.
+        calls: How calls are written. ``"auto"``: as the server (``tool_calls``) or the model's own template
+            and response parser do, else as ``"tags"``; ``"tags"``: JSON in ``<tool_call>``, as Hermes and
+            Qwen write it; ``"fenced"``: a message that ends in a fenced block of Python, which the tool
+            `python` runs.
+
+    Raises:
+        ConfigError: A tool is none, or a setting does not exist.
     """
 
-    tools: tuple[Tool, ...]
+    tools: Sequence[Tool | Callable[..., Any]]
     max_calls: int = 8
-    reader: Reader = "tags"
+    calls: Calls = "auto"
 
     def __post_init__(self) -> None:
-        names = [each.name for each in self.tools]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"each tool has a name of its own, got {', '.join(names)}")
+        tools = tuple(map(as_tool, self.tools))
+        object.__setattr__(self, "tools", tools)
+        names = [each.name for each in tools]
+        if not names or len({*names}) < len(names):
+            raise ConfigError(
+                f"give at least one tool, each with a name of its own, got {', '.join(names) or 'none'}"
+            )
         if self.max_calls < 1:
             raise ConfigError(f"max_calls must be at least 1, got {self.max_calls}")
-        if self.reader not in ("tags", "fenced"):
-            raise ConfigError(f"calls are written in 'tags' or 'fenced', not {shown(self.reader)}")
-        if self.reader == "fenced" and "python" not in names:
-            raise ConfigError("fenced calls need the tool python")
+        if self.calls not in get_args(Calls):
+            raise ConfigError(f"calls is one of {', '.join(get_args(Calls))}, not {shown(self.calls)}")
+        if self.calls == "fenced" and names != ["python"]:
+            raise ConfigError("fenced calls are for the tool python alone")
+
+    @property
+    def by_name(self) -> dict[str, Tool]:
+        """The tools."""
+        return {each.name: each for each in map(as_tool, self.tools)}
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: all of it."""
-        return {"tools": list(self.tools), "max_calls": self.max_calls, "reader": self.reader}
+        return {"tools": list(self.tools), "max_calls": self.max_calls, "calls": self.calls}
 
 
 def tool(
@@ -143,13 +154,16 @@ def tool(
                 result = await result
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
-    @asynccontextmanager
-    async def start() -> AsyncIterator[Run]:
-        yield run
+    return Tool(title, description, _schema(arguments), always(run), seconds, characters)
 
-    schema = arguments.model_json_schema()
-    schema.pop("title", None)
-    return Tool(title, description, schema, start, seconds, characters)
+
+def always(run: Run) -> Callable[[Observation], AbstractAsyncContextManager[Run]]:
+    """The `start` of a tool whose calls share nothing."""
+    return lambda _: nullcontext(run)
+
+
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.model_json_schema().items() if name != "title"}
 
 
 def python_tool(
@@ -164,7 +178,7 @@ def python_tool(
     """
 
     @asynccontextmanager
-    async def start() -> AsyncIterator[Run]:
+    async def start(_: Observation) -> AsyncIterator[Run]:
         interpreter = (interpreters or _shared_interpreters()).open()
 
         async def run(given: Mapping[str, Any]) -> str:
@@ -182,10 +196,43 @@ def python_tool(
         "Run Python code and read what it prints, and the value of an expression at its end. Names live on "
         "from one call to the next. There is no network."
     )
-    schema = _Code.model_json_schema()
-    schema.pop("title")
     # The interpreter keeps the time of a call itself; starting one may have to wait.
-    return Tool("python", description, schema, start, seconds * 10 + 60, characters)
+    return Tool("python", description, _schema(_Code), start, seconds * 10 + 60, characters)
+
+
+def public_tests_tool(
+    problems: ProblemSet, *, seconds: float = 60.0, grader: CodeGrader | None = None
+) -> Tool:
+    """The tool ``public_tests``: runs a program on the public tests of the turn's problem, in the sandbox.
+
+    Args:
+        problems: Those that are played; the agent's statement says which one.
+        seconds: How long one call may take.
+        grader: Judges by public tests; by default a `CodeGrader` with the limits of its own.
+
+    Raises:
+        ConfigError: The problem set is endless.
+    """
+    if problems.endless:
+        raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
+    known = {problem.statement: shown_problem(problem) for problem in problems if public_tests(problem)}
+    judge = grader or CodeGrader(tests="public", run_all=True)
+
+    def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
+        async def run(given: Mapping[str, Any]) -> str:
+            code = _Code.model_validate(given).code
+            problem = known.get(str(observation.get("problem")))
+            if problem is None:
+                return "Error: this problem has no public tests"
+            grade = await judge.grade(problem, f"```python\n{code}\n```")
+            if grade.score is None:
+                raise SandboxError(grade.reason)
+            return grade.feedback or grade.reason
+
+        return nullcontext(run)
+
+    description = "Run a whole program on the problem's public tests, and read which of them it passes."
+    return Tool("public_tests", description, _schema(_Code), start, seconds)
 
 
 class _Code(BaseModel):
@@ -221,11 +268,9 @@ def make_tools(names: str) -> tuple[Tool, ...]:
     return tuple(found)
 
 
-def make_toolbox(
-    tools: Sequence[Tool | Callable[..., Any]], max_calls: int = 8, reader: Reader = "tags"
-) -> Toolbox | None:
-    """The tools of an agent; None if there are none."""
-    return Toolbox(tuple(map(as_tool, tools)), max_calls, reader) if tools else None
+def toolbox_of(names: str) -> Toolbox | None:
+    """The tools that a string names, as for `make_tools`; None for an empty one."""
+    return Toolbox(make_tools(names)) if names else None
 
 
 def as_tool(value: Tool | Callable[..., Any]) -> Tool:
@@ -235,138 +280,6 @@ def as_tool(value: Tool | Callable[..., Any]) -> Tool:
     if not callable(value):
         raise ConfigError(f"a tool is a Tool or a typed function, not {shown(value)}")
     return tool(value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A call as the model wrote it; `wrong` says why it cannot be run."""
-
-    name: str
-    arguments: Any
-    written: str
-    wrong: str = ""
-
-
-def read_calls(text: str, reader: Reader = "tags") -> list[tuple[str, Any, str]]:
-    r"""The calls in a model's message: name, arguments, and what is wrong with it, if anything is.
-
-    Example:
-        >>> read_calls('I add.\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>')
-        [('add', {'a': 1}, '')]
-    """
-    return [(call.name, call.arguments, call.wrong) for call in _read(text, reader)]
-
-
-def _read(text: str, reader: Reader) -> list[_Asked]:
-    if reader == "fenced":
-        block = _FENCED.search(text)
-        return [_Asked("python", {"code": block[1]}, block[1])] if block else []
-    return [_tagged(match[1].strip()) for match in _TAGGED.finditer(text)]
-
-
-_TAGGED: Final = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.S)
-_FENCED: Final = re.compile(r"```(?:python|py)[ \t]*\n((?:(?!```).)*)```\s*\Z", re.S)
-
-
-def _tagged(written: str) -> _Asked:
-    try:
-        call = json.loads(written)
-    except (ValueError, RecursionError):
-        return _Asked("", None, written, "the call is not valid JSON")
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return _Asked("", None, written, 'a call is {"name": ..., "arguments": {...}}')
-    arguments = call.get("arguments", {})
-    if not isinstance(arguments, dict):
-        return _Asked(call["name"], None, written, "the arguments are an object")
-    return _Asked(call["name"], arguments, written)
-
-
-async def act_with_tools(
-    model: Model,
-    prompt: Prompt,
-    n: int,
-    sampling: Sampling,
-    toolbox: Toolbox,
-    visible: Callable[[str], str] = str,
-) -> list[Action]:
-    """N actions on a prompt, each a chain of completions with the results of calls between them.
-
-    ``sampling.max_tokens`` limits the sampled tokens of a whole turn. Each completion's prompt is the prompt
-    before it, the sampled tokens, and the results, where the model gives token ids; see docs/tools.md.
-    """
-    dialogue = Dialogue(model, prompt, [each.schema for each in toolbox.tools])
-    firsts = await model.complete(dialogue.prompt, n, sampling)
-    chains = (_chain(model, dialogue, i, c, sampling, toolbox, visible) for i, c in enumerate(firsts))
-    return await gather_all(chains)
-
-
-async def _chain(
-    model: Model,
-    dialogue: Dialogue,
-    sample: int,
-    first: Completion,
-    sampling: Sampling,
-    toolbox: Toolbox,
-    visible: Callable[[str], str],
-) -> Action:
-    completions, calls = [first], list[ToolCall]()
-    tools = {each.name: each for each in toolbox.tools}
-    async with AsyncExitStack() as turn:
-        started: dict[str, Run] = {}
-        while completions[-1].finish_reason == "stop":
-            asked = _read(visible(completions[-1].text), toolbox.reader)
-            if not asked or any(call.outcome == "refused" for call in calls):
-                break
-            left = toolbox.max_calls - len(calls)
-            for call in asked[:left]:
-                if call.name in tools and call.name not in started:
-                    started[call.name] = await turn.enter_async_context(tools[call.name].start())
-            results = await gather_all(
-                _result(call, tools.get(call.name), started.get(call.name), len(completions) - 1)
-                for call in asked[:left]
-            )
-            results += [
-                ToolCall(len(completions) - 1, call.name, call.written, NO_CALLS_LEFT, "refused")
-                for call in asked[left:]
-            ]
-            calls += results
-            used = sum(each.sampled_tokens for each in completions)
-            follow = dialogue.after(completions, calls)
-            room = min(sampling.max_tokens - used, dialogue.room(follow))
-            if room < 1 or any(call.outcome == "fault" for call in results):
-                break
-            seed = None if sampling.seed is None else derive_seed(sampling.seed, sample, len(completions))
-            completions += await model.complete(follow, 1, replace(sampling, seed=seed, max_tokens=room))
-    return Action(visible(completions[-1].text), tuple(completions), tuple(calls))
-
-
-async def _result(call: _Asked, found: Tool | None, run: Run | None, completion: int) -> ToolCall:
-    """Run one call. What is wrong with the call or its tool is a text for the model."""
-    began = time.perf_counter()
-    outcome: Literal["ok", "error", "fault"] = "error"
-    if call.wrong:
-        text = f"Error: {call.wrong}"
-    elif found is None or run is None:
-        text = f"Error: there is no tool {shown(call.name)}"
-    else:
-        try:
-            async with asyncio.timeout(found.seconds):
-                text, outcome = await run(call.arguments), "ok"
-        except TimeoutError:
-            text = f"Error: it took longer than {found.seconds:g} seconds"
-        except ValidationError as error:
-            text = "Error: " + "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in error.errors()[:5])
-        except MarsError as error:
-            text, outcome = str(error), "fault"
-        except Exception as error:  # the user's function: its errors are for the model
-            text = f"Error: {type(error).__name__}: {error}"
-        if len(text) > found.characters:
-            text = f"{text[: found.characters]}\n[{len(text) - found.characters} more characters]"
-    return ToolCall(completion, call.name, call.written, text, outcome, time.perf_counter() - began)
-
-
-def _place(location: Sequence[Any]) -> str:
-    return ".".join(map(str, location)) or "arguments"
 
 
 def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:

@@ -171,7 +171,10 @@ def cost_bound(plan: Plan) -> CostBound:
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
     tokens = episodes * turns * max(known) if known and len(known) == len(limits) else None
-    return CostBound(episodes, episodes * turns, tokens)
+    boxes = [getattr(agent, "toolbox", None) for agent in agents.values()]
+    # With tools: a message for each call, one that asks for more than are left, and an answer.
+    asked = max((box.max_calls + 2 if box else 1 for box in boxes), default=1)
+    return CostBound(episodes, episodes * turns * asked, tokens)
 
 
 def first_problems(problems: ProblemSet, limit: int | None) -> ProblemSet:

@@ -10,7 +10,6 @@ from typing import Any
 from mars_env.errors import MissingExtra, ProblemError
 from mars_env.grading.math.grader import graded, reference_of
 from mars_env.grading.math.pool import VerdictLimits, WorkerPool
-from mars_env.grading.math.worker import Judge
 from mars_env.sync import run_sync
 from mars_env.types import Grade, Problem
 
@@ -70,16 +69,15 @@ def _parsed(reference: str) -> list[Any]:
     return list(math_verify.parse(delimited, parsing_timeout=None))
 
 
-def _unfit(reference: str) -> str | None:
+def unfit(reference: str) -> str | None:
+    """Why a reference cannot be used; None if it can."""
     return None if _parsed(reference) else "Math-Verify cannot read it"
 
 
-def _judge(reference: str, text: str, tolerance: float | None = None) -> tuple[bool, str]:
+def judge(reference: str, text: str, tolerance: float | None = None) -> tuple[bool, str]:
+    """Whether a completion's answer equals a reference, and if not, why."""
     import math_verify
 
     found = math_verify.parse(text, parsing_timeout=None)
     equal = bool(math_verify.verify(_parsed(reference), found, timeout_seconds=None))
     return equal, "" if equal else "Math-Verify does not take it for the reference"
-
-
-JUDGE = Judge(_unfit, _judge)

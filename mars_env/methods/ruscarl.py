@@ -1,6 +1,6 @@
 """RuscaRL's scaffold: parts of a rubric in the prompt that is sampled from, less and less of them.
 
-Source: RuscaRL (arXiv 2508.16949). docs/ruscarl.md says what the method is for and what was measured.
+Source: RuscaRL (arXiv 2508.16949). docs/methods.md says what the method is for and what was measured.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class Scaffolded:
         show: Puts criteria into a prompt; by default `with_criteria`.
 
     Raises:
-        ConfigError: The agent's model does not tell a prompt's token ids, or there is no such `train_on`.
+        ConfigError: The agent's model does not tell a prompt's token ids, the agent has tools, or there is no
+            such `train_on`.
     """
 
     def __init__(
@@ -136,6 +137,8 @@ class Scaffolded:
                 f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
             )
+        if getattr(agent, "toolbox", None):
+            raise ConfigError("an agent with tools cannot be scaffolded: its prompt also describes the tools")
         self.agent, self.prompt = agent, agent.prompt
         self.policy, self.sampling = agent.policy, agent.sampling
         self.model: Any = agent.model
@@ -178,7 +181,7 @@ class Scaffolded:
             own = derive_seed(seed, index)
             share = self.scaffold.share(index, n, ask.progress)
             shown = self.scaffold.shown(criteria, share, derive_seed(own, "scaffold"))
-            [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own)
+            [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own, observation)
             return self._trained_on(plain, action) if shown and self._train_on == "plain" else action
 
         return await gather_all(map(one, range(n)))

@@ -247,8 +247,18 @@ class HTTPModel:
         """Send requests to an endpoint: one that was drained, or a new one."""
         self._secrets.add(*self._endpoints.admit(url).secrets)
 
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+    @property
+    def takes_tools(self) -> bool:
+        """Whether `complete` takes tools: chats do."""
+        return self._api != "completions"
+
+    async def complete(
+        self, prompt: Prompt, n: int, sampling: Sampling, *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[Completion]:
         """Sample n completions of one prompt.
+
+        A chat may have `tools`, in OpenAI's form. Calls of them stand in the completion's text, each as JSON
+        in ``<tool_call>``.
 
         Where a server counts tokens only for all samples of a call together, they are divided in proportion
         to the lengths of the texts. A completion that the model's context cut off has the finish reason
@@ -262,6 +272,8 @@ class HTTPModel:
         """
         check_request(n, sampling)
         chat, field = self._field(prompt)
+        if tools and chat:
+            field += f', "tools": {json.dumps(list(tools))}'
         # vLLM refuses several samples of a greedy request.
         step = 1 if sampling.temperature == 0 else min(n, self._samples_per_call or n)
         parts = [

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -73,8 +74,11 @@ def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_f
 
 
 def messages_json(messages: Sequence[Message]) -> str:
-    """Chat messages without any other fields."""
-    return json.dumps([{"role": m["role"], "content": m["content"]} for m in messages])
+    """Chat messages without any fields that servers may not know."""
+    return json.dumps([{name: m[name] for name in _MESSAGE if name in m} for m in messages])
+
+
+_MESSAGE = ("role", "content", "tool_calls", "tool_call_id")
 
 
 def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
@@ -253,7 +257,9 @@ _CONTEXT = ("max_model_len", "max_context_length", "context_length")
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """The text of a message, with thinking that the server separates from it; content may be a list of parts.
+    """The text of a message, with thinking and calls of tools that the server separates from it.
+
+    Content may be a list of parts. Calls are written as Hermes and Qwen do, JSON in ``<tool_call>``.
 
     Raises:
         TypeError: The content is not a string.
@@ -269,9 +275,22 @@ def message_text(message: Mapping[str, Any]) -> str:
         content, thinking = "".join(said) if said else None, thinking or "".join(thought)
     if not isinstance(content, str | None) or not isinstance(thinking, str | None):
         raise TypeError("the content is not a text")
+    called = [_call(call["function"]) for call in message.get("tool_calls") or ()]
+    if called:
+        content = "\n".join([*([content] if content else []), *called])
     if thinking:
         return f"<think>{thinking}" + ("" if content is None else f"</think>{content}")
     return content or ""
+
+
+def _call(function: Mapping[str, Any]) -> str:
+    """A call in tags; arguments that are not JSON stay the string that the model wrote."""
+    arguments = function.get("arguments") or "{}"
+    with suppress(ValueError, TypeError, RecursionError):
+        arguments = json.loads(arguments)
+    # "</" would end the tag inside of an argument.
+    written = json.dumps({"name": function["name"], "arguments": arguments}).replace("</", "<\\/")
+    return f"<tool_call>\n{written}\n</tool_call>"
 
 
 def _part(part: Mapping[str, Any]) -> str:
@@ -340,12 +359,19 @@ def advised(status: int, words: str, path: str) -> str:
     """What to change about a request that a server refuses; empty where its words say nothing of it."""
     if "max_completion_tokens" in words and "max_tokens" in words:
         return "; give the option limit_field=max_completion_tokens"
+    if _TOOLS.search(words):
+        return (
+            "; give the agent calls=tags, or start vLLM with --enable-auto-tool-choice and --tool-call-parser"
+        )
     if _ONE_SAMPLE.search(words):
         return "; give the option samples_per_call=1"
     if status in (404, 405) and (path in ("", "/") or path.rstrip("/").endswith("/completions")):
         return "; addresses of OpenAI-compatible servers mostly end in /v1"
     return ""
 
+
+_TOOLS = re.compile(r"\btools?\b|tool[_ -]choice|function.call", re.I)
+"""How servers refuse requests with tools."""
 
 _ONE_SAMPLE = re.compile(r"\bn\b.{0,40}\b1\b|\bn_cmpl\b")
 """How DeepSeek, Groq, Anthropic, llama.cpp and vLLM refuse several samples."""

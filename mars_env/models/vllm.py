@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import itertools
 import secrets
-import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,18 +19,16 @@ from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request, finish_reason, room_for, without_room
 from mars_env.models.vllm_engines import (
-    EXTENSION,
     EngineOutput,
     EngineRequest,
     OfflineEngine,
     StreamingEngine,
     load_vllm,
+    on_cpu,
 )
+from mars_env.models.vllm_weights import EXTENSION, LOAD_SHARED, complete_weights, shared
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Prompt, Sampling
-
-SHARED_MEMORY = Path("/dev/shm")
-"""Where weights pass from the trainer to the engine's processes, if there is room."""
 
 _HARDWARE = {
     *("gpu_memory_utilization", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
@@ -104,6 +101,8 @@ class _Client:
 
     async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[EngineOutput]:
         """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
+        if self._engine.asleep:
+            raise ModelError(f"{self.name} sleeps: refresh it before it samples")
         adapter = self._adapter
         lora = None if adapter is None else adapter.request
         self.under_way += len(jobs)
@@ -214,31 +213,32 @@ class VLLMModel(_Client):
             "model": str(model),
             "enforce_eager": eager,
             "logprobs_mode": "processed_logprobs",
+            "worker_extension_cls": EXTENSION,
         }
         if max_lora_rank is not None:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
-        on_cpu: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
+        cpu = on_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
         defaults: dict[str, Any] = {
             "enable_prefix_caching": True,
             "seed": secrets.randbits(31),
             "dtype": str(self._config.dtype or "auto").removeprefix("torch."),
         }
-        if on_cpu:
+        if cpu:
             # A seeded request that got only a part of its prompt, and so no token, would end the engine.
             defaults["enable_chunked_prefill"] = False
-            settings["worker_extension_cls"] = EXTENSION
         if clash := {*settings} & {*(options or ())}:
             raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel sets it itself")
         self._checkpoint = str(model)
         self._options = {name: value for name, value in (options or {}).items() if name not in _HARDWARE}
         settings = defaults | settings | dict(options or {})
-        self._dtype = settings["dtype"]
+        self.dtype: str = settings["dtype"]
+        self._sleeps = bool(settings.get("enable_sleep_mode"))
         kind = StreamingEngine if engine == "async" else OfflineEngine
         self._engine = kind(settings, self.version)
         self.capacity, self.under_way = self._engine.capacity, 0
         self._loras = itertools.count(1) if max_lora_rank is not None else None
-        self._adapters_alone = on_cpu and engine == "async" and max_lora_rank is not None
+        self._adapters_alone = cpu and engine == "async" and max_lora_rank is not None
 
     def __repr__(self) -> str:
         return f"VLLMModel({self.name!r}, version={self.version})"
@@ -249,7 +249,7 @@ class VLLMModel(_Client):
             "name": self.name,
             "version": self.version,
             "checkpoint": self._checkpoint,
-            "dtype": self._dtype,
+            "dtype": self.dtype,
             "context": self.context,
             "template_options": self._template_options,
             "options": {name: digest_of(value) for name, value in self._options.items()},
@@ -280,22 +280,43 @@ class VLLMModel(_Client):
                 vLLM before 0.32.
         """
         version = self.version + 1 if version is None else version
-        with _as_directory(weights, self._config) as directory:
-            self._engine.reload(directory, version, interrupt=interrupt)
+        if isinstance(weights, str | Path):
+            if not Path(weights).is_dir():
+                raise ConfigError(
+                    f"there is no checkpoint at {weights}: give a directory, a module or a state dict"
+                )
+            self._engine.reload(
+                ("reload_weights", {"weights_path": str(weights)}), version, interrupt=interrupt
+            )
+        else:
+            state = weights if isinstance(weights, Mapping) else weights.state_dict()
+            with shared(complete_weights(state, self._config)) as where:
+                self._engine.reload((LOAD_SHARED, where), version, interrupt=interrupt)
         self.version = version
 
-    def adapter(self, path: str | Path, *, name: str = "", version: int = 0) -> VLLMAdapter:
+    def sleep(self) -> None:
+        """Give the card's memory to the trainer until the next `refresh`, of this model or of its adapters.
+
+        It needs the option ``enable_sleep_mode``, and does nothing without it; vLLM sleeps on GPUs only.
+        """
+        if self._sleeps:
+            self._engine.sleep(keep_weights=self._loras is not None)
+
+    def adapter(self, path: str | Path | Any, *, name: str = "", version: int = 0) -> VLLMAdapter:
         """A separate model: these weights with a LoRA adapter, as PEFT saves it, on the same engine.
 
         On CPUs vLLM gives a request without an adapter the weights of one that shares its batch. So the
         offline engine runs them separately, and the async one serves adapters only.
 
         Args:
-            path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``.
-            name: Name in messages and the default policy name of agents; by default the directory's.
+            path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``, or the adapter
+                that is trained (`mars_env.trainers.lora.Adapter`).
+            name: Name in messages and the default policy name of agents; by default the directory's, or that
+                of the adapter.
             version: Version of the adapter, noted with each token.
         """
-        return VLLMAdapter(self, path, name or Path(path).name, version)
+        own = Path(path).name if isinstance(path, str | Path) else path.name
+        return VLLMAdapter(self, path, name or own, version)
 
 
 class VLLMAdapter(_Client):
@@ -304,9 +325,12 @@ class VLLMAdapter(_Client):
     In this way several policies can share one engine and one copy of the base weights.
     """
 
-    def __init__(self, base: VLLMModel, path: str | Path, name: str, version: int) -> None:
+    def __init__(self, base: VLLMModel, path: str | Path | Any, name: str, version: int) -> None:
         vars(self).update(vars(base))
-        self.base, self.name, self.under_way, self._path = base, name, 0, str(path)
+        self.base, self.name, self.under_way = base, name, 0
+        self._path = str(path) if isinstance(path, str | Path) else ""
+        # The last two: a running request may still need the one before, if vLLM has dropped it.
+        self._folders: deque[tempfile.TemporaryDirectory[str]] = deque(maxlen=2)
         self.refresh(path, version)
 
     def __repr__(self) -> str:
@@ -321,15 +345,30 @@ class VLLMAdapter(_Client):
         """Version of the adapter."""
         return 0 if self._adapter is None else self._adapter.version
 
-    def refresh(self, path: str | Path, version: int | None = None) -> None:
-        """Use another adapter, from a new directory; running requests end with the one they started with."""
+    def sleep(self) -> None:
+        """As `VLLMModel.sleep`, for all adapters of the base."""
+        self.base.sleep()
+
+    def refresh(self, path: str | Path | Any, version: int | None = None) -> None:
+        """Use another adapter; running requests end with the one they started with.
+
+        Args:
+            path: A new directory, or the adapter that is trained. vLLM reads adapters from directories only,
+                so its weights pass through one in the machine's memory.
+            version: Version of the adapter; by default one more than the old.
+        """
         if self.base._loras is None:
             raise ConfigError(
                 f"{self.base.name}: adapters need max_lora_rank, e.g. 16, when the model is made"
             )
+        if not isinstance(path, str | Path):
+            memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+            self._folders.append(tempfile.TemporaryDirectory(prefix="mars-env-adapter-", dir=memory))
+            path.save_pretrained(path := self._folders[-1].name)
         if not (Path(path) / "adapter_config.json").is_file():
             raise ConfigError(f"there is no adapter at {path}: adapter_config.json is missing")
         # A new id and name each time: what vLLM has cached under the old ones is of other weights.
+        self.base._engine.wake()
         number = next(self.base._loras)
         lora = importlib.import_module("vllm.lora.request")
         request = lora.LoRARequest(f"{self.name}/{number}", number, str(path))
@@ -342,49 +381,3 @@ class _Adapter:
 
     request: Any
     version: int
-
-
-@contextmanager
-def _as_directory(weights: Any, config: Any) -> Iterator[str]:
-    """The weights as a checkpoint's directory; a temporary one where they are given as tensors."""
-    if isinstance(weights, str | Path):
-        if not Path(weights).is_dir():
-            raise ConfigError(
-                f"there is no checkpoint at {weights}: give a directory, a module or a state dict"
-            )
-        yield str(weights)
-        return
-    from safetensors.torch import save_file
-
-    tensors = _tensors(weights if isinstance(weights, Mapping) else weights.state_dict(), config)
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    roomy = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > 2 * size
-    with tempfile.TemporaryDirectory(
-        prefix="mars-env-weights-", dir=SHARED_MEMORY if roomy else None
-    ) as path:
-        save_file(tensors, Path(path) / "model.safetensors")
-        yield path
-
-
-def _tensors(state: Mapping[str, Any], config: Any) -> dict[str, Any]:
-    """A state dict ready for a file: tensors on the CPU, each once.
-
-    vLLM would keep the old weights where new ones are missing, and say so only in its log.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        needed = set(AutoModelForCausalLM.from_config(config).state_dict())
-    if missing := sorted(needed - {*state}):
-        raise ConfigError(
-            f"{len(missing)} of the model's {len(needed)} parameters are missing, {missing[0]} for one: "
-            "give the whole state dict, adapters merged"
-        )
-    once: dict[tuple[int, Any], Any] = {}
-    tensors = {}
-    for name in sorted(needed, key=lambda name: "lm_head" in name):  # one that shares the input's is left out
-        tensor = state[name].detach()
-        if once.setdefault((tensor.data_ptr(), tensor.shape), name) == name:
-            tensors[name] = tensor.cpu().contiguous()
-    return tensors

@@ -12,51 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mars_env.errors import ConfigError, MissingExtra, ModelError
-from mars_env.models.batching import Ticket, engine_lock, submit
+from mars_env.models.batching import Ticket, UnderWay, engine_lock, submit
+from mars_env.models.vllm_weights import PACK_RELOADED
 
 T = TypeVar("T")
 
-
-class PackedExperts:
-    """What `VLLMModel` adds to vLLM's workers on CPUs.
-
-    Kernels for CPUs read the weights of experts in a packed order. vLLM 0.32 packs them when the model is
-    loaded and not when its weights are reloaded: the experts would then compute with shuffled weights.
-    """
-
-    def pack_reloaded_experts(self) -> None:
-        """From now on, reloaded experts are packed, too."""
-        methods = importlib.import_module("vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method")
-        method = methods.UnquantizedFusedMoEMethod
-        method._setup_kernel = _packing(method._setup_kernel)
-
-
-def _packing(setup: Any) -> Any:
-    """The method of vLLM that puts the weights into the kernel's order, with the step it leaves out."""
-
-    def setup_kernel(self: Any, layer: Any, w13: Any, w2: Any) -> None:
-        if self.moe_kernel is None:  # the first load, which is complete
-            setup(self, layer, w13, w2)
-            return
-        packed: list[None] = []
-        experts = self.moe_kernel.fused_experts
-        pack = experts.process_weights_after_loading
-        experts.process_weights_after_loading = lambda layer: packed.append(pack(layer))
-        try:
-            setup(self, layer, w13, w2)
-        finally:
-            del experts.process_weights_after_loading
-        if not packed:
-            pack(layer)
-
-    return setup_kernel
-
-
-EXTENSION = f"{__name__}.{PackedExperts.__name__}"
-"""For vLLM's engine argument ``worker_extension_cls``."""
-
-PACK_RELOADED = PackedExperts.pack_reloaded_experts.__name__
-"""For vLLM's `collective_rpc`, once an engine has started."""
+Reload = tuple[str, Mapping[str, Any]]
+"""A method of vLLM's workers that replaces their weights, and its arguments."""
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -97,7 +59,28 @@ def require_notes(vllm: Any) -> None:
         )
 
 
-class OfflineEngine:
+class _Sleeper:
+    """An engine that can give the card's memory away; it sleeps without its `asleep` parts."""
+
+    asleep: tuple[str, ...] = ()
+
+    def _call(self, method: str, argument: Any) -> None:
+        raise NotImplementedError
+
+    def sleep(self, *, keep_weights: bool) -> None:
+        """Free the card's memory; without `keep_weights` they must be reloaded next."""
+        if not self.asleep:
+            self._call("sleep", 1 if keep_weights else 2)
+            self.asleep = ("weights", "kv_cache")
+
+    def wake(self, *parts: str) -> None:
+        """Take the memory back for these parts, by default for all."""
+        if tags := [part for part in self.asleep if part in (parts or self.asleep)]:
+            self._call("wake_up", tags)
+            self.asleep = tuple(part for part in self.asleep if part not in tags)
+
+
+class OfflineEngine(_Sleeper):
     """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends.
 
     Attributes:
@@ -113,7 +96,7 @@ class OfflineEngine:
         self.capacity: int = self._core.vllm_config.scheduler_config.max_num_seqs
         self._core.set_weight_version(str(version))
         self._version = version
-        if settings.get("worker_extension_cls") == EXTENSION:
+        if on_cpu():
             self._llm.collective_rpc(PACK_RELOADED)
         self._finalizer = weakref.finalize(self, self._core.engine_core.shutdown)
 
@@ -123,7 +106,7 @@ class OfflineEngine:
 
     def run(
         self, tickets: Sequence[Ticket[tuple[EngineRequest, ...], list[EngineOutput]]]
-    ) -> list[list[EngineOutput] | BaseException]:
+    ) -> list[list[EngineOutput] | BaseException | UnderWay]:
         """Answer a wave; called by `mars_env.models.batching` in a worker thread."""
         answers: dict[EngineRequest, EngineOutput] = {}
         jobs = [job for ticket in tickets for job in ticket.request]
@@ -144,23 +127,29 @@ class OfflineEngine:
             raise _failure(error) from error
         return [generated(output, self._version) for output in outputs]
 
-    def reload(self, path: str, version: int, *, interrupt: bool) -> None:
-        """Read the weights of a checkpoint's directory in place; no wave is ever interrupted."""
+    def reload(self, source: Reload, version: int, *, interrupt: bool) -> None:
+        """Replace the weights in place; no wave is ever interrupted."""
         if interrupt:
             raise ConfigError("the offline engine finishes its batch first: interrupt needs engine='async'")
         with engine_lock:
-            self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
+            self.wake("weights")
+            self._llm.collective_rpc(source[0], kwargs=source[1])
+            self.wake()
             if not self._llm.reset_prefix_cache():
                 raise ModelError("vLLM did not drop its prefix cache, which holds the old weights' values")
             self._core.set_weight_version(str(version))
             self._version = version
+
+    def _call(self, method: str, argument: Any) -> None:
+        with engine_lock:
+            getattr(self._llm, method)(argument)
 
     def close(self) -> None:
         """Stop the engine's processes."""
         self._finalizer()
 
 
-class StreamingEngine:
+class StreamingEngine(_Sleeper):
     """`AsyncLLM`: requests join and leave the running batch at any time.
 
     It runs in its own event loop and thread, so that it can be used from any event loop, and so that
@@ -193,7 +182,7 @@ class StreamingEngine:
         arguments = self._vllm.AsyncEngineArgs(**settings, disable_log_stats=True)
         self._held.append(self._vllm.AsyncLLMEngine.from_engine_args(arguments))
         await self._engine().update_weight_version(str(version))
-        if settings.get("worker_extension_cls") == EXTENSION:
+        if on_cpu():
             await self._engine().collective_rpc(PACK_RELOADED)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -223,20 +212,25 @@ class StreamingEngine:
             raise ModelError("vLLM gave no output")
         return generated(final, self._version)
 
-    def reload(self, path: str, version: int, *, interrupt: bool) -> None:
-        """Read the weights of a checkpoint's directory in place."""
+    def reload(self, source: Reload, version: int, *, interrupt: bool) -> None:
+        """Replace the weights in place."""
         self._engine()
         if interrupt:
             require_notes(self._vllm)
         with self._reloading:
-            self._wait(self._reload(path, version, "keep" if interrupt else "wait"))
+            self.wake("weights")
+            self._wait(self._reload(source, version, "keep" if interrupt else "wait"))
+            self.wake()
 
-    async def _reload(self, path: str, version: int, mode: str) -> None:
+    def _call(self, method: str, argument: Any) -> None:
+        self._wait(getattr(self._engine(), method)(argument))
+
+    async def _reload(self, source: Reload, version: int, mode: str) -> None:
         # Clearing the cache makes running requests read their own tokens again with the new weights.
         llm = self._engine()
         await llm.pause_generation(mode=mode, clear_cache=True)
         try:
-            await llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
+            await llm.collective_rpc(source[0], kwargs=source[1])
             await llm.update_weight_version(str(version))
             self._version = version
         finally:
@@ -253,6 +247,12 @@ def load_vllm() -> Any:
         return importlib.import_module("vllm")
     except ImportError as error:
         raise MissingExtra("VLLMModel needs vLLM: pip install 'mars-env[vllm]' (docs/engines.md)") from error
+
+
+def on_cpu() -> bool:
+    """Whether vLLM runs on the CPU here."""
+    found: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
+    return found
 
 
 def _made(make: Any) -> Any:

@@ -193,18 +193,31 @@ def overlong_penalty(length: int, max_length: int, buffer: int = 2048) -> float:
 
 
 def penalise_overlong(groups: Sequence[Group], max_length: int, buffer: int = 2048) -> list[Group]:
-    """The same groups with `overlong_penalty` of each turn's longest completion added to its reward.
+    """The same groups with `overlong_penalty` of each turn's longest text added to its reward.
+
+    A text is a completion, or a chain of them with calls of tools between; sampled tokens count.
 
     Combine it with an estimator: ``lambda groups: group_normalised(penalise_overlong(groups, 8192))``.
     """
     return [replace(g, turns=tuple(_penalised(t, max_length, buffer) for t in g.turns)) for g in groups]
 
 
+def penalise_calls(groups: Sequence[Group], cost: float) -> list[Group]:
+    """The same groups with a cost taken off each turn's reward for each of its calls of tools."""
+
+    def paid(turn: Turn) -> Turn:
+        return (
+            turn if turn.reward is None else replace(turn, reward=turn.reward - cost * len(turn.action.calls))
+        )
+
+    return [replace(group, turns=tuple(map(paid, group.turns))) for group in groups]
+
+
 def _penalised(turn: Turn, max_length: int, buffer: int) -> Turn:
     if turn.reward is None:
         return turn
-    longest = max((len(c.token_ids) or c.completion_tokens for c in turn.action.completions), default=0)
-    return replace(turn, reward=turn.reward + overlong_penalty(longest, max_length, buffer))
+    sizes = [sum(len(c.token_ids) or c.completion_tokens for c in chain) for chain in turn.action.chains]
+    return replace(turn, reward=turn.reward + overlong_penalty(max(sizes, default=0), max_length, buffer))
 
 
 def _within_groups(groups: Sequence[Group], compare: Callable[[Floats], Floats]) -> dict[TurnKey, float]:

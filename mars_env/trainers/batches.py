@@ -22,12 +22,13 @@ except ImportError as error:  # the other packages of mars_env work without torc
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """S completions, padded on the right: L ids of prompt and completion, T sampled tokens at most.
+    """S samples, padded on the right: L ids of prompt and completion, T completion tokens at most.
 
     Attributes:
         ids: [S, L] token ids, 0 beyond the end.
         prompts: [S] number of prompt tokens.
-        lengths: [S] number of sampled tokens.
+        lengths: [S] number of completion tokens.
+        mask: [S, T], True on sampled tokens.
         advantages: [S, 1].
         temperatures: [S].
         rollout: [S, T] log-probabilities that the rollout recorded, 0 beyond the end.
@@ -39,6 +40,7 @@ class Batch:
     ids: Tensor
     prompts: Tensor
     lengths: Tensor
+    mask: Tensor
     advantages: Tensor
     temperatures: Tensor
     rollout: Tensor
@@ -49,12 +51,6 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
-    def mask(self) -> Tensor:
-        """[S, T], True on sampled tokens."""
-        columns = torch.arange(self.rollout.shape[1], device=self.lengths.device)
-        return columns < self.lengths.unsqueeze(-1)
-
     def rows(self, index: Tensor) -> Batch:
         """These rows alone, with no more padding than they need."""
         picked = self._each(lambda value: value[index])
@@ -62,6 +58,7 @@ class Batch:
         return replace(
             picked,
             ids=picked.ids[:, :length],
+            mask=picked.mask[:, :tokens],
             rollout=picked.rollout[:, :tokens],
             old=None if picked.old is None else picked.old[:, :tokens],
             reference=None if picked.reference is None else picked.reference[:, :tokens],
@@ -103,6 +100,7 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
         ids=torch.from_numpy(ids),
         prompts=torch.tensor([len(sample.prompt_ids) for sample in samples]),
         lengths=torch.tensor([len(sample.completion_ids) for sample in samples]),
+        mask=torch.from_numpy(_padded([sample.completion_mask for sample in samples], np.bool_)),
         advantages=torch.tensor([[sample.advantage] for sample in samples], dtype=torch.float32),
         temperatures=torch.tensor([sample.temperature for sample in samples], dtype=torch.float32),
         rollout=torch.from_numpy(rollout),

@@ -41,11 +41,17 @@ class RunSettings(BaseModel):
     group of all its agents' nodes (MARS2)."""
     sampling: Sampling = Sampling()
     """How the agents of `mars_env.trainers.make_team` sample; agents made by hand have their own."""
+    tools: str = ""
+    """What the library's own agents may call while they write: ``python``, ``my_module:my_tool``, joined by
+    ``+`` (docs/tools.md)."""
     segment_tokens: PositiveInt | None = None
     """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
     pipeline: PipelineSettings = PipelineSettings(staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
+    probe_tolerance: float | None = Field(default=None, gt=0, exclude=True)  # no rollout depends on it
+    """How far the log-probabilities of sampler and trainer may differ, on average, on the probe that follows
+    each refresh; None: by precision (`mars_env.trainers.samplers`)."""
     train: TrainConfig = Field(default_factory=TrainConfig)
     """Optimiser, loss and advantages."""
 

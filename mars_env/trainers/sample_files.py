@@ -16,7 +16,7 @@ from mars_env.files import atomic_draft, jsonl_rows, open_regular, writing
 from mars_env.text import shown, validation_message
 from mars_env.trainers.samples import TurnSample
 
-SCHEMA: Final = "mars-env.samples/2"
+SCHEMA: Final = "mars-env.samples/3"
 """Of a row: name and version. A field that is added or changes its meaning raises the version."""
 
 _ROW: Final = TypeAdapter(TurnSample)
@@ -48,10 +48,11 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
     logprobs(sample.logprobs)
     if any(number < 0 for pair in sample.versions for number in pair):
         raise ValueError("versions: a number is below 0")
-    if len(sample.logprobs) != len(sample.completion_ids):
-        raise ValueError(
-            f"it has {len(sample.logprobs)} log-probabilities of {len(sample.completion_ids)} tokens"
-        )
+    lengths = len(sample.completion_ids), len(sample.logprobs), len(sample.completion_mask)
+    if len(set(lengths)) > 1:
+        raise ValueError("it has {} tokens, {} log-probabilities and a mask of {}".format(*lengths))
+    if not set(sample.completion_mask) <= {0, 1}:
+        raise ValueError("completion_mask: its values are 0 and 1")
     return sample
 
 

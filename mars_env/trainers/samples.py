@@ -1,4 +1,4 @@
-"""What a trainer needs of a rollout: one record a completion, made in one place for all trainers.
+"""What a trainer needs of a rollout: one record a text, made in one place for all trainers.
 
 docs/samples.md describes the fields, `mars_env.trainers.sample_files` the files. No torch in here.
 """
@@ -16,27 +16,33 @@ from mars_env.types import Action, Completion, Group, Turn
 
 @dataclass(frozen=True, slots=True)
 class TurnSample:
-    """One completion to train on, of P prompt tokens and T sampled ones.
+    """One text to train on: P prompt tokens, and T more of which some or all were sampled.
+
+    It is one completion, or a chain of them whose prompts continue each other: what stands between them, such
+    as the results of tools, is read and not trained.
 
     Attributes:
         tree_id: The tree that it is from.
-        turn_id: Its turn. A turn of several completions has several samples.
+        turn_id: Its turn. A turn of several chains has several samples.
         group_id: The group that its turn was compared in.
         agent: Who acted, e.g. ``"verifier_0"``.
         role: The same without its number.
         policy: Name of the weights that acted.
         prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids` is
             given.
-        completion_ids: [T] token ids that it sampled, the stop token included; never tokenised again.
-        logprobs: [T] natural logarithms under the distribution that was sampled from, after the temperature.
+        completion_ids: [T] token ids from the first sampled one to the last, stop tokens included; never
+            tokenised again.
+        logprobs: [T] natural logarithms under the distribution that was sampled from, after the temperature;
+            0 for tokens that were not sampled.
         temperature: Of that distribution; a trainer divides its logits by it.
         versions: Policy versions that sampled: ``((version, number of tokens), ...)``, empty if unknown.
-        truncated: Whether this completion was cut off by its length limit.
-        reward: The turn's own, as recorded: before credit along the tree and overlong penalty.
+        truncated: Whether the last completion was cut off by its length limit.
+        reward: The turn's own, as recorded: before credit along the tree and penalties.
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
-        advantage: The turn's, the same for each of the T tokens; in units of the estimator.
+        advantage: The turn's, the same for each sampled token; in units of the estimator.
         read_prompt_ids: Token ids of the prompt that the model read, where that is another one; `logprobs`
             are of the tokens after it.
+        completion_mask: [T] 1 for each sampled token, 0 for the others; by default all were sampled.
     """
 
     tree_id: str
@@ -55,6 +61,11 @@ class TurnSample:
     score: float | None
     advantage: float
     read_prompt_ids: tuple[int, ...] = ()
+    completion_mask: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.completion_mask:
+            object.__setattr__(self, "completion_mask", (1,) * len(self.completion_ids))
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -64,7 +75,7 @@ class TurnSample:
     @property
     def mask(self) -> tuple[int, ...]:
         """[P + T] 1 for each token that is trained: those that were sampled."""
-        return (0,) * len(self.prompt_ids) + (1,) * len(self.completion_ids)
+        return (0,) * len(self.prompt_ids) + self.completion_mask
 
 
 def turn_samples(
@@ -78,12 +89,12 @@ def turn_samples(
 ) -> list[TurnSample]:
     """The samples of some groups, in the order of the turns' keys: what every trainer trains on.
 
-    Turns without an advantage and roles that are not trained are left out. All completions of a turn share
-    its advantage.
+    Turns without an advantage and roles that are not trained are left out. A turn is one sample where
+    the prompts of its completions continue each other, else several, which share its advantage.
 
     Args:
         groups: Whole groups; with `TrainConfig.tree_credit` whole trees.
-        config: Its advantages, tree credit, overlong penalty and trained roles are used, and nothing else.
+        config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
         advantages: By `turn_key`, those of another estimator than the configuration's.
         policies: Names of the policies that there are; None means any.
         frozen: Names of policies that are not trained. Their turns count in their groups.
@@ -106,7 +117,7 @@ def turn_samples(
         if turn.policy in frozen or (config.train_roles is not None and turn.role not in config.train_roles):
             continue
         if not (why := _unfit(turn, policies)):
-            samples += [_sample(turn, completion, found[key]) for completion in turn.action.completions]
+            samples += [_sample(turn, chain, found[key]) for chain in turn.action.chains]
         elif not skip:
             raise ConfigError(why)
     return samples
@@ -125,8 +136,8 @@ def preference_pairs(
     not say). Log-probabilities are compared at temperature 1.
 
     Raises:
-        ConfigError: The turns of a group differ in policy or prompt, a turn has several completions, or it
-            cannot be trained on (see `turn_samples`).
+        ConfigError: The turns of a group differ in policy or prompt, a turn has several samples, or it cannot
+            be trained on (see `turn_samples`).
     """
     found: list[TurnSample] = []
     for group in sorted(groups, key=lambda group: group.id):
@@ -137,7 +148,7 @@ def preference_pairs(
         ends = {key: 0.0 for key, reward in known.items() if reward in (top, least)}
         samples = turn_samples([group], config, advantages=ends, policies=policies, frozen=frozen)
         if len({(sample.tree_id, sample.turn_id) for sample in samples}) < len(samples):
-            raise ConfigError(f"group {group.id!r}: a turn of several completions has no preference")
+            raise ConfigError(f"group {group.id!r}: a turn of several samples has no preference")
         chosen = [sample for sample in samples if sample.reward == top]
         rejected = [sample for sample in samples if sample.reward == least]
         for pair in zip(chosen, rejected, strict=False):
@@ -164,7 +175,7 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
     turn = Turn(
         "given", str(number), None, "given", policy, policy, "given", Action(completion.text), reward=0.0
     )
-    return replace(_sample(turn, written, 0.0), prompt_ids=prompt, truncated=False, read_prompt_ids=())
+    return replace(_sample(turn, (written,), 0.0), prompt_ids=prompt, truncated=False, read_prompt_ids=())
 
 
 def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
@@ -186,12 +197,19 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
     return ""
 
 
-def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:
+def _sample(turn: Turn, chain: Sequence[Completion], advantage: float) -> TurnSample:
     if turn.reward is None:  # an estimator of the user's own may be at fault
         raise ConfigError(
             f"turn {turn.id} of tree {turn.tree_id} has an advantage, but its reward is unknown (None): "
             "an estimator leaves such turns out"
         )
+    ids, logprobs, mask = list[int](), list[float](), list[int]()
+    first, last = chain[0], chain[-1]
+    for completion in chain:
+        read = completion.prompt_ids[len(first.prompt_ids) + len(ids) :]
+        ids += (*read, *completion.token_ids)
+        logprobs += (*(0.0 for _ in read), *completion.logprobs)
+        mask += (*(0 for _ in read), *(1 for _ in completion.token_ids))
     return TurnSample(
         tree_id=turn.tree_id,
         turn_id=turn.id,
@@ -199,16 +217,17 @@ def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:
         agent=turn.agent,
         role=turn.role,
         policy=turn.policy,
-        prompt_ids=completion.train_prompt_ids or completion.prompt_ids,
-        completion_ids=completion.token_ids,
-        logprobs=completion.logprobs,
-        temperature=completion.temperature,
-        versions=completion.versions,
-        truncated=completion.finish_reason == "length",
+        prompt_ids=first.train_prompt_ids or first.prompt_ids,
+        completion_ids=tuple(ids),
+        logprobs=tuple(logprobs),
+        temperature=first.temperature,
+        versions=tuple(pair for completion in chain for pair in completion.versions),
+        truncated=last.finish_reason == "length",
         reward=turn.reward,
         score=None if turn.grade is None else turn.grade.score,
         advantage=advantage,
-        read_prompt_ids=completion.prompt_ids if completion.train_prompt_ids else (),
+        read_prompt_ids=first.prompt_ids if first.train_prompt_ids else (),
+        completion_mask=tuple(mask),
     )
 
 

@@ -20,7 +20,7 @@ from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.types import Model, Problem, Sampling
+from mars_env.types import Action, Model, Problem, Prompt, Sampling
 
 MODULUS: Final = 5
 DIGITS: Final = "01234"
@@ -138,9 +138,17 @@ def as_problem(problem: str, id: str) -> Problem:
     return Problem(id, problem, str(found[-1]), metadata={"level": len(found) - 1})
 
 
+class _Solver(RoleAgent):
+    """Its text shows the box on a line of its own: a box after a digit would read as a product."""
+
+    async def ask(self, prompt: Prompt, n: int, seed: int) -> list[Action]:
+        actions = await super().ask(prompt, n, seed)
+        return [replace(each, text=each.text.replace(BOX, f"\n{BOX}")) for each in actions]
+
+
 def solver(model: Model) -> RoleAgent:
     """The agent that solves problems of the language."""
-    return RoleAgent(model, sampling=SOLUTIONS, prompt=lambda seen: f"{seen['problem']}?", thinking=None)
+    return _Solver(model, sampling=SOLUTIONS, prompt=lambda seen: f"{seen['problem']}?", thinking=None)
 
 
 def new_model(name: str, seed: int) -> HFModel:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from real_model import made, word_problems
 
-from mars_env.agents import tools
+from mars_env.agents import tool_prompts
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game
 from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
@@ -76,8 +76,8 @@ def double(x: int) -> int:
 
 async def test_a_turn_with_calls_is_one_text_of_the_template(model, hf, monkeypatch):
     """The model is too small to call anything: what it writes first and second is taken for a call."""
-    asked = tools._Asked("double", {"x": 21}, "{}")
-    monkeypatch.setattr(tools, "_read", lambda text, reader: [asked])
+    asked = tool_prompts.Asked("double", {"x": 21}, "{}")
+    monkeypatch.setattr(tool_prompts, "read_calls", lambda text, fenced: [asked])
     agent = Solver(model, tools=[double], max_calls=2, system="", prompt="{{ problem }}", thinking=None)
     agent.sampling = Sampling(max_tokens=200, temperature=0.0)
     [action] = await agent.act({"problem": "Say hello, in one word."}, 1, 7)

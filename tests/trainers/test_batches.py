@@ -30,10 +30,15 @@ GOOD = TurnSample(
 
 
 def test_batches_pad_on_the_right_and_rows_trim():
-    ids = {"prompt_ids": (5, 6, 7), "completion_ids": (8, 9), "logprobs": (-1.0, -2.0)}
+    ids = {
+        "prompt_ids": (5, 6, 7),
+        "completion_ids": (8, 9),
+        "logprobs": (-1.0, -2.0),
+        "completion_mask": (1, 0),
+    }
     batch = collate([GOOD, replace(GOOD, temperature=0.7, advantage=-1.0, **ids)], vocabulary=10)
     assert batch.ids.tolist() == [[1, 2, 3, 0, 0], [5, 6, 7, 8, 9]]
-    assert batch.mask.tolist() == [[True, False], [True, True]]
+    assert batch.mask.tolist() == [[True, False], [True, False]]
     assert batch.rollout.tolist() == [[-0.5, 0.0], [-1.0, -2.0]]
     assert batch.temperatures.tolist() == pytest.approx([1.0, 0.7])
     alone = replace(batch, old=batch.rollout).rows(torch.tensor([0]))

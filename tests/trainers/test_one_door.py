@@ -19,7 +19,7 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE, BatchShape, responses
 from mars_env.trainers.sample_files import read_samples, sample_from_row, sample_to_row, write_samples
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Completion, Problem, Tree
+from mars_env.types import Action, Completion, Problem, Tree
 
 TEMPERATURE, GROUP = 0.7, 6
 
@@ -35,7 +35,18 @@ def trees():
         turns = tuple(replace(turn, problem_id=problem.id) for turn in group.turns)
         trees.append(Tree(f"{problem.id}#0", problem, turns))
     lost = replace(trees[0].turns[3], reward=None)
-    return [replace(trees[0], turns=(*trees[0].turns[:3], lost, *trees[0].turns[4:])), trees[1]]
+    chain = replace(trees[0].turns[4], action=called(trees[0].turns[4].action))
+    return [replace(trees[0], turns=(*trees[0].turns[:3], lost, chain, trees[0].turns[5])), trees[1]]
+
+
+def called(action):
+    """The same action, with two results of tools between three completions."""
+    [first] = action.completions
+    completions = [first]
+    for result in ((3, 5, 4), (6,)):
+        read = (*completions[-1].prompt_ids, *completions[-1].token_ids, *result)
+        completions.append(replace(first, prompt_ids=read))
+    return Action(action.text, tuple(completions))
 
 
 def row(ids, mask, logprobs, advantage):
@@ -105,9 +116,9 @@ def rows_of_openrlhf(trees, config, _):
     found = []
     for r in responses(samples, shape, temperature=TEMPERATURE, padding_token=0, ages={}):
         if r["action_ranges"]:  # the others fill the update up
-            [(start, end)] = r["action_ranges"]
-            mask = [int(start <= i < end) for i in range(len(r["observation_tokens"]))]
-            logprobs = r["rollout_log_probs"][start:end]
+            places = range(len(r["observation_tokens"]))
+            mask = [int(any(start <= i < end for start, end in r["action_ranges"])) for i in places]
+            logprobs = r["rollout_log_probs"][r["action_ranges"][0][0] :]
             found.append(row(r["observation_tokens"], mask, logprobs, r["extra_logs"][ADVANTAGE]))
     return found
 
@@ -118,7 +129,24 @@ def test_every_trainer_gets_the_same_rows_for_the_same_turns(trees, monkeypatch,
     config = TrainConfig(advantage=advantage, learning_rate=1e-4)
     expected = canonical(turn_samples(groups_of(trees), config))
     assert len(expected) == 2 * GROUP - 1
+    assert sum(mask[i : i + 5] == (1, 0, 0, 0, 1) for _, mask, _ in expected for i in range(len(mask))) == 1
     assert rows_of(trees, config, monkeypatch) == expected
+
+
+def test_a_chain_in_one_row_trains_as_its_completions_do(trees):
+    """Means over tokens do not depend on how tokens are divided into rows."""
+
+    def weights(trees):
+        policy = local.Policy(tiny_model())
+        local.LocalTrainer({"mars": policy}, TrainConfig(learning_rate=1e-3)).step(groups_of(trees))
+        return [parameter.detach() for parameter in policy.model.parameters()]
+
+    chain = trees[0].turns[4]
+    apart = replace(chain, action=replace(chain.action, completions=chain.action.completions[::-1]))
+    assert [len(turn.action.chains) for turn in (chain, apart)] == [1, 3]
+    several = replace(trees[0], turns=(*trees[0].turns[:4], apart, trees[0].turns[5]))
+    for one, other in zip(weights(trees), weights([several, trees[1]]), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 def test_a_file_holds_the_same_rows_to_the_last_bit(trees, tmp_path):
@@ -165,6 +193,8 @@ def test_what_cannot_be_trained_on_is_refused_or_skipped(trees):
         {"agent": 5},
         {"truncated": 0},
         {"versions": [[0, -1]]},
+        {"completion_mask": [1, 0, 1]},
+        {"completion_mask": [2] * 8},
     ],
 )
 def test_rows_of_another_form_are_refused_in_one_sentence(trees, changes):

@@ -4,10 +4,10 @@ import pytest
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.advantages import group_normalised
+from mars_env.trainers.advantages import group_normalised, penalise_overlong
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Grade, Group, Turn
+from mars_env.types import Action, Completion, Grade, Group, ToolCall, Turn
 
 GOOD = Completion(
     "x", prompt_ids=(1, 2), token_ids=(3, 4), logprobs=(-0.5, -0.25), temperature=0.85, versions=((3, 2),)
@@ -38,6 +38,54 @@ def test_all_completions_of_a_turn_share_its_advantage():
     samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
     assert [(s.turn_id, s.completion_ids) for s in samples] == [("0", (3, 4)), ("0", (8, 1)), ("1", (3, 4))]
     assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
+
+
+def test_calls_cost_what_the_settings_say():
+    paid = replace(turn("0", 1.0), action=Action("x", (GOOD,), (ToolCall(0, "f", "", ""),) * 2))
+    groups = [Group("g", (paid, turn("1", 1.0), turn("2", None)))]
+    config = TrainConfig(advantage="mean_centred", call_cost=0.1)
+    samples = turn_samples(groups, config)
+    assert [(s.reward, round(s.advantage, 9)) for s in samples] == [(1.0, -0.1), (1.0, 0.1)]
+
+
+TOLD = replace(GOOD, prompt_ids=(1, 2, 3, 4, 7, 8), token_ids=(5,), logprobs=(-1.0,), versions=((4, 1),))
+
+
+def test_a_chain_of_completions_is_one_sample():
+    cut = replace(TOLD, finish_reason="length")
+    sample, _ = turn_samples([Group("g", (turn("0", 1.0, GOOD, cut), turn("1", 0.0)))], TrainConfig())
+    assert (sample.prompt_ids, sample.completion_ids) == ((1, 2), (3, 4, 7, 8, 5))
+    assert sample.mask == (0, 0, 1, 1, 0, 0, 1)
+    assert sample.logprobs == (-0.5, -0.25, 0.0, 0.0, -1.0)
+    assert (sample.versions, sample.truncated) == (((3, 2), (4, 1)), True)
+
+
+def test_a_chain_without_its_help_is_one_sample():
+    helped = replace(GOOD, train_prompt_ids=(2,)), replace(TOLD, train_prompt_ids=(2, 3, 4, 7, 8))
+    sample, _ = turn_samples([Group("g", (turn("0", 1.0, *helped), turn("1", 0.0)))], TrainConfig())
+    assert (sample.ids, sample.mask) == ((2, 3, 4, 7, 8, 5), (0, 1, 1, 0, 0, 1))
+    assert sample.read_prompt_ids == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        replace(TOLD, prompt_ids=(1, 2, 3, 7, 4, 8)),
+        replace(TOLD, temperature=1.0),
+        replace(TOLD, train_prompt_ids=(1,)),
+        replace(TOLD, prompt_ids=(1, 2, 3)),
+    ],
+)
+def test_completions_that_do_not_continue_are_samples_of_their_own(second):
+    samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
+    assert [sample.completion_ids for sample in samples] == [(3, 4), (5,), (3, 4)]
+    assert all(sample.completion_mask == (1,) * len(sample.completion_ids) for sample in samples)
+
+
+def test_the_penalty_of_length_counts_what_a_chain_sampled():
+    group = Group("g", (turn("0", 1.0, GOOD, TOLD), turn("1", 1.0, GOOD)))
+    first, second = penalise_overlong([group], max_length=3, buffer=1)[0].turns
+    assert (first.reward, second.reward) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ class _Sent:
     shown: str = ""
 
 
-_RESULT = values.encode(("result", 0))[:-6]
+_RESULT = values.encode(("result", 0)).removesuffix(b"0]")
 
 
 def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _Sent:

@@ -164,27 +164,14 @@ def _show_traceback(error: BaseException) -> None:
 
 def _serve() -> None:
     """Answer requests over the channel until it ends."""
-    _Server(read_packet, write_packet).run(*stored_value(CASE))
+    _Server().run(*stored_value(CASE))
 
 
 def _replay() -> None:
     """Answer the requests in the file `REQUESTS`, in order; used where there is no channel."""
-    requests = iter(stored_value(REQUESTS))
-    answers: list[str] = []  # as strings, which are plain data for the grader
-
-    def following() -> bytes | None:
-        request: bytes | None = next(requests, None)
-        if request is None:  # end at once, whatever the program is doing
-            try:
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                send_data(values.encode(answers))
-                os._exit(0)
-        return request
-
-    _Server(following, lambda data: answers.append(data.decode("latin-1"))).run(*stored_value(CASE))
-    send_data(values.encode(answers))
+    server = _Replayed(stored_value(REQUESTS))
+    server.run(*stored_value(CASE))
+    server.end()
 
 
 class Proxy:
@@ -257,19 +244,110 @@ _PROGRAM_USES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-class _Server:
-    """Answers requests ``(operation, target, arguments, keywords)``.
+class Peer:
+    """One side of a conversation, in which each side asks the other to use its objects.
+
+    A request is ``("ask", operation, target, arguments, keywords)``. Its answer is ``("result", value,
+    arguments, keywords)``, ``("stop",)`` at the end of an iterator, or ``("raised", ...)``. Before a side
+    answers, it may make requests itself.
 
     Args:
-        read: Returns the next packet, or None at the end.
-        write: Sends one packet.
+        first: Number of the first object that is kept here, 0 or below; those kept there have other signs.
+        proxy: Makes the stand-in of an object that is kept there.
+        other: The class of exceptions that this side does not know.
     """
 
-    def __init__(self, read: Callable[[], bytes | None], write: Callable[[bytes], None]) -> None:
-        self.read, self.write = read, write
-        self.kept: dict[int, Any] = {}
+    def __init__(self, first: int, proxy: Callable[..., Any], other: type[Exception] = RuntimeError) -> None:
+        self.first, self.proxy, self.other = first, proxy, other
+        self.kept: list[Any] = []
         self.numbers: dict[int, int] = {}
-        self.of_tests: dict[int, _TestsObject] = {}
+        self.proxies: dict[int, Any] = {}
+
+    def read(self) -> bytes | None:
+        """The next packet; None at the end."""
+        return read_packet()
+
+    def write(self, packet: bytes) -> None:
+        """Send one packet."""
+        write_packet(packet)
+
+    def use(self, operation: str, target: Any, arguments: Any, keywords: Any) -> Any:
+        """Carry out a request of the other side."""
+        raise NotImplementedError
+
+    def keep(self, value: Any) -> Any:
+        """The handle of an object that is not plain data."""
+        if isinstance(value, Proxy):
+            return value._handle
+        number = self.numbers.setdefault(id(value), len(self.kept))
+        if number == len(self.kept):
+            self.kept.append(value)
+        return values.handle_of(value, self.first - number if self.first < 0 else number)
+
+    def resolve(self, handle: values.Handle) -> Any:
+        """The object for a handle: one that is kept here, or always the same proxy, to keep identity."""
+        number = self.first - handle.number if self.first < 0 else handle.number
+        if number >= 0:
+            return self.kept[number]
+        return self.proxies.setdefault(handle.number, self.proxy(self.ask, handle))
+
+    def ask(self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Send a request; the value that answers it, or what was raised there."""
+        sent: list[Any] = []
+        request = ("ask", operation, target, list(arguments), keywords)
+        match self.exchange(values.encode(request, self.keep, containers=sent), sent):
+            case ("result", value, _, _):
+                return value
+            case ("stop",) if operation == "next":
+                raise StopIteration
+            case ("raised", *described) if len(described) == 3:
+                raise rebuild_exception(described, self.other)
+        raise self.gone("sent something that is not an answer")
+
+    def exchange(self, packet: bytes, sent: list[Any]) -> Any:
+        """Send a packet; the answer to it."""
+        self.write(packet)
+        return self.receive(sent)
+
+    def receive(self, sent: list[Any]) -> Any:
+        """One answer. Requests that come before it are answered.
+
+        Containers in `sent` that the other side changed are changed here too.
+        """
+        while (data := self.read()) is not None:
+            containers: list[Any] = []
+            message = values.decode(data, self.resolve, containers=containers, originals=sent)
+            if not isinstance(message, tuple) or message[:1] != ("ask",):
+                return message
+            self.write(self.reply(message[1:], containers))
+        raise self.gone("ended before it answered")
+
+    def gone(self, why: str) -> BaseException:
+        """What is raised when the other side has ended the conversation."""
+        return SystemExit(why)
+
+    def reply(self, request: Any, containers: list[Any]) -> bytes:
+        """The answer to a request. The arguments are sent back too, because a function may change them."""
+        operation, target, arguments, keywords = request
+        known = {id(container): number for number, container in enumerate(containers)}
+        try:
+            result = self.use(operation, target, arguments, keywords)
+            return values.encode(("result", result, arguments, keywords), self.keep, known=known)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            if isinstance(error, StopIteration) and operation == "next":
+                return values.encode(("stop",))
+            self.failed(error)
+            return values.encode(("raised", *describe_exception(error)))
+
+    def failed(self, error: BaseException) -> None:
+        """A request of the other side raised this."""
+
+
+class _Server(Peer):
+    """The program's side."""
+
+    def __init__(self) -> None:
+        super().__init__(0, _TestsObject)
         self.namespace: dict[str, Any] = {}
 
     def run(self, prelude: bool, imports: list[str]) -> None:
@@ -281,59 +359,57 @@ class _Server:
             self.write(values.encode(("raised", *describe_exception(error))))
             return
         self.write(values.encode(("ready",)))
-        self.wait()
-
-    def wait(self) -> Any:
-        """Answer requests until the tests reply to one of this side; None at the end of the conversation."""
-        while (data := self.read()) is not None:
-            containers: list[Any] = []
-            message = values.decode(data, self.resolve, containers=containers)
-            if message[0] in ("gives", "stops", "raises"):
-                return message
-            self.write(self.answer(message, containers))
-        return None
-
-    def answer(self, request: Any, containers: list[Any]) -> bytes:
-        operation, target, arguments, keywords = request
         try:
-            if operation in ("call", "isinstance", "global") and isinstance(target, str):
-                target = _find(self.namespace, target)
-            result = _PROGRAM_USES[operation](target, arguments, keywords)
-            # The arguments are sent back too, because a function may change them in place.
-            known = {id(container): number for number, container in enumerate(containers)}
-            return values.encode(("result", result, arguments, keywords), self.keep, known=known)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            if isinstance(error, StopIteration) and operation == "next":
-                return values.encode(("stop",))
-            if not isinstance(error, StopIteration):
-                _show_traceback(error)
-            return values.encode(("raised", *describe_exception(error)))
+            self.receive([])
+        except SystemExit:
+            return  # the tests have ended
 
-    def ask(self, operation: str, target: _TestsObject, arguments: tuple[Any, ...], keywords: Any) -> Any:
-        """Use an object of the tests; they may send requests themselves before they answer."""
-        self.write(values.encode(("ask", operation, target, list(arguments), keywords), self.keep))
-        reply = self.wait()
-        if reply is None:
-            raise SystemExit  # the tests have ended
-        if reply[0] == "gives":
-            return reply[1]
-        raise StopIteration if reply[0] == "stops" else rebuild_exception(reply[1:], RuntimeError)
+    def use(self, operation: str, target: Any, arguments: Any, keywords: Any) -> Any:
+        """Use an object of the program, or by its name a function or class."""
+        if operation in ("call", "isinstance", "global") and isinstance(target, str):
+            target = _find(self.namespace, target)
+        return _PROGRAM_USES[operation](target, arguments, keywords)
 
-    def keep(self, value: Any) -> values.Handle:
-        if isinstance(value, _TestsObject):
-            handle: values.Handle = value._handle
-            return handle
-        number = self.numbers.setdefault(id(value), len(self.kept))
-        self.kept[number] = value
-        return values.handle_of(value, number)
+    def failed(self, error: BaseException) -> None:
+        """Show what the program raised."""
+        if not isinstance(error, StopIteration):
+            _show_traceback(error)
 
     def resolve(self, handle: values.Handle) -> Any:
+        """Also what the standard library has under a name."""
         if handle.number == values.NAMED:
             module, _, name = handle.kind.partition(":")
             return getattr(__import__(module), name)
-        if handle.number < 0:
-            return self.of_tests.setdefault(handle.number, _TestsObject(self.ask, handle))
-        return self.kept[handle.number]
+        return super().resolve(handle)
+
+
+class _Replayed(_Server):
+    """The program's side where there is no channel: requests from a file, answers to the grader."""
+
+    def __init__(self, requests: list[bytes]) -> None:
+        super().__init__()
+        self.requests = iter(requests)
+        self.answers: list[str] = []  # as strings, which are plain data for the grader
+
+    def read(self) -> bytes | None:
+        """The next request; after the last one it ends at once, whatever the program is doing."""
+        request = next(self.requests, None)
+        if request is None:
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                self.end()
+                os._exit(0)
+        return request
+
+    def write(self, packet: bytes) -> None:
+        """Note an answer."""
+        self.answers.append(packet.decode("ascii"))
+
+    def end(self) -> None:
+        """Send all answers to the grader."""
+        send_data(values.encode(self.answers))
 
 
 def describe_exception(error: BaseException) -> tuple[str, Any, str]:

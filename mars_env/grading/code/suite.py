@@ -75,8 +75,8 @@ class _ProgramObject(channel.Proxy):
         return text
 
 
-class _Session:
-    """The conversation with the program.
+class _Session(channel.Peer):
+    """The tests' side of the conversation.
 
     Args:
         patience: Seconds that the tests may have waited for the program in all before its end is its own
@@ -87,34 +87,21 @@ class _Session:
     """The last call by name and its result, for people."""
 
     def __init__(self, patience: float = 0.0) -> None:
+        super().__init__(-2, _ProgramObject, ProgramError)
         self.patience = patience
         self.under_way = False
-        self.proxies: dict[int, _ProgramObject] = {}
-        self.shared: list[Any] = []  # the tests' objects that the program may use
-        self.numbers: dict[int, int] = {}
-
-    def resolve(self, handle: values.Handle) -> Any:
-        """The object for a handle: always the same proxy, to keep identity; or the tests' own object."""
-        if handle.number < -1:
-            return self.shared[-2 - handle.number]
-        return self.proxies.setdefault(handle.number, _ProgramObject(self.request, handle))
 
     def keep(self, value: Any) -> Any:
         """The handle of an argument that is not plain data, or plain data that represents it."""
-        if isinstance(value, _ProgramObject):
-            return value._handle
         if isinstance(value, _Function):  # the program's own, by name, whatever it is in that process
-            return self.request("global", value.__name__, (), {})
-        if (name := _library_name(value)) is not None:
+            return self.ask("global", value.__name__, (), {})
+        if not isinstance(value, channel.Proxy) and (name := _library_name(value)) is not None:
             return values.Handle(values.NAMED, name)
-        number = self.numbers.setdefault(id(value), len(self.shared))
-        if number == len(self.shared):
-            self.shared.append(value)
-        return values.handle_of(value, -2 - number)
+        return super().keep(value)
 
-    def use(self, operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
+    def use(self, operation: str, target: Any, arguments: Any, keywords: Any) -> Any:
         """Carry out the program's request on an object that a test has passed to it."""
-        if not any(target is each for each in self.shared):
+        if not any(target is each for each in self.kept):
             raise TypeError("the tests did not pass this object to the program")
         if operation not in ("attribute", "assign"):
             return channel.USES[operation](target, arguments, keywords)
@@ -124,21 +111,7 @@ class _Session:
             raise AttributeError(name)
         return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
 
-    def reply(self, request: tuple[Any, ...]) -> bytes:
-        try:
-            return values.encode(("gives", self.use(*request)), self.keep)
-        except Exception as error:
-            if isinstance(error, StopIteration) and request[0] == "next":
-                return values.encode(("stops",))
-            return values.encode(("raises", *channel.describe_exception(error)))
-
-    def write(self, packet: bytes) -> None:
-        channel.write_packet(packet)
-
-    def read(self) -> bytes | None:
-        return channel.read_packet()
-
-    def exchange(self, packet: bytes, sent: list[Any]) -> tuple[Any, ...]:
+    def exchange(self, packet: bytes, sent: list[Any]) -> Any:
         """The answer to a request, or to being loaded if that is empty.
 
         It is under way from the request's first byte to the answer's last; the program is to blame for
@@ -155,45 +128,31 @@ class _Session:
             return self.receive(sent)
         except OSError as error:
             raise ProgramGone("the program ended before it answered") from error
+        except (ValueError, TypeError, LookupError, MemoryError, RecursionError, OverflowError) as error:
+            raise ProgramGone("the program sent something that is not a value") from error
         finally:
             if outermost:
                 self.under_way = False
                 self.patience -= time.monotonic() - began
 
-    def receive(self, sent: list[Any]) -> tuple[Any, ...]:
-        """One answer; sent containers that the program changed are changed here too."""
-        while True:
-            try:
-                data = self.read()
-                if data is None:
-                    raise ProgramGone("the program ended before it answered")
-                answer = values.decode(data, self.resolve, originals=sent)
-            except (values.BadValue, OSError, MemoryError, RecursionError, OverflowError) as error:
-                raise ProgramGone("the program sent something that is not a value") from error
-            if not isinstance(answer, tuple) or not answer:
-                raise ProgramGone("the program sent something that is not an answer")
-            if answer[0] != "ask" or len(answer) != 5:
-                return answer
-            self.write(self.reply(answer[1:]))
+    def gone(self, why: str) -> ProgramGone:
+        """What ends a test."""
+        return ProgramGone(f"the program {why}")
 
-    def request(
-        self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Any:
+    def ask(self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Send the program a request and return its answer, or raise what it raised."""
-        sent: list[Any] = []
-        packet = values.encode((operation, target, list(arguments), keywords), self.keep, containers=sent)
-        shown = f"{target}({', '.join(map(_short, arguments))})" if operation == "call" else ""
-        answer = self.exchange(packet, sent)
-        if answer == ("stop",) and operation == "next":
-            raise StopIteration
-        if answer[0] == "raised" and len(answer) == 4:
-            self.last_call = f"{shown} raised {answer[1]}: {_short(answer[2])}" if shown else self.last_call
-            raise channel.rebuild_exception(answer[1:], ProgramError)
-        if answer[0] != "result" or len(answer) != 4:
-            raise ProgramGone("the program sent something that is not an answer")
-        if shown:
-            self.last_call = f"{shown} returned {_short(answer[1])}"
-        return answer[1]
+        if operation != "call":
+            return super().ask(operation, target, arguments, keywords)
+        shown = f"{target}({', '.join(map(_short, arguments))})"
+        try:
+            value = super().ask(operation, target, arguments, keywords)
+        except ProgramGone:
+            raise
+        except BaseException as error:
+            self.last_call = f"{shown} raised {type(error).__name__}: {_short(str(error))}"
+            raise
+        self.last_call = f"{shown} returned {_short(value)}"
+        return value
 
 
 class _RecordedSession(_Session):
@@ -223,7 +182,7 @@ class _RecordedSession(_Session):
         self.at += 1
         return self.answers[self.at - 1]
 
-    def receive(self, sent: list[Any]) -> tuple[Any, ...]:
+    def receive(self, sent: list[Any]) -> Any:
         """One answer; notes whether it contains sets, whose order the program may have changed."""
         answer = super().receive(sent)
         self.unordered = self.unordered or _holds_set(answer)
@@ -361,16 +320,16 @@ class _Function:
         self._session, self.__name__, self._asked_for = session, name, asked_for
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._session.request("call", self.__name__, arguments, keywords)
+        return self._session.ask("call", self.__name__, arguments, keywords)
 
     def __instancecheck__(self, value: Any) -> bool:
-        return self._session.request("isinstance", self.__name__, (value,), {}) is True
+        return self._session.ask("isinstance", self.__name__, (value,), {}) is True
 
     def __getattr__(self, name: str) -> Any:
         """A name in a class of the program; in nothing else, as the tests may mean a module of their own."""
         if name.startswith("_") or not (self._asked_for or self.__name__[:1].isupper()):
             raise AttributeError(f"{self.__name__!r} has no attribute {name!r} for the tests")
-        return getattr(self._session.request("global", self.__name__, (), {}), name)
+        return getattr(self._session.ask("global", self.__name__, (), {}), name)
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}>"

@@ -4,12 +4,13 @@ Values keep their exact types: ``True`` is not ``1``, a tuple is not a list. Bes
 of the standard library pass, and a NumPy scalar as its value. Every other object stays in its process; a
 `Handle` stands for it. Decoding builds nothing but these types, whatever the bytes contain.
 
-This module is also sent into sandboxes unchanged, so it imports only modules that import fast.
+A value is written as JSON: numbers, strings, true, false and null as they are, all else as a list that starts
+with the name of its kind. This module is also sent into sandboxes unchanged.
 """
 
 from __future__ import annotations
 
-import struct
+import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself is slow to import
@@ -32,7 +33,8 @@ _ATTRIBUTES = {
 }
 """Classes that pass, and the attributes that rebuild an object; Decimal's is its string."""
 _HOMES = {name: home for home, _, name in (key.rpartition(".") for key in (*_ATTRIBUTES, "decimal.Decimal"))}
-_SEQUENCES = ((list, b"l"), (tuple, b"t"), (set, b"S"), (frozenset, b"Z"))
+_SEQUENCES = ((list, "list"), (tuple, "tuple"), (set, "set"), (frozenset, "frozenset"))
+_MAPPINGS = ("dict", "Counter", "OrderedDict")
 
 
 class BadValue(ValueError):
@@ -88,87 +90,84 @@ def encode(
         [1, True, (2.5, 'a'), {'k': {3}}]
     """
     writer = _Writer(keep or (lambda v: Handle(-1, type(v).__name__)), known or {}, keep is not None)
-    writer.value(value, MAX_DEPTH)
+    tree = writer.tree(value, MAX_DEPTH)
     if containers is not None:
         containers.extend(writer.containers)
-    return b"".join(writer.out)
+    return json.dumps(tree, check_circular=False, separators=(",", ":")).encode("ascii")
 
 
 class _Writer:
     def __init__(self, keep: Callable[[Any], Any], known: dict[int, int], named: bool) -> None:
         self.keep, self.known, self.named = keep, known, named
-        self.out: list[bytes] = []
         self.seen: dict[int, int] = {}
         self.containers: list[Any] = []  # referenced, so that no id is reused for another object
 
-    def value(self, value: Any, depth: int) -> None:
+    def tree(self, value: Any, depth: int) -> Any:
         if depth == 0:
             raise BadValue("the value is nested too deeply")
         if value is None or value is True or value is False:
-            self.out.append(b"N" if value is None else b"T" if value else b"F")
-        elif isinstance(value, int):
+            return value
+        if isinstance(value, int):
             number = int(value)
-            self.blob(b"i", number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True))
-        elif isinstance(value, float):
-            self.out.append(b"f" + struct.pack("<d", value))
-        elif isinstance(value, complex):
-            self.out.append(b"c" + struct.pack("<dd", value.real, value.imag))
-        elif isinstance(value, str):
-            self.blob(b"s", str.encode(value, "utf-8", "surrogatepass"))
-        elif isinstance(value, bytes):
-            self.blob(b"b", value)
-        elif id(value) in self.seen:
-            self.out.append(b"r" + struct.pack("<I", self.seen[id(value)]))
-        elif isinstance(value, (list, tuple, set, frozenset, bytearray, dict)) or _is_deque(value):
-            if id(value) in self.known:
-                self.out.append(b"M" + struct.pack("<I", self.known[id(value)]))
+            return number if -(1 << 63) <= number < 1 << 63 else ["int", hex(number)]
+        if isinstance(value, float):
+            return float(value)
+        if isinstance(value, complex):
+            return ["complex", value.real, value.imag]
+        if isinstance(value, str):
+            return _text(str.__str__(value))
+        if isinstance(value, bytes):
+            return ["bytes", bytes.decode(value, "latin-1")]
+        if id(value) in self.seen:
+            return ["seen", self.seen[id(value)]]
+        if isinstance(value, (list, tuple, set, frozenset, bytearray, dict)) or _is_deque(value):
             self.seen[id(value)] = len(self.containers)
             self.containers.append(value)
-            self.container(value, depth - 1)
-        elif (standard := _standard(value)) is not None:
+            tree = self.container(value, depth - 1)
+            return ["changed", self.known[id(value)], tree] if id(value) in self.known else tree
+        if (standard := _standard(value)) is not None:
             name, arguments = standard
-            self.blob(b"Y", name.encode())
-            self.value(arguments, depth - 1)
-        elif (scalar := _numpy_scalar(value)) is not value:
-            self.value(scalar, depth - 1)
-        elif isinstance(handle := value if isinstance(value, Handle) else self.keep(value), Handle):
-            self.blob(b"H", handle.kind[:100].encode("utf-8", "replace"))
-            self.out.append(struct.pack("<q?", handle.number, bool(handle.plain)))
-        else:
-            self.value(handle, depth - 1)
+            return ["standard", name, self.tree(arguments, depth - 1)]
+        if (scalar := _numpy_scalar(value)) is not value:
+            return self.tree(scalar, depth - 1)
+        handle = value if isinstance(value, Handle) else self.keep(value)
+        if isinstance(handle, Handle):
+            return ["handle", handle.number, _text(handle.kind[:100]), bool(handle.plain)]
+        return self.tree(handle, depth - 1)
 
-    def container(self, value: Any, depth: int) -> None:
+    def container(self, value: Any, depth: int) -> list[Any]:
         if isinstance(value, bytearray):
-            self.blob(b"a", bytes(value))
-            return
+            return ["bytearray", bytes(value).decode("latin-1")]
         if isinstance(value, dict):
-            tag = {"Counter": b"K", "OrderedDict": b"O"}.get(type(value).__name__, b"d")
-            pairs = list(dict.items(value))
+            head: list[Any] = [type(value).__name__ if type(value).__name__ in _MAPPINGS else "dict"]
             if self.named and type(value).__name__ == "defaultdict":
-                self.out.append(b"D")
-                self.value(getattr(value, "default_factory", None), depth)
-                tag = b""
-            self.out.append(tag + struct.pack("<I", len(pairs)))
-            items = [each for pair in pairs for each in pair]
+                head = ["defaultdict", self.tree(getattr(value, "default_factory", None), depth)]
+            items = [each for pair in dict.items(value) for each in pair]
         else:
-            kind, tag = next((each for each in _SEQUENCES if isinstance(value, each[0])), (type(value), b"e"))
-            items = list(kind.__iter__(value))
-            if tag == b"t" and self.named and (names := _field_names(value)):
-                tag = b"w" + struct.pack("<I", len(names)) + names
-            self.out.append(tag + struct.pack("<I", len(items)))
-        for item in items:
-            self.value(item, depth)
-
-    def blob(self, tag: bytes, data: bytes) -> None:
-        self.out += (tag + struct.pack("<I", len(data)), data)
+            kind, name = next(
+                (each for each in _SEQUENCES if isinstance(value, each[0])), (type(value), "deque")
+            )
+            head, items = [name], list(kind.__iter__(value))
+            if name == "tuple" and self.named and (names := _field_names(value)):
+                head = ["named", _text(names)]
+        return [*head, *(self.tree(item, depth) for item in items)]
 
 
-def _field_names(value: Any) -> bytes:
+def _text(text: str) -> str | list[str]:
+    """A string that JSON keeps as it is, also if it has halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ["halves", text.encode("utf-16-le", "surrogatepass").hex()]
+    return text
+
+
+def _field_names(value: Any) -> str:
     """The names of a named tuple's class and fields; empty for another tuple."""
     fields = getattr(type(value), "_fields", None)
     if not isinstance(fields, tuple) or len(fields) != len(value):
-        return b""
-    return " ".join(map(str, (type(value).__name__, *fields))).encode("utf-8", "replace")
+        return ""
+    return " ".join(map(str, (type(value).__name__, *fields)))
 
 
 _named_tuples: dict[str, Any] = {}
@@ -251,88 +250,63 @@ def decode(
     Example:
         >>> decode(b"nonsense")
         Traceback (most recent call last):
-        mars_env.grading.code.values.BadValue: no value starts with b'n'
+        mars_env.grading.code.values.BadValue: the bytes are no value: JSONDecodeError
     """
-    reader = _Reader(data, resolve or (lambda handle: handle), hashed, originals or [])
+    reader = _Reader(resolve or (lambda handle: handle), hashed, originals or [])
     try:
-        value = reader.value(MAX_DEPTH)
-    except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise BadValue("the bytes end early or are not text") from error
-    if reader.at != len(data):
-        raise BadValue("bytes are left over")
+        value = reader.value(json.loads(data.decode("ascii")), MAX_DEPTH)
+    except BadValue:
+        raise
+    except (ValueError, IndexError, RecursionError) as error:
+        raise BadValue(f"the bytes are no value: {type(error).__name__}") from error
     if containers is not None:
         containers.extend(reader.seen)
     return value
 
 
 class _Reader:
-    def __init__(
-        self, data: bytes, resolve: Callable[[Handle], Any], hashed: bool, originals: list[Any]
-    ) -> None:
-        self.data, self.resolve, self.hashed, self.originals = data, resolve, hashed, originals
-        self.at = 0
+    def __init__(self, resolve: Callable[[Handle], Any], hashed: bool, originals: list[Any]) -> None:
+        self.resolve, self.hashed, self.originals = resolve, hashed, originals
         self.seen: list[Any] = []
 
-    def take(self, size: int) -> bytes:
-        piece = self.data[self.at : self.at + size]
-        if len(piece) != size:
-            raise BadValue("the bytes end early")
-        self.at += size
-        return piece
-
-    def count(self) -> int:
-        number: int = struct.unpack("<I", self.take(4))[0]
-        if number > len(self.data) - self.at:  # each item takes at least one byte
-            raise BadValue("the bytes end early")
-        return number
-
-    def blob(self) -> bytes:
-        return self.take(self.count())
-
-    def value(self, depth: int) -> Any:
+    def value(self, tree: Any, depth: int) -> Any:
         if depth == 0:
             raise BadValue("the value is nested too deeply")
-        tag = self.take(1)
-        if tag in b"NTF":
-            return {b"N": None, b"T": True, b"F": False}[tag]
-        if tag == b"i":
-            return int.from_bytes(self.blob(), "little", signed=True)
-        if tag == b"f":
-            return struct.unpack("<d", self.take(8))[0]
-        if tag == b"s":
-            return self.blob().decode("utf-8", "surrogatepass")
-        if tag == b"r":
-            return self.seen[struct.unpack("<I", self.take(4))[0]]
-        if tag == b"M":
-            return self.changed(depth)
-        if tag in b"lteSZ":
-            return self.items(tag, depth - 1)
-        if tag == b"w":
-            return self.items(b"t", depth - 1, self.blob().decode())
-        if tag in b"dDKO":
-            return self.mapping(tag, depth - 1)
-        if tag == b"H":
-            kind = self.blob().decode("utf-8", "replace")
-            number, plain = struct.unpack("<q?", self.take(9))
-            return self.resolve(Handle(number, kind, plain))
-        if tag == b"Y":
-            name, arguments = self.blob().decode(), self.value(depth - 1)
-            return _rebuild(name, arguments) if self.hashed else Handle(-1, name)
-        if tag == b"c":
-            value: Any = complex(*struct.unpack("<dd", self.take(16)))
-        elif tag == b"b":
-            value = self.blob()
-        elif tag == b"a":
-            self.seen.append(value := bytearray(self.blob()))
-        else:
-            raise BadValue(f"no value starts with {tag!r}")
-        return value if self.hashed else Handle(-1, type(value).__name__)
+        match tree:
+            case None | bool() | int() | float() | str():
+                return tree
+            case ["list" | "tuple" | "set" | "frozenset" | "deque" as kind, *items]:
+                return self.items(kind, items, depth - 1)
+            case ["dict" | "Counter" | "OrderedDict" | "defaultdict" as kind, *items]:
+                return self.mapping(kind, items, depth - 1)
+            case ["seen", int(number)] if number >= 0:
+                return self.seen[number]
+            case ["changed", int(number), new] if number >= 0:
+                return self.changed(self.originals[number], new, depth)
+            case ["named", names, *items]:
+                return self.items("tuple", items, depth - 1, str(self.value(names, depth)))
+            case ["handle", int(number), kind, bool(plain)]:
+                return self.resolve(Handle(number, str(self.value(kind, depth)), plain))
+            case ["int", str(digits)]:
+                return int(digits, 16)
+            case ["halves", str(digits)]:
+                return bytes.fromhex(digits).decode("utf-16-le", "surrogatepass")
+            case ["standard", str(name), arguments]:
+                found = self.value(arguments, depth - 1)
+                return _rebuild(name, found) if self.hashed else Handle(-1, name)
+            case ["complex", int() | float() as real, int() | float() as imaginary]:
+                return complex(real, imaginary) if self.hashed else Handle(-1, "complex")
+            case ["bytes", str(text)]:
+                return text.encode("latin-1") if self.hashed else Handle(-1, "bytes")
+            case ["bytearray", str(text)]:
+                self.seen.append(bytearray(text.encode("latin-1")))
+                return self.seen[-1] if self.hashed else Handle(-1, "bytearray")
+        raise BadValue(f"no value is written as {str(tree)[:40]}")
 
-    def changed(self, depth: int) -> Any:
+    def changed(self, original: Any, tree: Any, depth: int) -> Any:
         """A container that was sent from here: it gets the new content and is used as the value."""
-        original = self.originals[struct.unpack("<I", self.take(4))[0]]
         place = len(self.seen)
-        new = self.value(depth)
+        new = self.value(tree, depth)
         # What was sent may be of a class of the tests, and comes back as one of the class below it.
         kinds = (list, tuple, set, frozenset, dict, bytearray, type(original))
         if not any(isinstance(new, kind) and isinstance(original, kind) for kind in kinds):
@@ -347,17 +321,17 @@ class _Reader:
         self.seen[place] = original
         return original
 
-    def items(self, tag: bytes, depth: int, names: str = "") -> Any:
+    def items(self, kind: str, trees: list[Any], depth: int, names: str = "") -> Any:
         place = len(self.seen)
         items: list[Any] = []
         self.seen.append(items)  # a list may contain itself; other types cannot
-        for _ in range(self.count()):
-            items.append(self.value(depth))  # noqa: PERF401  (the list must exist while it grows)
+        for tree in trees:
+            items.append(self.value(tree, depth))  # noqa: PERF401  (the list must exist while it grows)
         value: Any = items
-        if tag == b"t":
+        if kind == "tuple":
             value = _named(names, items) if names and self.hashed else tuple(items)
-        elif tag != b"l":
-            value = self.hashed_items({b"S": "set", b"Z": "frozenset", b"e": "deque"}[tag], items)
+        elif kind != "list":
+            value = self.hashed_items(kind, items)
         self.seen[place] = value
         return value
 
@@ -369,27 +343,24 @@ class _Reader:
         except TypeError as error:
             raise BadValue("an item of a set cannot be hashed") from error
 
-    def mapping(self, tag: bytes, depth: int) -> Any:
+    def mapping(self, kind: str, trees: list[Any], depth: int) -> Any:
         value: Any = {} if self.hashed else Pairs()
-        if self.hashed and tag != b"d":
-            import collections
-
-            kinds = {b"K": collections.Counter, b"O": collections.OrderedDict, b"D": collections.defaultdict}
-            value = kinds[tag]()
+        if self.hashed and kind != "dict":
+            value = getattr(__import__("collections"), kind)()
         self.seen.append(value)
-        if tag == b"D":
-            factory = self.value(depth)
+        if kind == "defaultdict":
+            factory = self.value(trees.pop(0), depth)
             if self.hashed:
                 if not (factory is None or callable(factory)):
                     raise BadValue("what makes defaults cannot be called")
                 value.default_factory = factory
-        for _ in range(self.count()):
-            key, item = self.value(depth), self.value(depth)
+        for key, item in zip(trees[::2], trees[1::2], strict=True):
+            pair = self.value(key, depth), self.value(item, depth)
             if not self.hashed:
-                value.append((key, item))
+                value.append(pair)
                 continue
             try:
-                value[key] = item
+                value[pair[0]] = pair[1]
             except TypeError as error:
                 raise BadValue("a key cannot be hashed") from error
         return value

@@ -47,9 +47,7 @@ def _points_for_floors(names: frozenset[str], *nodes: Node) -> list[_Point]:
     written = sorted({abs(value) for value in numbers if isinstance(value, Fraction)})
     near = [int(v) + k for v in written[:12] for k in range(-2, 3) if v < 10**6]
     values = tuple(sorted({*range(-6, 41), *near, *(2 * v + 1 for v in near), 97, 1000, 1001}))
-    if len(names) == 1:
-        return _integer_points(names, values, 0)
-    return _integer_points(names, range(-4, 13), 60) + _integer_points(names, values, 60)
+    return _integer_points(names, values, 120)
 
 
 def _same_value(a: Node, b: Node, point: _Point, digits: int, real: bool) -> bool:

@@ -16,6 +16,7 @@ from mars_env.grading.math.question import claimed, is_another, is_unasked, rest
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
+    asserted,
     clause,
     concluded,
     hidden,
@@ -237,7 +238,7 @@ def _last_line(text: str, statement: str) -> str | None:
     value = value or restated(statement, without_remarks(sentence)) or _none(sentence)
     if value or is_unasked(statement, sentence) or doubtful(hidden(sentence)):
         return value
-    return _few_words(bare)
+    return asserted(sentence) or _few_words(bare)
 
 
 def _none(sentence: str) -> str | None:

@@ -1,9 +1,8 @@
 """A pool of killable worker processes for verdicts that need symbolic computation.
 
-Safe from any thread and from any number of event loops; a forked child of the caller starts
-new workers. CPU time decides: a verdict may use `cpu_seconds` for the reference and as many
-for the answer, enforced by the kernel in the worker; time spent waiting in the queue does not
-count. The wall-clock ceiling is loose, and exists only for a worker that neither works nor ends.
+Safe from any thread and from any number of event loops. CPU time decides: a verdict may use `cpu_seconds`
+for the reference and as many for the answer, enforced by the kernel in the worker; time in the queue does
+not count. The wall-clock ceiling is loose, and exists only for a worker that neither works nor ends.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -27,8 +25,8 @@ _BOOTSTRAP = """
 import json, sys
 settings = json.loads(sys.stdin.buffer.readline())
 sys.path[:] = settings["path"]
-from mars_env.grading.math.worker import serve_verdicts
-serve_verdicts(settings)
+from mars_env.grading.math.worker import serve
+serve(settings)
 """
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
@@ -69,7 +67,8 @@ class WorkerPool:
     Args:
         workers: How many; None means one per CPU.
         limits: What one verdict may use.
-        judge: The module whose ``JUDGE`` (`mars_env.grading.math.worker.Judge`) the workers ask.
+        judge: The module whose functions ``unfit(reference)``, which says why a reference cannot be used,
+            and ``judge(reference, answer, tolerance)``, whether an answer equals it and why not, are called.
 
     Example:
         >>> with WorkerPool(workers=1) as pool:
@@ -82,7 +81,7 @@ class WorkerPool:
         self,
         workers: int | None = None,
         limits: VerdictLimits | None = None,
-        judge: str = "mars_env.grading.math.symbolic",
+        judge: str = "mars_env.grading.math.judge",
     ) -> None:
         self.capacity = workers if workers is not None else _cpus()
         if self.capacity < 1:
@@ -90,7 +89,11 @@ class WorkerPool:
         self.limits = limits or VerdictLimits()
         self.judge = judge
         self._start()
-        _POOLS.add(self)
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._threads = ThreadPoolExecutor(self.capacity, "mars-env-grading")
+        self._workers, self._unfinished = list[_Worker](), set[Future[Reply]]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
@@ -99,11 +102,6 @@ class WorkerPool:
     def __deepcopy__(self, memo: object) -> WorkerPool:
         """Copies share one pool: processes are machinery, not state."""
         return self
-
-    def _start(self) -> None:
-        self._threads = ThreadPoolExecutor(self.capacity, "mars-env-grading")
-        self._of_thread, self._workers = threading.local(), list[_Worker]()
-        self._unfinished: set[Future[Reply]] = set()
 
     @property
     def under_way(self) -> int:
@@ -116,9 +114,10 @@ class WorkerPool:
         Raises:
             RuntimeError: The pool is closed.
         """
+        if self._process != os.getpid():  # a forked child has no threads; the workers are its parent's
+            self._start()
         # the threads know nothing of the pool itself, so that it can be freed
-        parts = (self._of_thread, self._workers, self.limits, self.judge)
-        future = self._threads.submit(_judged, *parts, {"tolerance": None, **request})
+        future = self._threads.submit(_judged, self._workers, self.limits, self.judge, request)
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)
         return future
@@ -144,81 +143,86 @@ class WorkerPool:
         self.close()
 
 
-def _judged(
-    of_thread: threading.local,
-    workers: list[_Worker],
-    limits: VerdictLimits,
-    judge: str,
-    request: dict[str, Any],
-) -> Reply:
-    """Have this thread's worker answer."""
-    if not hasattr(of_thread, "worker"):
-        of_thread.worker = _Worker(limits, judge)
-        workers.append(of_thread.worker)
+def _judged(workers: list[_Worker], limits: VerdictLimits, judge: str, request: dict[str, Any]) -> Reply:
+    """Have an idle worker answer, or a new one."""
+    worker = next((one for one in workers if one.busy.acquire(blocking=False)), None)
+    if worker is None:
+        worker = _Worker(limits, judge)
+        workers.append(worker)
     try:
-        return of_thread.worker.judge(request)  # type: ignore[no-any-return]
+        return worker.reply(request)
     except Exception as error:  # a bug here is a fault of the machinery
-        of_thread.worker.stop()
+        worker.stop()
         return {"fault": f"{type(error).__name__}: {error}"}
+    finally:
+        worker.busy.release()
 
 
 class _Worker:
-    """One worker process and the conversation with it; used by one thread."""
+    """One worker process and the conversation with it; used by the thread that holds `busy`."""
 
     def __init__(self, limits: VerdictLimits, judge: str) -> None:
         self.limits, self.module = limits, judge
         self.process: subprocess.Popen[bytes] | None = None
-        self.served, self.received = 0, list[bytes]()
+        self.served, self.fit = 0, set[str]()
+        self.busy = threading.Lock()
+        self.busy.acquire()
 
-    def judge(self, request: dict[str, Any]) -> Reply:
-        """Have a request answered; if the worker is lost, once more by a fresh one.
+    def reply(self, request: dict[str, Any]) -> Reply:
+        """Judge the reference, then the answer."""
+        reference = request["reference"]
+        if request["op"] == "check" or reference not in self.fit:
+            said = self._call("unfit", "reference", reference)
+            if "value" not in said:
+                return said
+            if request["op"] == "check" or said["value"]:
+                return {"unfit": said["value"] or ""}
+            self.fit.add(reference)
+        options = {key: request[key] for key in ("ordered", "integer") if key in request}
+        said = self._call(
+            "judge", "answer", reference, request["answer"], request.get("tolerance"), **options
+        )
+        return {"equal": said["value"][0], "reason": said["value"][1]} if "value" in said else said
 
-        If two workers crash on one answer after reading its reference, that answer crashed
-        them; a worker that is lost from outside is a fault.
+    def _call(self, function: str, phase: str, *args: object, **options: object) -> dict[str, Any]:
+        """The value of a function; if the worker is lost, it is called once more in a fresh one.
+
+        If two workers crash on the same arguments, these crashed them; a worker that is lost from outside is
+        a fault.
         """
-        first = self._attempt(request)
-        if "fault" not in first:
-            return first
-        second = self._attempt(request)
-        if first.get("crashed") and second.get("crashed"):
-            return {"limit": "it crashed the evaluator twice", "phase": second["phase"]}
-        return second
-
-    def _attempt(self, request: dict[str, Any]) -> Reply:
-        try:
-            process = self._started()
-            _write(process, request)
-            return self._reply(process)
-        except _Lost as lost:
-            self.stop()
-            return {"fault": str(lost)}
-
-    def _reply(self, process: subprocess.Popen[bytes]) -> Reply:
-        phase, deadline = "reference", time.monotonic() + self.limits.wall_seconds
-        while (message := self._read(process, deadline)) is not None:
-            if set(message) == {"phase"}:
-                phase = message["phase"]
-                continue
-            self.served += 1
-            if message.get("spent") or self.served >= self.limits.recycle_after:
+        message = {"function": function, "args": args, "options": options}
+        crashes = 0
+        for _ in range(2):
+            try:
+                return {**self._exchange(message), "phase": phase}
+            except _Lost as lost:
                 self.stop()
-            return message
-        self.stop()
-        killed = -process.returncode
-        if killed == signal.SIGPROF:
-            limit = f"the CPU time limit of {self.limits.cpu_seconds:g} s was reached"
-            return {"limit": limit, "phase": phase}
-        return {
-            "fault": f"a worker was lost (signal {killed})",
-            "crashed": killed in _CRASHES,
-            "phase": phase,
-        }
+                fault, crashes = str(lost), crashes + lost.crashed
+        if crashes == 2:
+            return {"limit": "it crashed the evaluator twice", "phase": phase}
+        return {"fault": fault}
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self.process is not None and self.process.poll() is None:
-            return self.process
+    def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
+        if (
+            self.process is None
+            or self.process.poll() is not None
+            or self.served >= self.limits.recycle_after
+        ):
+            self._start()
+        self.served += message["function"] == "judge"
+        reply = self._answer(message, self.limits.wall_seconds)
+        if reply is not None:
+            return reply
+        assert self.process is not None
+        killed = -self.process.wait()
         self.stop()
-        self.process = process = subprocess.Popen(
+        if killed == signal.SIGPROF:
+            return {"limit": f"the CPU time limit of {self.limits.cpu_seconds:g} s was reached"}
+        raise _Lost(f"a worker was lost (signal {killed})", crashed=killed in _CRASHES)
+
+    def _start(self) -> None:
+        self.stop()
+        self.process = subprocess.Popen(
             [sys.executable, "-c", _BOOTSTRAP],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -227,7 +231,7 @@ class _Worker:
             start_new_session=True,
             bufsize=0,
         )
-        self.served, self.received = 0, list[bytes]()
+        self.served, self.fit = 0, set()
         settings = {
             "path": [folder for folder in sys.path if isinstance(folder, str)],  # Python ignores others, too
             "cpu_seconds": self.limits.cpu_seconds,
@@ -235,36 +239,32 @@ class _Worker:
             "parent": os.getpid(),
             "judge": self.module,
         }
-        _write(process, settings)
-        greeting = self._read(process, time.monotonic() + max(120.0, self.limits.wall_seconds)) or {}
+        greeting = self._answer(settings, max(120.0, self.limits.wall_seconds)) or {}
         if "ready" not in greeting:
             raise _Lost(greeting.get("broken", "a worker could not start"))
-        return process
 
-    def _read(self, process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any] | None:
-        """The next message of the worker; None if it has ended."""
-        assert process.stdout is not None
-        poll = select.poll()
-        poll.register(process.stdout, select.POLLIN | select.POLLHUP)
-        if not self.received:
-            left = deadline - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
-                raise _Lost("a worker did not answer within the wall-clock ceiling")
-            # messages are so short that a pipe never splits one
-            self.received = os.read(process.stdout.fileno(), 65_536).splitlines()
-        return json.loads(self.received.pop(0)) if self.received else None
+    def _answer(self, message: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """What the worker answers to a message; None if it has ended."""
+        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        poll, deadline = select.poll(), time.monotonic() + seconds
+        poll.register(self.process.stdout, select.POLLIN | select.POLLHUP)
+        try:
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        except BrokenPipeError as broken:
+            raise _Lost("a worker ended before it got the request") from broken
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise _Lost("a worker did not answer within the wall-clock ceiling")
+        line = os.read(self.process.stdout.fileno(), 65_536)  # so short that a pipe never splits it
+        return json.loads(line) if line else None
 
     def stop(self) -> None:
         """Kill the worker and reap it."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        self.close()
-
-    def close(self) -> None:
-        """Close the pipes; a worker whose parent's pipe is closed ends."""
         process, self.process = self.process, None
-        for pipe in (process.stdin, process.stdout) if process is not None else ():
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
 
@@ -272,32 +272,12 @@ class _Worker:
 class _Lost(Exception):
     """The worker is gone or sends nonsense."""
 
-
-def _write(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps(message).encode() + b"\n")
-    except BrokenPipeError as broken:
-        raise _Lost("a worker ended before it got the request") from broken
+    def __init__(self, why: str, *, crashed: bool = False) -> None:
+        super().__init__(why)
+        self.crashed = crashed
 
 
 def _cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-_POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In a forked child, which has no threads: leave the parent's workers alone, start new ones on demand."""
-    for pool in list(_POOLS):
-        for worker in pool._workers:
-            if worker.process is not None:
-                worker.process.returncode = 0  # it is not this process's child: nothing to reap
-            worker.close()
-        pool._start()
-
-
-os.register_at_fork(after_in_child=_after_fork)

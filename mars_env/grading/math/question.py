@@ -91,6 +91,9 @@ _IMPLIED = {
 """What a question asks for without the word."""
 _DONE = re.compile(r"\b([a-z]+(?:s|ed))(?: away| out| up| off)? \\?\$?\d")
 """A verb before a number."""
+_DEGREE = re.compile(
+    r"\b(?:(?:larg|small|great|long|short|high|low|old|young|tall)(?:er|est)|least|most)\b", re.I
+)
 _CALL = re.compile(r"[A-Za-z]'{0,3}(?:\^\{-1\})?\([^()=]{1,40}\)")
 _PHRASE = re.compile(r"[^\W_]+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -158,6 +161,10 @@ def restated(statement: str, sentence: str) -> str | None:
         return None
     if any(word[0].lower() not in asked for word in PROVISIONAL.finditer(bare)):
         return None
+    if doubtful(MATH_SPAN.sub(" ", bare)) or _ASKS.match(words):
+        return None
+    if _DEGREE.search(asked) and not _DEGREE.search(words):
+        return None
     said = _CLAIM.match(undelimited(words))
     elsewhere = said is not None and any(span not in statement for span in MATH_SPAN.findall(said["what"]))
     value = undelimited(said["value"]) if said and said["verb"] and mine & theirs and not elsewhere else ""
@@ -175,7 +182,7 @@ def is_another(statement: str, sentence: str) -> bool:
     others = names.difference(_NAMES.findall(asked))
     if others and len(everyone) > 1 and not (_TOGETHER.search(asked) and len(names) > 1):
         return True
-    for subject in _CHINESE_SUBJECT.findall(sentence)[-1:]:
+    for subject in _CHINESE_SUBJECT.findall(sentence)[-1:] if not statement.isascii() else ():
         pairs = {subject[i : i + 2] for i in range(len(subject) - 1)}
         if not any(pair in statement + "答案结果" for pair in pairs) and not subject.endswith(("值", "数")):
             return True

@@ -15,6 +15,7 @@ from mars_env.grading.math.vocabulary import (
     CONCLUDES,
     CONCLUSION,
     IS_ANSWER,
+    PROVISIONAL,
     RELATIVE,
     YES_OR_NO,
 )
@@ -80,6 +81,19 @@ _QUANTITY = re.compile(
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_VERB = (
+    r"(?!(?:has|is|was|does|uses|as|this|pas|plus|moins|menos) )[a-z]+(?:s|ed)"
+    r"|(?:should|will|can) (?!have)[a-z]+|made|sold|drove|bought|ate|got|took|spent|paid"
+    r"|has(?=\s\d+\s[a-z ]+\s(?:left|remaining|in\s(?:all|total)))"
+)
+_ASSERTS = re.compile(
+    r"(?:the|its|his|her|their|this|total|angle|\$|[A-Z]\w*['’]s)\b[^.,:;\d]*?\s(?:is|are|was|equals?)\s"
+    r"(?:(?:located\s+)?at\s)?|[^.,:;\d]*?(?:[是为]|等于|\bwe\s(?:obtain|get|find)\b)\s*"
+    rf"|(?P<acts>(?:(?!\bwe\b)[^.,:;\d$])+\s(?:{_VERB}))\s(?:(?:at|to|up with)\s)?"
+    r"(?=\\?\$\d|[\d.,]+ (?!of\b)[a-z])",
+    re.IGNORECASE,
+)
+"""What stands before the value of a sentence that asserts one: "the average is", "Tina makes"."""
 _BESIDE_BOLD = re.compile(
     r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b"
     r"|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d",
@@ -232,6 +246,27 @@ def concluded(sentence: str) -> str | None:
     if ended and in_total:
         return only_number(sentence)
     return only_number(conclusion) if therefore else None
+
+
+def asserted(sentence: str) -> str | None:
+    """The only value of a whole sentence that says what something is, or what somebody or something does.
+
+    Example:
+        >>> asserted("The average is 3.5."), asserted("Tina makes $990."), asserted("Take 5 apples.")
+        ('3.5', '$990', None)
+    """
+    words = sentence.replace("**", "").strip()
+    ended, words = words[-1:] in (".", "。"), without_remarks(words)
+    opening = CONCLUSION.match(words)
+    words = words[opening.end() if opening else 0 :].strip(" ,")
+    said = _ASSERTS.match(words)
+    before = said.group() if said and ended else ""
+    if not said or not before or any(word.search(before) for word in (PROVISIONAL, RELATIVE)):
+        return None
+    if said["acts"]:
+        return only_number(re.sub(r"\bshould (?!have)", "", words))
+    value = undelimited(words[said.end() :])
+    return with_long_unit(value) if is_value(value) else None
 
 
 def _emphasised(sentence: str) -> str | None:

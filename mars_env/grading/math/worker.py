@@ -1,4 +1,4 @@
-"""The worker process: reads requests, judges them, and writes replies, each as a line of JSON.
+"""The worker process: calls a judge's functions, as lines of JSON say, and writes what they return.
 
 The kernel enforces its limits, so that no C code can exceed them: a CPU-time timer whose signal kills, and a
 bound on memory. The pool starts another worker in its place. When the parent ends, the worker ends.
@@ -13,8 +13,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
 
 from mars_env.grading.math.nodes import OverLimit
 
@@ -22,14 +23,7 @@ _LONGEST = 250
 """Most characters of a string in a reply."""
 
 
-class Judge(NamedTuple):
-    """What a worker asks: why a reference cannot be used, and whether an answer equals it (if not, why)."""
-
-    unfit: Callable[[str], str | None]
-    judge: Callable[..., tuple[bool, str]]
-
-
-def serve_verdicts(settings: dict[str, Any]) -> None:
+def serve(settings: dict[str, Any]) -> None:
     """Serve until the end of input. Started by `pool.py`, never by hand."""
     replies = os.dup(1)
     quiet = os.open(os.devnull, os.O_WRONLY)
@@ -38,48 +32,40 @@ def serve_verdicts(settings: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     _die_with_parent(settings["parent"])
     try:
-        judge: Judge = importlib.import_module(settings["judge"]).JUDGE
+        judge = importlib.import_module(settings["judge"])
         judge.judge(r"$\sqrt{2}$", r"$\frac{2}{\sqrt{2}}$")  # import everything: no verdict pays for that
     except Exception as error:
         _send(replies, {"broken": f"a worker could not start: {type(error).__name__}: {error}"[:_LONGEST]})
         return
-    _limit_memory(int(settings["memory_mb"]) << 20)
+    size = int(settings["memory_mb"]) << 20
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(ValueError, OSError):  # some systems (macOS) have no such limit; the CPU limit still holds
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
     _send(replies, {"ready": True})
     for line in sys.stdin.buffer:
-        reply = _answer(json.loads(line), replies, settings["cpu_seconds"], judge)
+        signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
+        reply = _reply(judge, **json.loads(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
         _send(replies, reply)
+        if reply.get("limit") == _NO_MEMORY:
+            return  # what is left may be too little for the next one
 
 
-def _limit_memory(size: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+_NO_MEMORY = "the memory limit was reached"
+
+
+def _reply(judge: ModuleType, function: str, args: list[Any], options: dict[str, Any]) -> dict[str, Any]:
     try:
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    except (ValueError, OSError):
-        return  # some systems (macOS) have no such limit; the CPU limit still holds
-
-
-def _answer(request: dict[str, Any], replies: int, cpu_seconds: float, judge: Judge) -> dict[str, Any]:
-    phase = "reference"
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-    try:
-        problem = judge.unfit(request["reference"])
-        if request["op"] == "check" or problem:
-            return {"unfit": (problem or "")[:_LONGEST]}
-        phase = "answer"
-        _send(replies, {"phase": phase})
-        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-        options = {key: request[key] for key in ("ordered", "integer") if key in request}
-        equal, reason = judge.judge(request["reference"], request["answer"], request["tolerance"], **options)
-        return {"equal": equal, "reason": reason[:_LONGEST]}
+        value = getattr(judge, function)(*args, **options)
+        return {"value": value[:_LONGEST] if isinstance(value, str) else value}
     except OverLimit as limit:
-        return {"limit": str(limit)[:_LONGEST], "phase": phase}
+        return {"limit": str(limit)[:_LONGEST]}
     except MemoryError:
-        return {"limit": "the memory limit was reached", "phase": phase, "spent": True}
+        return {"limit": _NO_MEMORY}
     except RecursionError:
-        return {"limit": "the recursion limit was reached", "phase": phase}
+        return {"limit": "the recursion limit was reached"}
     except Exception as error:  # a fault of the judge must not end the worker
-        return {"error": f"{type(error).__name__}: {error}"[:_LONGEST], "phase": phase}
+        return {"error": f"{type(error).__name__}: {error}"[:_LONGEST]}
 
 
 def _send(channel: int, message: dict[str, Any]) -> None:

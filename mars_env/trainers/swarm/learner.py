@@ -7,25 +7,23 @@ sampler loses its own turns only, references and rewards stay here, and the boun
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
-import math
-import secrets
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.net import Guard, Refusal, Server, read_body, start_server
+from mars_env.net import Guard, Refusal, Server, start_server
 from mars_env.rollout.staleness import acting_run, least_updates
 from mars_env.sync import end_tasks
-from mars_env.text import logger, one_line, shown
+from mars_env.text import describe_error, logger, one_line, shown
 from mars_env.trainers.local import Policy
 from mars_env.trainers.swarm import wire
 from mars_env.trainers.swarm.capacity import Capacity
@@ -35,12 +33,8 @@ from mars_env.types import Action, Observation
 
 log = logger(__name__)
 
-M = TypeVar("M", bound=BaseModel)
-
-_HOLD = 15.0  # seconds after which a request that waits for something is answered
 _GRACE = 2.0  # seconds in which samplers learn, at the end, that the training is over
 _REMINDER = 60.0  # seconds between two warnings that asks wait and there is no sampler
-_QUIET_TURNS = 16  # turns of the event loop for which a request for work waits for more asks to come
 
 
 class SwarmSettings(BaseModel):
@@ -68,23 +62,30 @@ class SwarmSettings(BaseModel):
 class _Open:
     """An ask without an answer."""
 
-    order: int
     ask: wire.RemoteAct
     policy: str
     answer: asyncio.Future[list[Action]]
-    holder: str = ""
-    since: float = 0.0
+    holder: _Sampler | None = None
     tries: int = 0
     why: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Sampler:
-    """When a sampler was last heard, and what it says of itself."""
+    """A connected sampler."""
 
-    at: float
-    busy: float = 0.0
-    holds: int = 0
+    name: str
+    socket: web.WebSocketResponse
+    out: asyncio.Queue[BaseModel]
+    room: int
+    held: dict[str, _Open]
+
+    async def send(self) -> None:
+        """Send what is put into `out`, until a `Bye` is sent."""
+        message: BaseModel | None = None
+        while not isinstance(message, wire.Bye):
+            message = await self.out.get()
+            await self.socket.send_str(message.model_dump_json())
 
 
 class Swarm:
@@ -141,46 +142,46 @@ class Swarm:
         self._published: list[tuple[Publication, float]] = []  # by this process, with its time
         self._run: object = None  # the training that acts, and the first publication that is its own
         self._run_began = 0
-        self._open: dict[str, _Open] = {}
-        self._waiting: list[tuple[int, str]] = []
-        self._orders = itertools.count()
-        self._session = secrets.token_hex(8)
-        self._samplers: dict[str, _Sampler] = {}
+        self._open: dict[str, _Open] = {}  # in the order of asking
+        self._numbers = itertools.count()
+        self._samplers: list[_Sampler] = []
         self._updates: list[float] = []  # seconds
         self._spread: list[float] = []
         self._busy = 0.0
-        self._more = asyncio.Event()
         self._over = False
 
     async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=self._settings.most)
-        app.router.add_post("/v1/take", self._take)
-        app.router.add_post("/v1/give", self._give)
-        app.router.add_post("/v1/alive", self._alive)
-        app.router.add_get("/v1/weights", self._newest)
+        app = web.Application()
+        app.router.add_get("/v1/sampler", self._serve)
         app.router.add_get("/v1/weights/{number}/{policy}", self._file)
+        self._loop = asyncio.get_running_loop()
         self._server: Server = await start_server(app, self._host, self._port, self._guard, grace=_GRACE)
         self.url = self._server.url
-        self._sweeper = asyncio.create_task(self._sweep())
+        self._reminder = asyncio.create_task(self._remind())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:  # after a failure samplers wait for a learner that continues
+        await end_tasks([self._reminder])
+        if error is None:
             self._over = True
-            self._more.set()
+            self._tell(wire.Bye())
             ends = time.monotonic() + _GRACE
             while self._samplers and time.monotonic() < ends:
                 await asyncio.sleep(0.02)
-        await end_tasks([self._sweeper])
+        # After a failure samplers wait for a learner that continues.
+        await asyncio.gather(*(each.socket.close(code=WSCloseCode.GOING_AWAY) for each in self._samplers))
         await self._server.close()
 
     # ------------------------------------------------------------------------------------ the team's side
 
     def publish(self, policies: Mapping[str, Policy]) -> None:
         """Publish the present weights: the team's `refresh`, which the loop calls after each update."""
-        self._published.append((self.store.publish(policies), time.monotonic()))
+        publication = self.store.publish(policies)
+        self._published.append((publication, time.monotonic()))
+        if self.url:  # else no sampler is connected yet
+            self._loop.call_soon_threadsafe(self._tell, wire.News(publication=publication))
 
     async def act(self, agent: str, observation: Observation, n: int, seed: int) -> list[Action]:
         """Have a sampler act, with weights that the pipeline's bound allows.
@@ -190,18 +191,18 @@ class Swarm:
         """
         if not self._published:
             raise ConfigError("a swarm acts once its weights are published: give swarm.team to train")
-        order, weights, patience = next(self._orders), self._oldest(), self._settings.patience
+        patience = self._settings.patience
         ask = wire.RemoteAct(
-            id=f"{self._session}-{order}",
+            id=str(next(self._numbers)),
             agent=agent,
             observation=dict(observation),
             n=n,
             seed=seed,
-            weights=weights,
+            weights=self._oldest(),
         )
-        opened = _Open(order, ask, self._agents[agent], asyncio.get_running_loop().create_future())
+        opened = _Open(ask, self._agents[agent], asyncio.get_running_loop().create_future())
         self._open[ask.id] = opened
-        self._queue(opened)
+        self._dispatch()
         try:
             async with asyncio.timeout(patience):
                 return await opened.answer
@@ -209,7 +210,10 @@ class Swarm:
             why = opened.why or "is one running, and does it reach this address?"
             raise ModelError(f"no sampler answered within {patience:g} s: {why}") from error
         finally:
-            self._open.pop(ask.id, None)
+            del self._open[ask.id]
+            if opened.holder is not None:
+                opened.holder.out.put_nowait(wire.Drop(ask=ask.id))
+                self._release(opened)
 
     def _oldest(self) -> Publication:
         """The oldest publication that may act in this context."""
@@ -250,54 +254,62 @@ class Swarm:
 
     # -------------------------------------------------------------------------------- the samplers' side
 
-    async def _take(self, request: web.Request) -> web.Response:
-        take = await _body(request, wire.Take)
-        if any(take.agents.get(name) != policy for name, policy in self._agents.items()):
-            has = _pairs(take.agents) or "no agents"
-            raise Refusal(400, f"the team is {_pairs(self._agents)}, but the sampler has {has}")
-        lease = self._settings.lease
-        sampler, ends = self._note(take), time.monotonic() + min(_HOLD, lease / 2)
-        while not self._over and not self._waiting and (left := ends - time.monotonic()) > 0:
-            self._more.clear()
-            try:
-                async with asyncio.timeout(left):
-                    await self._more.wait()
-            except TimeoutError:
-                break
-            for _ in range(_QUIET_TURNS):  # the acts of one wave go out together
-                await asyncio.sleep(0)
-        sampler.at = time.monotonic()
-        if self._over:
-            self._samplers.pop(take.sampler, None)
-        asks: list[wire.RemoteAct] = []
-        if self._samplers.get(take.sampler) is sampler:  # else it has left meanwhile
-            share = min(take.room, math.ceil(len(self._waiting) / len(self._samplers)))
-            while self._waiting and len(asks) < share:
-                opened = self._open.get(heapq.heappop(self._waiting)[1])
-                if opened is not None and not opened.answer.done() and not opened.holder:
-                    opened.holder, opened.since = take.sampler, time.monotonic()
-                    opened.tries += 1
-                    asks.append(opened.ask)
-        return _json(wire.Taken(asks=asks, lease=lease, over=self._over))
+    async def _serve(self, request: web.Request) -> web.WebSocketResponse:
+        """The connection of one sampler, for as long as it lasts."""
+        if "Origin" in request.headers:
+            raise Refusal(403, "this address is for samplers, not for web pages")
+        lease, most = self._settings.lease, self._settings.most
+        socket = web.WebSocketResponse(heartbeat=lease / 2, max_msg_size=most, compress=False)
+        await socket.prepare(request)
+        name = f"{request.remote}#{next(self._numbers)}"
+        sampler = _Sampler(name, socket, asyncio.Queue(), room=0, held={})
+        sender = asyncio.create_task(sampler.send())
+        try:
+            async for message in socket:
+                self._hear(sampler, wire.FROM_SAMPLER.validate_json(message.data))
+        except (ValidationError, Refusal) as error:
+            why = describe_error(error)
+            log.warning("the sampler %s is refused: %s", name, why)
+            sampler.out.put_nowait(wire.Bye(why=why))
+            await asyncio.wait([sender], timeout=_GRACE)
+        finally:
+            self._left(sampler, lost=socket.close_code != WSCloseCode.OK)
+            await end_tasks([sender])
+        await socket.close()
+        return socket
 
-    async def _give(self, request: web.Request) -> web.Response:
-        give = await _body(request, wire.Give)
-        self._note(give)
-        opened = self._open.get(give.ask)
+    def _hear(self, sampler: _Sampler, said: wire.Hello | wire.Holds | wire.Give) -> None:
+        match said:
+            case wire.Hello() if sampler not in self._samplers:
+                if any(said.agents.get(name) != policy for name, policy in self._agents.items()):
+                    has = _pairs(said.agents) or "no agents"
+                    raise Refusal(400, f"the team is {_pairs(self._agents)}, but the sampler has {has}")
+                sampler.room = said.room
+                self._samplers.append(sampler)
+                if self._published:
+                    sampler.out.put_nowait(wire.News(publication=self._published[-1][0]))
+                if self._over:
+                    sampler.out.put_nowait(wire.Bye())
+                self._dispatch()
+            case wire.Holds():
+                now = time.monotonic()
+                self._spread += [now - at for made, at in self._published if made.number == said.number]
+            case wire.Give():
+                self._busy += said.busy
+                self._give(sampler, said)
+
+    def _give(self, sampler: _Sampler, give: wire.Give) -> None:
+        opened = sampler.held.get(give.ask)
         if opened is None or opened.answer.done():
-            return _json(wire.Receipt(result="unwanted"))
-        why = f"{shown(give.sampler)}: {one_line(give.fault, 300)}" if give.fault else ""
-        refused = ""
-        if not why:
-            actions, refused = self._received(give, opened)
-            if not refused:
-                opened.answer.set_result(actions)
-                return _json(wire.Receipt(result="taken"))
-            log.warning("an answer of the sampler %s is refused: %s", shown(give.sampler), refused)
-            why = f"an answer of {shown(give.sampler)} was refused: {refused}"
-        if opened.holder == give.sampler:  # else it was slow, and another one may work on it
-            self._fail(opened, why)
-        return _json(wire.Receipt(result="refused" if refused else "taken", why=refused))
+            return
+        self._release(opened)
+        actions, why = ([], give.fault) if give.fault else self._received(give, opened)
+        if why:
+            log.warning("an answer of the sampler %s is refused: %s", sampler.name, one_line(why, 300))
+            self._fail(opened, f"{sampler.name}: {one_line(why, 300)}")
+        else:
+            opened.answer.set_result(actions)
+        self._dispatch()
 
     def _received(self, give: wire.Give, opened: _Open) -> tuple[list[Action], str]:
         oldest, name = opened.ask.weights.number, opened.policy
@@ -308,33 +320,6 @@ class Swarm:
             give.actions, opened.ask.n, (min(versions), max(versions)), config.vocab_size, context
         )
 
-    async def _alive(self, request: web.Request) -> web.Response:
-        alive = await _body(request, wire.Alive)
-        if alive.leaves:
-            if self._samplers.pop(alive.sampler, None) is not None:
-                log.info("the sampler %s has left; others get its asks", shown(alive.sampler))
-            for opened in self._held(alive.sampler):
-                opened.tries -= 1  # that was no attempt
-                self._queue(opened)
-            return _json(wire.Wanted())
-        sampler = self._note(alive)
-        held = {opened.ask.id: opened for opened in self._held(alive.sampler)}
-        for id in held.keys() - set(alive.asks):  # given, but it does not know: our answer was lost
-            if sampler.at - held[id].since > self._settings.lease / 2:
-                self._fail(held[id], f"{shown(alive.sampler)} does not work on it")
-        return _json(wire.Wanted(dropped=[id for id in alive.asks if id not in held]))
-
-    async def _newest(self, request: web.Request) -> web.Response:
-        """The newest publication of this process, as soon as it is another than the one named."""
-        known = request.query.get("store", ""), request.query.get("after", "")
-        ends = time.monotonic() + _HOLD
-        while time.monotonic() < ends and not self._over:
-            newest = self._published[-1][0] if self._published else None
-            if newest is not None and known != (newest.store, str(newest.number)):
-                return _json(newest)
-            await asyncio.sleep(0.02)
-        return web.Response(status=204)
-
     async def _file(self, request: web.Request) -> web.StreamResponse:
         number, policy = request.match_info["number"], request.match_info["policy"]
         kept = self._published[-self._settings.max_staleness - 2 :]
@@ -344,53 +329,53 @@ class Swarm:
                 return web.FileResponse(path)
         raise Refusal(404, "these weights are not here any more: ask for the newest")
 
-    # ------------------------------------------------------------------------------------------- records
+    def _left(self, sampler: _Sampler, lost: bool) -> None:
+        """Give the asks of a sampler that has left, or was lost, to others."""
+        if sampler not in self._samplers:
+            return
+        self._samplers.remove(sampler)
+        how, held = "is lost" if lost else "has left", list(sampler.held.values())
+        log.log(logging.WARNING if lost else logging.INFO, "the sampler %s %s", sampler.name, how)
+        for opened in held:
+            self._release(opened)
+            if lost:
+                self._fail(opened, f"the sampler {sampler.name} was lost")
+            else:
+                opened.tries -= 1
+        self._dispatch()
 
-    def _note(self, said: wire.Take | wire.Alive | wire.Give) -> _Sampler:
-        """A sampler was heard: measure how long it was busy, and how long its newest weights took."""
-        now, lease = time.monotonic(), self._settings.lease
-        sampler = self._samplers.setdefault(said.sampler, _Sampler(0.0, busy=said.busy))
-        self._busy += max(0.0, min(said.busy - sampler.busy, 10 * lease))
-        if said.holds > sampler.holds:
-            self._spread += [
-                now - at for publication, at in self._published if publication.number == said.holds
-            ]
-        sampler.at, sampler.busy, sampler.holds = now, said.busy, said.holds
-        return sampler
+    def _dispatch(self) -> None:
+        """Give asks that wait to samplers with room, each to the one that has the fewest."""
+        for opened in [each for each in self._open.values() if not (each.holder or each.answer.done())]:
+            free = [sampler for sampler in self._samplers if len(sampler.held) < sampler.room]
+            if not free:
+                return
+            opened.holder = min(free, key=lambda sampler: len(sampler.held))
+            opened.holder.held[opened.ask.id] = opened
+            opened.holder.out.put_nowait(opened.ask)
+            opened.tries += 1
 
-    def _held(self, sampler: str) -> list[_Open]:
-        return [o for o in self._open.values() if o.holder == sampler and not o.answer.done()]
-
-    def _queue(self, opened: _Open) -> None:
-        opened.holder = ""
-        heapq.heappush(self._waiting, (opened.order, opened.ask.id))
-        self._more.set()
+    def _release(self, opened: _Open) -> None:
+        """Its holder has it no more."""
+        if opened.holder is not None:
+            del opened.holder.held[opened.ask.id]
+            opened.holder = None
 
     def _fail(self, opened: _Open, why: str) -> None:
-        """An attempt has failed: another sampler, or the same one, tries again."""
+        """An attempt has failed; after the last one the turn has."""
         opened.why = why
-        if opened.tries < self._settings.attempts:
-            self._queue(opened)
-        elif not opened.answer.done():
+        if opened.tries >= self._settings.attempts and not opened.answer.done():
             opened.answer.set_exception(ModelError(f"{opened.tries} attempts failed, the last one: {why}"))
 
-    async def _sweep(self) -> None:
-        """Find samplers that are lost, and warn if none is left."""
-        reminded, lease = time.monotonic(), self._settings.lease
+    def _tell(self, message: BaseModel) -> None:
+        for sampler in self._samplers:
+            sampler.out.put_nowait(message)
+
+    async def _remind(self) -> None:
         while True:
-            await asyncio.sleep(lease / 4)
-            now = time.monotonic()
-            for name in [name for name, sampler in self._samplers.items() if now - sampler.at > lease]:
-                held = self._held(name)
-                log.warning("the sampler %s is lost; others get its %d asks", shown(name), len(held))
-                del self._samplers[name]
-                for opened in held:
-                    self._fail(opened, f"the sampler {shown(name)} was lost")
-            if self._samplers or not self._waiting:
-                reminded = now
-            elif now - reminded > _REMINDER:
-                log.warning("%d asks wait, and there is no sampler at %s", len(self._waiting), self.url)
-                reminded = now
+            await asyncio.sleep(_REMINDER)
+            if self._open and not self._samplers:
+                log.warning("%d asks wait, and there is no sampler at %s", len(self._open), self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,20 +393,6 @@ class _RemoteAgent:
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """See `Swarm.act`."""
         return await self.swarm.act(self.name, observation, n, seed)
-
-
-async def _body(request: web.Request, kind: type[M]) -> M:
-    """A request's body, validated; a `Refusal` if it is not what the protocol says, or too long."""
-    try:
-        return kind.model_validate_json(await read_body(request))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = one_line(".".join(map(str, first["loc"])), 100)
-        raise Refusal(422, f"the request is not of this protocol: {where}: {first['msg']}") from error
-
-
-def _json(value: BaseModel) -> web.Response:
-    return web.Response(text=value.model_dump_json(), content_type="application/json")
 
 
 def _pairs(agents: Mapping[str, str]) -> str:

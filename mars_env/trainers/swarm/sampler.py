@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,24 +15,26 @@ import aiohttp
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError
 from yarl import URL
 
-from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
+from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.models.preflight import preflight
-from mars_env.net import NETWORK_ERRORS, Answer, BodyTooLong, read_bounded, session
+from mars_env.net import NETWORK_ERRORS, session
 from mars_env.text import describe_error, logger, one_line
 from mars_env.trainers.checks import SAMPLER, check_agents
 from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.samplers import Refreshable
 from mars_env.trainers.swarm import wire
-from mars_env.trainers.swarm.weights import MANIFEST_BYTES, Publication, Tensors, Weights, read_tensors
-from mars_env.trainers.team import Refreshable
+from mars_env.trainers.swarm.weights import Publication, Tensors, Weights, read_tensors
 from mars_env.types import Agent
 
 log = logger(__name__)
 
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
-_ANSWER_BYTES = 64 * 2**20
+_MESSAGE_BYTES = 64 * 2**20
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
+_HEARTBEAT = 30.0
 _SLOWEST_RETRY = 10.0
+_RECONNECT = 0.1  # seconds before a sampler connects, or fetches weights, again
 _FAREWELL = 2.0  # seconds in which a sampler that is stopped tells its learner
 
 
@@ -73,30 +75,30 @@ class Connection:
             raise ConfigError(f"{url!r} is no address: {error}") from error
         if self._base.scheme not in ("http", "https") or not self._base.host:
             raise ConfigError(f"a learner's address is like http://10.0.0.1:8700, got {url!r}")
-        self._patience, self._file_bytes, self._heard = patience, file_bytes, time.monotonic()
-        authorization = {"Authorization": f"Bearer {key}"} if key else {}
-        self._headers = {"Content-Type": "application/json", **authorization}
+        self._patience, self._file_bytes = patience, file_bytes
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
-    async def post(self, path: str, message: BaseModel, kind: type[M]) -> M:
-        """Post a message; the validated answer.
+    def __str__(self) -> str:
+        return str(self._base)
+
+    async def socket(self) -> aiohttp.ClientWebSocketResponse:
+        """Connect as a sampler.
 
         Raises:
-            ConfigError: The learner rejects the request, or its answer cannot be read.
+            ConfigError: The learner refuses the sampler.
             ModelError: It is gone.
         """
-        answer = await self._send("POST", path, _ANSWER_BYTES, data=message.model_dump_json().encode())
-        try:
-            return kind.model_validate_json(self._accepted(answer).body)
-        except ValidationError as error:
-            raise ConfigError(f"{self._base} answers in another protocol: {describe_error(error)}") from error
 
-    async def wait(self, after: Publication | None = None) -> Publication:
-        """See `Weights`."""
-        query = {} if after is None else {"store": after.store, "after": str(after.number)}
-        while True:
-            answer = self._accepted(await self._send("GET", "weights", MANIFEST_BYTES, query=query))
-            if answer.body:  # else there is nothing new yet
-                return Publication.read(answer.body, str(self._base))
+        async def connect() -> aiohttp.ClientWebSocketResponse:
+            return await (await session()).ws_connect(
+                self._base / "v1/sampler",
+                headers=self._headers,
+                heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
+                max_msg_size=_MESSAGE_BYTES,
+                timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
+            )
+
+        return await self._persistently(connect)
 
     async def fetch(self, publication: Publication) -> Tensors:
         """See `Weights`."""
@@ -109,56 +111,44 @@ class Connection:
                         f"{self._file_bytes:,} are expected: does the sampler have the learner's model?"
                     )
                 path = Path(folder) / f"{name}.safetensors"
-                answer = await self._send("GET", f"weights/{publication.number}/{name}", wanted.size, path)
-                if answer.status == 404:
-                    raise StoreError(f"the weights {publication.number} of {name} are gone")
-                self._accepted(answer)
+                address = f"v1/weights/{publication.number}/{name}"
+                await self._persistently(partial(self._download, address, path, wanted.size))
                 found[name] = await asyncio.to_thread(read_tensors, path, wanted)
         return found
 
-    def _accepted(self, answer: Answer) -> Answer:
-        if answer.status >= 300:
-            why = one_line(answer.body.decode("utf-8", "replace"), 300)
-            raise ConfigError(f"the learner at {self._base} refuses ({answer.status}): {why}")
-        return answer
+    async def _download(self, address: str, path: Path, size: int) -> None:
+        """Write at most so many bytes into a file; one that breaks off does not pass its hash."""
+        options: dict[str, Any] = {"headers": self._headers, "timeout": _TIMEOUT, "allow_redirects": False}
+        async with (await session()).get(self._base / address, **options) as response:
+            if response.status == 404:
+                raise StoreError(f"the weights {address} are gone")
+            if response.status != 200:
+                raise aiohttp.ClientResponseError(
+                    response.request_info, (), status=response.status, message=response.reason or ""
+                )
+            with path.open("wb") as file:
+                async for part in response.content.iter_chunked(2**20):
+                    if (size := size - len(part)) < 0:
+                        raise StoreError(f"the weights {address} are longer than announced")
+                    await asyncio.to_thread(file.write, part)
 
-    async def _send(
-        self, method: str, path: str, most: int, into: Path | None = None, **options: Any
-    ) -> Answer:
-        """An answer of at most so many bytes, or the file into which it was written."""
-        pause, url = 0.1, (self._base / "v1" / path).with_query(options.pop("query", {}))
+    async def _persistently(self, once: Callable[[], Awaitable[T]]) -> T:
+        """What `once` returns, as soon as no network error prevents it."""
+        began, pause = time.monotonic(), 0.1
         while True:
             try:
-                answer = await self._once(method, url, most, into, options)
-                if answer.status < 500:
-                    self._heard = time.monotonic()
-                    return answer
-                why = f"status {answer.status}"
-            except BodyTooLong as error:
-                raise ConfigError(f"an answer of {self._base} is too long: {error}") from error
+                return await once()
             except NETWORK_ERRORS as error:
-                why = describe_error(error)
-            if time.monotonic() - self._heard > self._patience:
-                raise ModelError(f"the learner at {self._base} is gone for {self._patience:g} s: {why}")
+                if isinstance(error, aiohttp.ClientResponseError) and 300 <= error.status < 500:
+                    why = f"({error.status}) {one_line(error.message, 300)}: are address and key right?"
+                    raise ConfigError(f"the learner at {self} refuses {why}") from error
+                if time.monotonic() - began > self._patience:
+                    why = describe_error(error)
+                    raise ModelError(
+                        f"the learner at {self} is gone for {self._patience:g} s: {why}"
+                    ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _SLOWEST_RETRY)
-
-    async def _once(
-        self, method: str, url: URL, most: int, into: Path | None, options: Mapping[str, Any]
-    ) -> Answer:
-        options = {**options, "headers": self._headers, "timeout": _TIMEOUT, "allow_redirects": False}
-        async with (await session()).request(method, url, **options) as response:
-            if into is None or response.status != 200:
-                limit = most if response.status == 200 else MANIFEST_BYTES
-                return Answer(response.status, {}, await read_bounded(response, limit))
-            size = 0
-            with into.open("wb") as file:  # one that breaks off does not pass its hash
-                async for part in response.content.iter_chunked(2**20):
-                    size += len(part)
-                    if size > most:
-                        raise BodyTooLong(most)
-                    await asyncio.to_thread(file.write, part)
-            return Answer(200, {}, b"")
 
 
 async def run_sampler(
@@ -184,7 +174,7 @@ async def run_sampler(
             learner's folder can be read here.
 
     Returns:
-        How many answers the learner has taken.
+        How many answers it gave.
 
     Raises:
         ConfigError: The learner rejects this sampler, or the weights do not fit the models.
@@ -198,93 +188,83 @@ async def run_sampler(
     settings = settings or SamplerSettings()
     connection = Connection(url, key, settings.patience, _most_bytes(models))
     held = _Weights(dict(models), weights or connection, settings.refresh == "demanded")
-    sampler = _Sampler(agents, connection, held, settings.concurrency)
-    try:
-        return await sampler.run()
-    except asyncio.CancelledError:
-        with contextlib.suppress(MarsError, TimeoutError):  # others may have at once what was under way
-            async with asyncio.timeout(_FAREWELL):
-                await connection.post("alive", wire.Alive(**sampler.state(), leaves=True), wire.Wanted)
-        raise
+    return await _Sampler(agents, connection, held, settings.concurrency).run()
 
 
 class _Sampler:
-    """A running sampler: takes asks, answers them, and shows that it lives."""
+    """A running sampler: answers the asks that the learner sends."""
 
     def __init__(
         self, agents: Mapping[str, Agent], connection: Connection, weights: _Weights, concurrency: int
     ) -> None:
         self._agents, self._connection, self._weights = agents, connection, weights
-        self._concurrency, self._name, self._lease, self._taken = concurrency, secrets.token_hex(8), 4.0, 0
+        self._concurrency, self._given = concurrency, 0
         self._asks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> int:
-        """Take until the training is over; the other tasks end only when something fails."""
+        """Act until the training is over, through one connection after the other."""
+        while True:
+            async with await self._connection.socket() as socket:
+                if await self._serve(socket):
+                    return self._given
+            log.warning("the connection to the learner at %s is lost; connecting again", self._connection)
+            await asyncio.sleep(_RECONNECT)
+
+    async def _serve(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
+        """Act until the connection ends; whether the training is over."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                others = [tasks.create_task(self._weights.follow()), tasks.create_task(self._show())]
-                await self._take(tasks)
-                for task in (*others, *self._asks.values()):
+                follow = tasks.create_task(self._weights.follow(partial(_send, socket)))
+                over = await self._listen(socket, tasks)
+                for task in (follow, *self._asks.values()):  # a learner that comes back asks again
                     task.cancel()
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return self._taken
+        return over
 
-    def state(self) -> dict[str, Any]:
-        """What the learner gets with each request."""
-        return {"sampler": self._name, "holds": self._weights.holds, "busy": self._weights.busy}
-
-    async def _take(self, tasks: asyncio.TaskGroup) -> None:
+    async def _listen(self, socket: aiohttp.ClientWebSocketResponse, tasks: asyncio.TaskGroup) -> bool:
         policies = {name: agent.policy for name, agent in self._agents.items()}
-        while True:
-            while (room := self._concurrency - len(self._asks)) < 1:
-                await asyncio.wait(self._asks.values(), return_when=asyncio.FIRST_COMPLETED)
-            take = wire.Take(**self.state(), agents=policies, room=min(room, wire.MOST))
-            taken = await self._connection.post("take", take, wire.Taken)
-            if taken.over:
-                return
-            self._lease = taken.lease
-            for ask in taken.asks:
-                self._asks[ask.id] = tasks.create_task(self._answer(ask))
+        await _send(socket, wire.Hello(agents=policies, room=min(self._concurrency, wire.MOST)))
+        async for message in socket:
+            if message.type is aiohttp.WSMsgType.ERROR:
+                break
+            try:
+                heard = wire.FROM_LEARNER.validate_json(message.data)
+            except ValidationError as error:
+                why = describe_error(error)
+                raise ConfigError(f"{self._connection} answers in another protocol: {why}") from error
+            match heard:
+                case wire.News():
+                    self._weights.announce(heard.publication)
+                case wire.RemoteAct():
+                    self._asks[heard.id] = tasks.create_task(self._answer(socket, heard))
+                case wire.Drop() if heard.ask in self._asks:
+                    self._asks[heard.ask].cancel()
+                case wire.Bye():
+                    if heard.why:
+                        raise ConfigError(
+                            f"the learner at {self._connection} refuses: {one_line(heard.why, 300)}"
+                        )
+                    return True
+        return False
 
-    async def _show(self) -> None:
-        """Show that the sampler lives, and stop what nobody waits for any more."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._lease / 4):
-                    await self._weights.news.wait()
-            self._weights.news.clear()
-            alive = wire.Alive(**self.state(), asks=list(self._asks))
-            for id in (await self._connection.post("alive", alive, wire.Wanted)).dropped:
-                if id in self._asks:
-                    self._asks[id].cancel()
-
-    async def _answer(self, ask: wire.RemoteAct) -> None:
-        try:
-            await self._act(ask)
-        finally:
-            del self._asks[ask.id]
-
-    async def _act(self, ask: wire.RemoteAct) -> None:
-        answer: dict[str, Any]
+    async def _answer(self, socket: aiohttp.ClientWebSocketResponse, ask: wire.RemoteAct) -> None:
         try:
             async with self._weights.acting(ask.weights):
-                answer = {"actions": await self._agents[ask.agent].act(ask.observation, ask.n, ask.seed)}
+                actions = await self._agents[ask.agent].act(ask.observation, ask.n, ask.seed)
+            give = wire.Give(ask=ask.id, actions=list(actions), busy=self._weights.lap())
+            self._given += 1
         except Exception as error:  # the learner hears of it, and tries again, here or elsewhere
             log.warning("%s could not act: %s", one_line(ask.agent), describe_error(error))
-            answer = {"fault": describe_error(error)}
-        try:
-            receipt = await self._give(ask, answer)
-        except (ConfigError, ValidationError) as error:  # too long, for example
-            answer = {"fault": describe_error(error)}
-            receipt = await self._give(ask, answer)
-        self._taken += receipt.result == "taken" and "fault" not in answer
-        if receipt.result == "refused":
-            log.warning("the learner refused an answer of %s: %s", one_line(ask.agent), one_line(receipt.why))
+            give = wire.Give(ask=ask.id, fault=describe_error(error))
+        finally:
+            del self._asks[ask.id]
+        await _send(socket, give)
 
-    async def _give(self, ask: wire.RemoteAct, answer: Mapping[str, Any]) -> wire.Receipt:
-        give = wire.Give(**self.state(), ask=ask.id, **answer)
-        return await self._connection.post("give", give, wire.Receipt)
+
+async def _send(socket: aiohttp.ClientWebSocketResponse, message: BaseModel) -> None:
+    with contextlib.suppress(*NETWORK_ERRORS):  # whoever listens finds that the connection is lost
+        await socket.send_str(message.model_dump_json())
 
 
 class _Weights:
@@ -292,7 +272,8 @@ class _Weights:
 
     def __init__(self, models: Mapping[str, Refreshable], source: Weights, demanded: bool) -> None:
         self._models, self._source, self._demanded = models, source, demanded
-        self.news = asyncio.Event()
+        self._announced: Publication | None = None
+        self._news = asyncio.Event()
         self._received: Publication | None = None  # the newest one
         self._ready: dict[int, tuple[Publication, Tensors]] = {}  # received, not used yet
         self._used: Publication | None = None
@@ -300,36 +281,43 @@ class _Weights:
         self._acting, self._busy, self._since = 0, 0.0, 0.0
         self._change = asyncio.Condition()
 
-    @property
-    def holds(self) -> int:
-        """Number of the newest publication that was received."""
-        return 0 if self._received is None else self._received.number
+    def lap(self) -> float:
+        """Seconds in which the models acted since this was last asked."""
+        now = time.monotonic()
+        busy = self._busy + (now - self._since if self._acting else 0.0)
+        self._busy, self._since = 0.0, now
+        return busy
 
-    @property
-    def busy(self) -> float:
-        """Seconds in which the models acted."""
-        return self._busy + (time.monotonic() - self._since if self._acting else 0.0)
+    def announce(self, publication: Publication) -> None:
+        """There are newer weights to receive."""
+        self._announced = publication
+        self._news.set()
 
-    async def follow(self) -> None:
+    async def follow(self, send: Callable[[BaseModel], Awaitable[None]]) -> None:
         """Receive each new publication while the models act."""
         while True:
-            publication = await self._source.wait(self._received)
+            await self._news.wait()
+            self._news.clear()
+            publication = self._announced
+            if publication is None or not publication.newer_than(self._received):
+                continue
             try:
                 tensors = await self._source.fetch(publication)
             except StoreError as error:  # a newer one has taken its place, or it was cut off
                 log.warning("%s", error)
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(_RECONNECT)
+                self._news.set()
                 continue
             async with self._change:
                 if self._received is not None and self._received.store != publication.store:
                     self._ready.clear()
-                self._received = publication
                 if self._demanded:
                     self._ready[publication.number] = (publication, tensors)
                 else:
                     await self._use(publication, tensors)
+                self._received = publication  # only now: a lost connection may end the lines above
                 self._change.notify_all()
-            self.news.set()
+            await send(wire.Holds(number=publication.number))
 
     @contextlib.asynccontextmanager
     async def acting(self, wanted: Publication) -> AsyncGenerator[None]:

@@ -1,24 +1,23 @@
-"""`WeightStore`: versions of weights that a learner publishes and samplers wait for, as safetensors on disk.
+"""`WeightStore`: versions of weights that a learner publishes, as safetensors on disk.
 
     00000012/manifest.json         which versions of which policies, with the sizes and hashes of the files
     00000012/solver.safetensors    the weights of one policy
 
 A publication is complete or not there. Numbers only grow: a learner that resumes from an older checkpoint
-publishes under a new number, so nobody takes the lost weights for newer. Nothing is pickled.
+publishes under a new number, so the lost weights do not count as newer. Nothing is pickled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import re
 import secrets
 import shutil
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, cast
+from typing import Annotated, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -41,7 +40,6 @@ MANIFEST = "manifest.json"
 MANIFEST_BYTES = 2**20
 """No manifest is longer."""
 
-_POLL_SECONDS = 0.05
 _NUMBER = re.compile(r"[0-9]{8}")
 _DRAFT = ".draft-"
 _PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
@@ -88,10 +86,6 @@ class Publication(BaseModel):
 class Weights(Protocol):
     """Where a sampler gets its weights: a `WeightStore` whose folder it can read, or a `Connection`."""
 
-    async def wait(self, after: Publication | None = None) -> Publication:
-        """The newest publication, as soon as it is newer than `after`."""
-        ...
-
     async def fetch(self, publication: Publication) -> Tensors:
         """The weights of a publication.
 
@@ -127,7 +121,7 @@ class WeightStore:
             files = {}
             for name, policy in policies.items():
                 path = draft / f"{name}.safetensors"
-                _write_tensors(policy.model.state_dict(), path)
+                safetensors.torch.save_model(policy.model, str(path))  # tied weights once
                 size = path.stat().st_size
                 files[name] = PolicyWeights(version=policy.version, size=size, sha256=_sha256(path))
             store = last.store if last is not None else secrets.token_hex(16)
@@ -160,14 +154,6 @@ class WeightStore:
                 raise StoreError(f"{folder} cannot be read: {error}") from error
         return None
 
-    async def wait(self, after: Publication | None = None) -> Publication:
-        """See `Weights`."""
-        while True:
-            found = await asyncio.to_thread(self.newest)
-            if found is not None and found.newer_than(after):
-                return found
-            await asyncio.sleep(_POLL_SECONDS)
-
     async def fetch(self, publication: Publication) -> Tensors:
         """See `Weights`."""
         return await asyncio.to_thread(self.load, publication)
@@ -199,22 +185,6 @@ class WeightStore:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _write_tensors(state: Mapping[str, Tensor], path: Path) -> None:
-    """Write a state dict; tensors that share their memory (tied weights) are written once."""
-    first: dict[tuple[Any, ...], str] = {}
-    single: dict[str, Tensor] = {}
-    tied: dict[str, str] = {}
-    for name, value in state.items():
-        key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
-        if value.numel() and key in first:
-            tied[name] = first[key]
-            continue
-        first[key] = name
-        copied = value.detach().cpu().contiguous()
-        single[name] = copied if copied.untyped_storage().nbytes() == copied.nbytes else copied.clone()
-    safetensors.torch.save_file(single, path, metadata={"tied": json.dumps(tied)})
-
-
 def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:
     """Read a file of weights, if it is the one that a manifest describes.
 
@@ -226,8 +196,8 @@ def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:
             raise StoreError(f"{path.name}: its size or hash is not the manifest's: fetch it again")
         state: dict[str, Tensor] = safetensors.torch.load_file(path)
         with safetensors.safe_open(path, framework="pt") as file:
-            tied = json.loads((file.metadata() or {}).get("tied", "{}"))
-        return {**state, **{name: state[same] for name, same in dict(tied).items()}}
+            tied = {name: same for name, same in (file.metadata() or {}).items() if same in state}
+        return {**state, **{name: state[same] for name, same in tied.items()}}
     except OSError as error:
         raise StoreError(f"the weights {path} are not there: {error}; ask for the newest") from error
     except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:

@@ -1,7 +1,6 @@
 """What learner and samplers send each other as JSON. Nothing of it is trusted, nothing pickled.
 
-A sampler gets asks from ``/v1/take``, posts each answer to ``/v1/give``, and shows at ``/v1/alive`` that it
-works. ``GET /v1/weights`` waits for a newer publication; ``GET /v1/weights/NUMBER/POLICY`` is a file of it.
+All messages go over one WebSocket at ``/v1/sampler``; ``GET /v1/weights/NUMBER/POLICY`` is a file of weights.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pydantic import (
     ConfigDict,
     Field,
     FiniteFloat,
-    NonNegativeFloat,
     NonNegativeInt,
     StrictInt,
     StrictStr,
+    TypeAdapter,
 )
 
 from mars_env.checks import SLACK
@@ -36,16 +35,48 @@ _HOTTEST = 100.0
 
 _Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 _Reason = Annotated[StrictStr, Field(max_length=MOST_FAULT)]
-_AskIds = Annotated[list[_Name], Field(max_length=MOST)]
 
 
 class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Hello(_Message):
+    """A sampler's first message: the policies of its agents, and how many asks it works on at a time."""
+
+    kind: Literal["hello"] = "hello"
+    agents: Annotated[dict[_Name, _Name], Field(max_length=1000)]
+    room: Annotated[StrictInt, Field(ge=1, le=MOST)]
+
+
+class Holds(_Message):
+    """A sampler has received the weights of this publication."""
+
+    kind: Literal["holds"] = "holds"
+    number: NonNegativeInt
+
+
+class Give(_Message):
+    """The actions of an ask, or why there are none; `busy`: seconds of sampling since the last one."""
+
+    kind: Literal["give"] = "give"
+    ask: _Name
+    actions: Annotated[list[Action], Field(max_length=MOST)] = []
+    fault: _Reason = ""
+    busy: Annotated[FiniteFloat, Field(ge=0, le=86_400)] = 0.0
+
+
+class News(_Message):
+    """Newer weights are published."""
+
+    kind: Literal["news"] = "news"
+    publication: Publication
+
+
 class RemoteAct(_Message):
     """An ask: one act of one agent, with the oldest publication whose weights may sample it."""
 
+    kind: Literal["act"] = "act"
     id: _Name
     agent: _Name
     observation: dict[_Name, StrictStr | StrictInt]
@@ -54,55 +85,26 @@ class RemoteAct(_Message):
     weights: Publication
 
 
-class _FromSampler(_Message):
-    """The sampler's unique name, the newest publication that it has, and the seconds in which it sampled."""
+class Drop(_Message):
+    """This ask is cancelled."""
 
-    sampler: _Name
-    holds: NonNegativeInt = 0
-    busy: NonNegativeFloat = 0.0
-
-
-class Take(_FromSampler):
-    """A sampler wants so many asks; `agents` are its agents' policies."""
-
-    agents: Annotated[dict[_Name, _Name], Field(max_length=1000)]
-    room: Annotated[StrictInt, Field(ge=1, le=MOST)]
-
-
-class Taken(_Message):
-    """Asks. A sampler that is silent for `lease` seconds counts as lost; `over`: the training is done."""
-
-    asks: Annotated[list[RemoteAct], Field(max_length=MOST)] = []
-    lease: Annotated[FiniteFloat, Field(gt=0)]
-    over: bool = False
-
-
-class Alive(_FromSampler):
-    """A sampler works on these asks, or leaves: then others get them."""
-
-    asks: _AskIds = []
-    leaves: bool = False
-
-
-class Wanted(_Message):
-    """The asks of an `Alive` that nobody waits for any more."""
-
-    dropped: _AskIds = []
-
-
-class Give(_FromSampler):
-    """The actions of an ask, or why there are none."""
-
+    kind: Literal["drop"] = "drop"
     ask: _Name
-    actions: Annotated[list[Action], Field(max_length=MOST)] = []
-    fault: _Reason = ""
 
 
-class Receipt(_Message):
-    """What became of a `Give`, and why it was refused."""
+class Bye(_Message):
+    """The training is over, or the learner refuses the sampler."""
 
-    result: Literal["taken", "unwanted", "refused"]
+    kind: Literal["bye"] = "bye"
     why: _Reason = ""
+
+
+FROM_SAMPLER: TypeAdapter[Hello | Holds | Give] = TypeAdapter(
+    Annotated[Hello | Holds | Give, Field(discriminator="kind")]
+)
+FROM_LEARNER: TypeAdapter[News | RemoteAct | Drop | Bye] = TypeAdapter(
+    Annotated[News | RemoteAct | Drop | Bye, Field(discriminator="kind")]
+)
 
 
 def received(

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+import time
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -9,7 +11,7 @@ import pytest
 import swarm_run
 from messages import raises
 
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.models import tiny_model
 from mars_env.rollout import Job, collect
 from mars_env.trainers.local import Policy
@@ -25,39 +27,38 @@ OBSERVATION = {"problem": "p0_____>"}
 async def learner(folder, keys=(), **options):
     trained = swarm_run.model()
     policies = {"opener": Policy(trained.module, trained.tokenizer)}
-    chosen = SwarmSettings(**{"lease": 0.4, **options})
+    chosen = SwarmSettings(**options)
     async with Swarm(swarm_run.AGENTS, policies, folder, chosen, keys=keys) as swarm:
         swarm.publish(policies)
         yield swarm
 
 
-class Client:
-    """Says to a learner whatever a test wants."""
+@asynccontextmanager
+async def client(swarm, hello=True, headers=None, **hello_changes):
+    """A sampler that says whatever a test wants, and reads asks and farewells."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{swarm.url}/v1/sampler", headers=headers or {}) as socket,
+    ):
+        if hello:
+            await socket.send_json({"kind": "hello", "agents": swarm_run.AGENTS, "room": 1, **hello_changes})
+        yield socket
 
-    def __init__(self, swarm, name="odd", key=""):
-        self.swarm, self.name = swarm, name
-        self.headers = {"Authorization": f"Bearer {key}"} if key else {}
 
-    async def post(self, path, body, raw=None, kind="application/json"):
-        headers = {**self.headers, "Content-Type": kind}
-        data = raw if raw is not None else json.dumps({"sampler": self.name, **body})
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(f"{self.swarm.url}/v1/{path}", data=data, headers=headers) as answer,
-        ):
-            return answer.status, json.loads(await answer.text())
+async def heard(socket, kind):
+    """The next message of this kind."""
+    async with asyncio.timeout(20):
+        while (message := await socket.receive_json())["kind"] != kind:
+            pass
+    return message
 
-    async def get(self, path):
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self.swarm.url}/v1/{path}", headers=self.headers) as answer,
-        ):
-            return answer.status, await answer.read()
 
-    async def take(self, room=1):
-        status, taken = await self.post("take", {"agents": swarm_run.AGENTS, "room": room})
-        assert status == 200
-        return taken["asks"]
+async def give(socket, ask, actions):
+    await socket.send_json({"kind": "give", "ask": ask["id"], "actions": actions})
+
+
+def act(swarm, n=1, seed=0):
+    return asyncio.create_task(swarm.act("solver_0", OBSERVATION, n, seed))
 
 
 def good(n=1, version=0, **changes):
@@ -69,45 +70,57 @@ def good(n=1, version=0, **changes):
     return [{"text": "ab", "completions": [{**one, **changes}]}] * n
 
 
+class Slow:
+    policy = "opener"
+
+    async def act(self, observation, n, seed):
+        await asyncio.sleep(600)
+
+
 async def test_lost_sampler(tmp_path):
     async with learner(tmp_path) as swarm:
-        acts = [asyncio.create_task(swarm.act("solver_0", OBSERVATION, GROUP, seed)) for seed in range(3)]
-        odd = Client(swarm)
-        taken = await odd.take(room=2)
-        assert len(taken) == 2  # and then it says nothing any more
-        helper = asyncio.create_task(swarm_run.sample(swarm.url))
-        answers = await asyncio.gather(*acts)
-        late = await odd.post("give", {"ask": taken[0]["id"], "actions": good(GROUP)})
-        assert late == (200, {"result": "unwanted", "why": ""})
+        acts = [act(swarm, GROUP, seed) for seed in range(3)]
+        async with client(swarm, room=2) as odd:
+            for _ in range(2):
+                await heard(odd, "act")
+            odd._response.connection.transport.abort()
+            helper = asyncio.create_task(swarm_run.sample(swarm.url))
+            answers = await asyncio.gather(*acts)
     assert await helper == 3
     again = swarm_run.model()
     for seed, actions in enumerate(answers):
         assert actions == await opener(again).act(OBSERVATION, GROUP, seed)  # as if none had been lost
 
 
+async def test_silent_sampler(tmp_path):
+    async with learner(tmp_path, lease=0.4) as swarm:
+        acting = act(swarm)
+        async with aiohttp.ClientSession() as session:
+            odd = await session.ws_connect(f"{swarm.url}/v1/sampler", autoping=False)
+            await odd.send_json({"kind": "hello", "agents": swarm_run.AGENTS, "room": 1})
+            ask = await heard(odd, "act")
+            async with client(swarm) as other:
+                assert (await heard(other, "act"))["id"] == ask["id"]
+                await give(other, ask, good())
+                assert [action.text for action in await acting] == ["ab"]
+
+
+async def test_second_answer(tmp_path):
+    async with learner(tmp_path) as swarm, client(swarm) as odd, client(swarm) as other:
+        acting = act(swarm)
+        ask = await heard(odd, "act")
+        await give(other, ask, good(text="cd"))  # not its own
+        await give(odd, ask, good())
+        await give(odd, ask, good(text="ef"))
+        assert [action.completions[0].text for action in await acting] == ["ab"]
+
+
 async def test_unwanted_asks(tmp_path):
-    async with learner(tmp_path) as swarm:
-        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
-        odd = Client(swarm)
-        [ask] = await odd.take()
-        assert await odd.post("alive", {"asks": [ask["id"]]}) == (200, {"dropped": []})
-        act.cancel()
-        await asyncio.gather(act, return_exceptions=True)
-        assert await odd.post("alive", {"asks": [ask["id"]]}) == (200, {"dropped": [ask["id"]]})
-
-
-async def test_lost_ask(tmp_path):
-    async with learner(tmp_path) as swarm:
-        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
-        odd = Client(swarm)
-        [ask] = await odd.take()
-        for _ in range(3):
-            await asyncio.sleep(0.15)
-            await odd.post("alive", {"asks": []})
-        [again] = await odd.take()
-        assert again["id"] == ask["id"]
-        await odd.post("give", {"ask": ask["id"], "actions": good()})
-        assert [action.text for action in await act] == ["ab"]
+    async with learner(tmp_path) as swarm, client(swarm) as odd:
+        acting = act(swarm)
+        ask = await heard(odd, "act")
+        acting.cancel()
+        assert (await heard(odd, "drop"))["ask"] == ask["id"]
 
 
 @pytest.mark.parametrize("change", [
@@ -118,70 +131,69 @@ async def test_lost_ask(tmp_path):
     {"token_ids": [-1, 1]}, {"temperature": 1e-9}, {"temperature": 0}, {"train_prompt_ids": [1]},
 ], ids=str)  # fmt: skip
 async def test_untrainable_answers(tmp_path, change):
-    async with learner(tmp_path) as swarm:
-        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
-        odd = Client(swarm)
-        [ask] = await odd.take()
-        status, given = await odd.post("give", {"ask": ask["id"], "actions": good(**change)})
-        assert (status, given["result"]) == (200, "refused") and given["why"]
-        [again] = await odd.take()  # it is asked for again
-        assert again["id"] == ask["id"]
-        await odd.post("give", {"ask": ask["id"], "actions": good(logprobs=[0.004, -1.0])})
-        [action] = await act
+    async with learner(tmp_path) as swarm, client(swarm) as odd:
+        acting = act(swarm)
+        ask = await heard(odd, "act")
+        await give(odd, ask, good(**change))
+        assert (await heard(odd, "act"))["id"] == ask["id"]  # it is asked for again
+        await give(odd, ask, good(logprobs=[0.004, -1.0]))
+        [action] = await acting
         [completion] = action.completions  # rounding may lift a log-probability a little above 0
         assert completion.logprobs == (0.0, -1.0) and completion.completion_tokens == 2
 
 
-@pytest.mark.parametrize("change", [
-    {"logprobs": ["x", -1]}, {"finish_reason": "because"}, {"versions": [[0]]}, {"text": None},
-], ids=str)  # fmt: skip
-async def test_malformed_answers(tmp_path, change):
-    async with learner(tmp_path) as swarm:
-        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
-        odd = Client(swarm)
-        [ask] = await odd.take()
-        assert (await odd.post("give", {"ask": ask["id"], "actions": good(**change)}))[0] == 422
-        assert not act.done()
-        await odd.post("give", {"ask": ask["id"], "actions": good()})
-        assert await act
-
-
-@pytest.mark.parametrize(("path", "body", "kind", "status"), [
-    ("take", b"\x80\x04pickle", "application/json", 422),
-    ("take", b"[" * 3_000, "application/json", 422),
-    ("give", b'{"sampler": "s", "ask": "1", "grade": 1}', "application/json", 422),
-    ("give", b"x" * 5000, "application/json", 413),
-    ("take", b"{}", "text/plain", 415),
-    ("take", b'{"sampler": "s", "room": 99999999, "agents": {}}', "application/json", 422),
-    ("take", b'{"sampler": "s", "room": 1, "agents": {"solver_0": "other"}}', "application/json", 400),
-], ids=["bytes", "deep", "more", "long", "kind", "room", "team"])  # fmt: skip
-async def test_malformed_requests(tmp_path, path, body, kind, status):
-    async with learner(tmp_path, most=4000) as swarm:
-        assert (await Client(swarm).post(path, {}, raw=body, kind=kind))[0] == status
-
-
-@pytest.mark.parametrize("path", [
-    "weights/1/..%2f..%2fsecret", "weights/..%2f1/opener", "weights/1/other", "weights/9/opener", "weights/1",
+@pytest.mark.parametrize("message", [
+    b"\x80\x04pickle", b"[" * 3_000, b'{"kind": "give", "ask": "1", "grade": 1}', b"{}",
+    b'{"kind": "hello", "room": 99999999, "agents": {"solver_0": "opener"}}',
+    b'{"kind": "hello", "room": 1, "agents": {"solver_0": "other"}}',
+    *(json.dumps({"kind": "give", "ask": "0", "actions": good(**change)}).encode() for change in
+      ({"logprobs": ["x", -1]}, {"finish_reason": "because"}, {"versions": [[0]]}, {"text": None})),
 ])  # fmt: skip
+async def test_malformed_messages(tmp_path, message):
+    async with learner(tmp_path) as swarm, client(swarm, hello=False) as odd:
+        await odd.send_bytes(message)
+        assert (await heard(odd, "bye"))["why"]
+        assert (await odd.receive()).type is aiohttp.WSMsgType.CLOSE and not swarm._samplers
+
+
+async def test_long_message(tmp_path):
+    async with learner(tmp_path, most=4000) as swarm, client(swarm) as odd:
+        acting = act(swarm)
+        ask = await heard(odd, "act")
+        await give(odd, ask, good(text="x" * 5000))
+        async with client(swarm) as other:
+            await give(other, await heard(other, "act"), good())
+            assert await acting
+
+
+@pytest.mark.parametrize("path", ["..%2f..%2fsecret", "..%2f1/opener", "1/other", "9/opener", "1"])
 async def test_unpublished_weights(tmp_path, path):
     (tmp_path / "secret.safetensors").write_text("secret")
-    async with learner(tmp_path / "weights") as swarm:
-        assert (await Client(swarm).get(path))[0] == 404
-        assert (await Client(swarm).get("weights/1/opener"))[0] == 200
+    async with learner(tmp_path / "weights") as swarm, aiohttp.ClientSession() as session:
+        for name, status in ((f"1/../{path}", 404), (path, 404), ("1/opener", 200)):
+            async with session.get(f"{swarm.url}/v1/weights/{name}") as answer:
+                assert answer.status == status
 
 
 async def test_keys(tmp_path):
-    async with learner(tmp_path, keys=["right key"]) as swarm:
-        for client in (Client(swarm), Client(swarm, key="wrong")):
-            for path in ("take", "give", "alive"):
-                assert (await client.post(path, {}))[0] == 401
-            for path in ("weights", "weights/1/opener"):
-                assert (await client.get(path))[0] == 401
+    async with learner(tmp_path, keys=["right key"]) as swarm, aiohttp.ClientSession() as session:
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            for path in ("sampler", "weights/1/opener"):
+                async with session.get(f"{swarm.url}/v1/{path}", headers=headers) as answer:
+                    assert answer.status == 401
         with raises(ConfigError):
             await swarm_run.sample(swarm.url, key="wrong")
         helper = asyncio.create_task(swarm_run.sample(swarm.url, key="right key"))
         assert await swarm.act("solver_0", OBSERVATION, 1, 0)
     assert await helper == 1
+
+
+async def test_web_page(tmp_path):
+    async with learner(tmp_path) as swarm:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            async with client(swarm, headers={"Origin": "http://127.0.0.1"}):
+                pass
+        assert caught.value.status == 403
 
 
 @pytest.mark.parametrize(
@@ -222,68 +234,52 @@ async def test_no_learner(tmp_path):
 async def test_weights_of_another_model(tmp_path):
     async with learner(tmp_path) as swarm:
         other = tiny_model(context=64)
+        other.name = "opener"
         with raises(ConfigError):
-            await run_sampler({"solver_0": opener(_named(other))}, {"opener": other}, swarm.url)
+            await run_sampler({"solver_0": opener(other)}, {"opener": other}, swarm.url)
 
 
 async def test_weights_longer_than_the_model(tmp_path):
     async with learner(tmp_path) as swarm:
-        weights = Connection(swarm.url, file_bytes=1000)
+        [(publication, _)] = swarm._published
         with raises(ConfigError):
-            await weights.fetch(await weights.wait())
-
-
-def _named(model):
-    model.name = "opener"
-    return model
-
-
-async def test_leaving_sampler(tmp_path):
-    async with learner(tmp_path, lease=60.0, attempts=1) as swarm:
-        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
-        leaving, other = Client(swarm, "leaving"), Client(swarm, "other")
-        [ask] = await leaving.take()
-        assert await leaving.post("alive", {"leaves": True}) == (200, {"dropped": []})
-        assert "leaving" not in swarm._samplers
-        [again] = await other.take()
-        assert again["id"] == ask["id"]
-        await other.post("give", {"ask": ask["id"], "actions": good()})
-        assert [action.text for action in await act] == ["ab"]
-
-
-async def test_sampler_that_left_while_it_waited(tmp_path):
-    async with learner(tmp_path, lease=60.0) as swarm:
-        leaving = Client(swarm, "leaving")
-        waits = asyncio.create_task(leaving.take())
-        while "leaving" not in swarm._samplers:
-            await asyncio.sleep(0.01)
-        await leaving.post("alive", {"leaves": True})
-        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
-        assert await waits == []
-        [ask] = await Client(swarm, "other").take()
-        await Client(swarm, "other").post("give", {"ask": ask["id"], "actions": good()})
-        await act
+            await Connection(swarm.url, file_bytes=1000).fetch(publication)
+        short = publication.policies["opener"].model_copy(update={"size": 1000})
+        with raises(StoreError):
+            await Connection(swarm.url).fetch(publication.model_copy(update={"policies": {"opener": short}}))
 
 
 async def test_cancelled_sampler(tmp_path):
-    class Slow:
-        policy = "opener"
-
-        async def act(self, observation, n, seed):
-            await asyncio.sleep(600)
-
-    async with learner(tmp_path, lease=60.0) as swarm:
-        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
+    async with learner(tmp_path, lease=60.0, attempts=1) as swarm:
+        acting = act(swarm)
         slow = asyncio.create_task(
             run_sampler({"solver_0": Slow()}, {"opener": swarm_run.model()}, swarm.url)
         )
-        [opened] = swarm._open.values() if swarm._open else [None]
-        while opened is None or not opened.holder:
+        while not any(opened.holder for opened in swarm._open.values()):
             await asyncio.sleep(0.01)
-            [opened] = swarm._open.values() or [None]
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
-        assert slow.cancelled() and not opened.holder and not swarm._samplers
         helper = asyncio.create_task(swarm_run.sample(swarm.url))
-        assert len(await act) == 1
+        assert slow.cancelled() and len(await acting) == 1  # that was no attempt
+    await helper
+
+
+async def test_connection_lost_while_weights_are_used(tmp_path):
+    playing, begun = swarm_run.model(), threading.Event()
+    refresh = playing.refresh
+
+    def slow(tensors, version=None):
+        if not begun.is_set():
+            begun.set()
+            time.sleep(0.3)
+        refresh(tensors, version=version)
+
+    playing.refresh = slow
+    async with learner(tmp_path) as swarm:
+        acting = act(swarm)
+        helper = asyncio.create_task(swarm_run.sample(swarm.url, playing))
+        assert await asyncio.to_thread(begun.wait, 60)
+        [sampler] = swarm._samplers
+        sampler.socket._req.transport.abort()
+        assert len(await asyncio.wait_for(acting, 60)) == 1
     await helper

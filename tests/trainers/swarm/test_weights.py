@@ -1,4 +1,3 @@
-import asyncio
 import hashlib
 import json
 import pickle
@@ -66,20 +65,6 @@ def test_a_store_that_was_made_again_is_another_one(tmp_path, policy):
     one = WeightStore(tmp_path / "a").publish({"opener": policy})
     other = WeightStore(tmp_path / "b").publish({"opener": policy})
     assert one.number == other.number and one.newer_than(other) and other.newer_than(one)
-
-
-async def test_waiting_ends_with_the_next_publication(tmp_path, policy):
-    store = WeightStore(tmp_path)
-    assert store.newest() is None
-    first = asyncio.create_task(store.wait())
-    await asyncio.sleep(0.1)
-    told = store.publish({"opener": policy})
-    assert await first == told
-    later = asyncio.create_task(store.wait(told))
-    await asyncio.sleep(0.15)
-    assert not later.done()
-    newer = store.publish({"opener": policy})
-    assert await later == newer
 
 
 @pytest.mark.parametrize("harm", ["a bit", "cut", "another file", "pickle", "link", "gone"])

@@ -10,7 +10,7 @@ from mars_env.types import Action, Completion, Sampling
 @pytest.mark.parametrize("length", [16, 20])
 def test_a_prompt_that_fills_the_context(length):
     [empty] = without_room((1,) * length, 1, Sampling())
-    sent = wire.Give(sampler="s", ask="1", actions=[Action("", (empty,))]).model_dump_json()
+    sent = wire.Give(ask="1", actions=[Action("", (empty,))]).model_dump_json()
     actions = wire.Give.model_validate_json(sent).actions
     [action], why = wire.received(actions, 1, (0, 0), vocabulary=8, context=16)
     assert why == "" and action.interrupted

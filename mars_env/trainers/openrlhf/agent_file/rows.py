@@ -89,7 +89,7 @@ def training_rows(
     if abs(total) > 1e-6 * n:
         raise ConfigError(
             f"the advantages of tree {samples[0].tree_id} add up to {total:.3g}, and OpenRLHF would subtract "
-            "their mean: groups that are trained in part and turns of several completions need the launcher "
+            "their mean: groups that are trained in part and turns of several samples need the launcher "
             "(python -m mars_env.trainers.openrlhf)"
         )
     mean = sum(sample.reward for sample in samples) / max(1, len(samples))

@@ -1,10 +1,11 @@
-"""From samples to the rows that OpenRLHF takes as an agent's answer: one row per completion."""
+"""From samples to the rows that OpenRLHF takes as an agent's answer."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from mars_env.errors import ConfigError
@@ -84,18 +85,19 @@ def response_row(
     score: float,
     logs: Mapping[str, float],
     *,
-    name: str = "",
+    mask: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The fields of an agent's answer that OpenRLHF reads; only the sampled tokens are trained.
+    """The fields of an agent's answer that OpenRLHF reads; only tokens where the mask is 1 are trained.
 
     `logs` are numbers that OpenRLHF keeps with the row: the same names in all rows of a batch.
     """
-    end = len(prompt) + len(sampled)
+    trained = [0, *(mask or [1] * len(sampled)), 0]
+    edges = [len(prompt) + i for i, (one, next) in enumerate(pairwise(trained)) if one != next]
     return {
-        "prompt": name,
+        "prompt": "",
         "label": "",
         "observation_tokens": [*prompt, *sampled],
-        "action_ranges": [(len(prompt), end)] if sampled else [],
+        "action_ranges": list(zip(edges[::2], edges[1::2], strict=True)),
         "rollout_log_probs": [0.0] * len(prompt) + list(logprobs),
         "reward": reward,
         "scores": score,
@@ -127,9 +129,9 @@ def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[st
         float(sample.reward),
         float(sample.reward if sample.score is None else sample.score),
         {ADVANTAGE: float(sample.advantage), "age": float(age)},
-        name=sample.group_id,
+        mask=sample.completion_mask,
     )
-    return made | {"truncated": sample.truncated}
+    return made | {"prompt": sample.group_id, "truncated": sample.truncated}
 
 
 def responses(

@@ -1,0 +1,241 @@
+r"""Decides whether an answer equals a reference; runs in a worker process.
+
+Words and the letters of choices are compared as written, everything else as `parser.py` reads it, by the
+rules of `compare.py`. What cannot be read is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from mars_env.grading.math.compare import same_answer
+from mars_env.grading.math.exact import Undefined
+from mars_env.grading.math.finished import finished
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num
+from mars_env.grading.math.parser import read_answer
+from mars_env.grading.math.shapes import in_order, normal_text
+from mars_env.grading.math.spelled import date
+
+DIFFERENT = "the answer differs from the reference"
+NOT_READ = "the answer could not be read"
+UNFINISHED = "the answer leaves something to compute"
+_COMMAS = re.compile(r"\d,\d{3}")
+_ZEROS = re.compile(r"\d,0\d\d")  # "1,024" is a number and nothing else
+_CHOICE = re.compile(r"\(? ?([A-J]) ?\)?[.:]?\Z")
+_CHOSEN = re.compile(
+    r"(?:\(([A-J])\)|([A-J])[).:])\s*(?!and\b|or\b|[,;&/(])\S(?!.*\([A-J]\))(?!.*\b(?:and|or)\b)"
+)
+_LETTERS = re.compile(r"\(? ?[A-J] ?\)?(?: ?(?:,|;|、|,? ?and|和) ?\(? ?[A-J] ?\)?)+")
+_OFFERED = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(?![,;&/+*=^_(-]|and\b|or\b)(\S.*)\Z", re.DOTALL)
+_SAID_TWICE = re.compile(r"(.+?)(?:\\[ ,;]|\s)*\(\s*(?:=|i\.e\.,?)\s*([^()]+)\)\s*")
+_FONTS = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
+)
+_WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
+
+
+_OPEN = r"[\s$]*(?P<font>\\(?:text(?:bf|it|rm)?|mathrm|mathbf|mbox)\s*\{\s*)?"
+_SAID = (
+    r"(?:(?:the|my|our)\s+)?(?:(?:final|correct|right)\s+)?answers?\s*(?:is|are|[:=])"
+    r"|the\s+(?:(?:minimum|maximum|smallest|largest|least|greatest|total|required|desired|exact)\s+)?"
+    r"(?:value|number|area|sum|length|probability|minimum|maximum|product|ratio|perimeter|volume|distance"
+    r"|remainder|total)(?:\s+of\s+[A-Za-z]+)?\s*(?:is|are|[:=])"
+    r"|there\s+(?:are|is)(?:\s+(?:exactly|only))?(?=[\s}])|it\s+is(?:\s+an?)?(?=[\s}])|(?:option|choice)(?=[\s}({\\])"
+    r"|答案\s*(?:是|为|:)|选项?(?=[\s(A-J])"
+)
+_LABEL = re.compile(rf"{_OPEN}(?:{_SAID})\s*(?P<shut>\}})?[\s~:]*(?:\\[,;: ]\s*)*", re.IGNORECASE)
+_LETTER = re.compile(
+    rf"{_OPEN}\(\s*[A-J]\s*\)\s*[.:]?\s*(?P<shut>\}})?"
+    r"(?:\\[,;: ]|\\q?quad\b|[\s~])*(?=[-+]?[\d\\$.])(?!\\(?:cdot|times|cup|cap|text\w*\s*\{\s*(?:and|or)\b))"
+)
+
+_ARGUMENT = r"(?:\([^()=]{1,40}\)|\\left\([^()=]{1,40}\\right\))"
+_QUANTITY = re.compile(
+    rf"[\s$]*(?:\\(?:phi|varphi|tau|sigma|zeta|Gamma|omega|Omega|mu|psi)\s*{_ARGUMENT}"
+    r"|\\(?:det|dim|deg|Pr|(?:operatorname|text|mathrm|mathbb)\s*\{\s*(?:[A-Z][A-Za-z]{0,11}|rank|tr|ord|nullity|lcm)\s*\})\s*"
+    r"(?:\\left)?(?:[A-Za-z]|\([^()]{1,60}\)|\[[^\[\]]{1,60}\])"
+    r"|P\s*(?:\\left)?\([^()=]{1,30}(?:\\mid|\|)[^()=]{1,30}\)"
+    r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*\\(?:cap|cup|setminus)\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
+    r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)"
+    r")\s*=(?!=)\s*(?=\S)"
+)
+_VERDICT = re.compile(
+    r"\s*(?:\\text\w*\s*\{\s*)?(?P<word>yes|no|true|false)\s*(?:[.,;:–—]|-)\s*(?P<rest>[^{}]{1,200})\}?\s*\Z",
+    re.IGNORECASE,
+)
+_SECOND_THOUGHT = re.compile(r"\b(?:yes|no|true|false|if|unless|but|maybe|perhaps|wait|or)\b", re.IGNORECASE)
+
+_Parsed = tuple[tuple[Node, ...], str]
+"""Every way to read a text (``1,024`` may be a number or a list), and why there is none."""
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> _Parsed:
+    readings, problem = list[Node](), ""
+    list_too = _COMMAS.search(text) and not _ZEROS.search(text)
+    for commas in (True, False) if list_too else (True,):
+        try:
+            readings.append(read_answer(text, commas=commas))
+        except Unreadable as error:
+            problem = str(error)
+    return tuple(readings), problem
+
+
+def _parsed(answer: str) -> _Parsed:
+    """An answer, which is remembered only if it is short: later verdicts have the memory that is left."""
+    return _parse(answer) if len(answer) <= 400 else _parse.__wrapped__(answer)
+
+
+def judge(
+    reference: str,
+    answer: str,
+    tolerance: float | None = None,
+    *,
+    ordered: bool | None = None,
+    integer: bool = False,
+) -> tuple[bool, str]:
+    r"""Whether an answer equals a reference and is as finished as it, and if not, why.
+
+    Args:
+        reference: The reference answer.
+        answer: What a model wrote.
+        tolerance: See `same_answer`.
+        ordered: Whether order counts in lists; with None only in ``(a, b)``.
+        integer: See `finished`.
+
+    Raises:
+        OverLimit: The answer, or a value in it, is larger than the limits allow.
+
+    Example:
+        >>> judge(r"\frac{3}{4}", "0.75")
+        (True, '')
+        >>> judge(r"\frac{1}{3}", "0.333333")
+        (False, 'the answer differs from the reference')
+    """
+    equal, why = _judge(reference, answer, tolerance, ordered, integer)
+    if equal:
+        return True, ""
+    bare = without_label(reference, answer)
+    if bare != answer and bare.strip():
+        return _judge(reference, bare, tolerance, ordered, integer)
+    if said_twice := _SAID_TWICE.fullmatch(answer[:400]):
+        forms = [_judge(reference, form, tolerance, ordered, integer) for form in said_twice.groups()]
+        equal = any(same for same, _ in forms) and all(same or how == UNFINISHED for same, how in forms)
+        return equal, "" if equal else why
+    return False, why
+
+
+def _judge(
+    reference: str, answer: str, tolerance: float | None, ordered: bool | None, integer: bool
+) -> tuple[bool, str]:
+    if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
+        return _judge_offered(offered, answer, tolerance, ordered, integer)
+    wordy = _same_words(reference, answer)
+    if wordy is not None:
+        return wordy, "" if wordy else DIFFERENT
+    (first, _), (second, _), why = _parse(reference), _parsed(answer), DIFFERENT
+    for left in first:
+        for right in second:
+            try:
+                if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
+                    if finished(left, right, integer=integer):
+                        return True, ""
+                    why = UNFINISHED
+            except (Unreadable, Undefined):
+                continue  # different shapes, or no value: not equal
+    return False, why if second else NOT_READ
+
+
+def _judge_offered(
+    offered: re.Match[str], answer: str, tolerance: float | None, ordered: bool | None, integer: bool
+) -> tuple[bool, str]:
+    """Judge an answer to ``(C) 48``: the letter, the value, or both."""
+    letter, value = offered[1] or offered[2], offered[3]
+    picked = _plain(answer) if len(answer) <= 400 else ""
+    if choice := _CHOICE.match(picked):
+        same = choice[1] == letter
+        return same, "" if same else DIFFERENT
+    if also := _OFFERED.match(picked):
+        if (also[1] or also[2]) != letter:
+            return False, DIFFERENT
+        answer = also[3]
+    return judge(value, answer, tolerance, ordered=ordered, integer=integer)
+
+
+@lru_cache(maxsize=8192)  # many answers are judged against one reference
+def unfit(reference: str) -> str | None:
+    r"""Why a reference cannot be used; None if it can."""
+    try:
+        readings, problem = _parse(reference)
+        for reading in readings:
+            try:
+                _evaluate(reading)
+            except Unreadable:
+                continue
+        if not (readings or _wordy(reference)):
+            return f"it cannot be read: {problem}"
+        if not judge(reference, reference)[0]:
+            return f"not even the same text would equal it: {problem}"
+    except OverLimit as limit:
+        return str(limit)
+    except Undefined as undefined:
+        return f"it has no value: {undefined}"
+    return None
+
+
+def _evaluate(node: Node) -> None:
+    """Compare each expression in a reference with itself plus one, to detect now what is too large."""
+    if node.kind in ("list", "set", "group", "relation", "row", "matrix", "quantity"):
+        for part in node.args:
+            _evaluate(part)
+    elif node.kind in EXPRESSIONS:
+        same_answer(node, Node("add", (node, num(1))))
+
+
+def _plain(text: str) -> str:
+    return " ".join(_FONTS.sub(" ", text).split()).rstrip(".")
+
+
+def _wordy(text: str) -> bool:
+    return bool(_WORDY.match(_plain(text)))
+
+
+def _same_words(reference: str, answer: str) -> bool | None:
+    """Equality of texts, and of letters of choices; None if mathematics must decide."""
+    r, a = _plain(reference), _plain(answer)
+    if r and r == a and "^" not in r and "_" not in r:
+        return True if _wordy(reference) else None
+    words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
+    if words and normal_text(r) == normal_text(a):
+        return True
+    if (day := date(r)) and (other := date(a)):
+        return day.agrees(other)
+    if len(a) <= 400 and (choice := _CHOICE.match(r)) and (picked := _CHOICE.match(a) or _CHOSEN.match(a)):
+        return choice.group(1) == next(g for g in picked.groups() if g)
+    if len(r) <= 100 and _LETTERS.fullmatch(r) and re.fullmatch(r"\(?[A-J]{2,10}\)?", a):
+        letters = [letter for letter in a if letter.isalpha()]  # "ACD" picks A, C and D
+        return letters == sorted({letter for letter in r if letter.isupper()}) or None
+    if len(a) <= 100 and "、" in a and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
+        return list(r) == sorted(letter for letter in a if letter.isupper()) or None
+    return None
+
+
+def without_label(reference: str, answer: str) -> str:
+    """An answer without what stands before its value: words, a quantity's name, a choice's letter."""
+    verdict = _VERDICT.match(answer)
+    if verdict and not _SECOND_THOUGHT.search(verdict["rest"]):
+        return verdict["word"]
+    bare = _without(_LABEL.match(answer), answer)
+    if "=" not in reference and (named := _QUANTITY.match(bare)):
+        bare = bare[named.end() :]
+    if re.search(r"\d", reference) and not re.search(r"[A-J]\b", _plain(reference)):
+        bare = _without(_LETTER.match(bare), bare)
+    return bare
+
+
+def _without(label: re.Match[str] | None, answer: str) -> str:
+    """The answer after a label; a font that is opened in the label and not shut there stays."""
+    if label is None or label.end() == len(answer) or (label["shut"] and not label["font"]):
+        return answer
+    return ("" if label["shut"] else (label["font"] or "").strip()) + answer[label.end() :]
