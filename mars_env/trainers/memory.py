@@ -113,7 +113,7 @@ def estimate(
         model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
         weights = sum(p.nbytes for p in model.parameters())
         parameters = sum(p.numel() for p in model.parameters())
-        trained = [*trained_parameters(model).values()]
+        trained: list[torch.Tensor] = [*trained_parameters(model).values()]
         own = sum(p.numel() for p in trained)
         if lora is not None:
             trained = _adapted(model, lora)
@@ -140,8 +140,8 @@ def estimate(
     )
 
 
-def _adapted(model: Any, lora: LoRASettings) -> list[torch.nn.Parameter]:
-    """The matrices that get adapters, which keep what the matrices' own gradients would; others are frozen."""
+def _adapted(model: Any, lora: LoRASettings) -> list[torch.Tensor]:
+    """The matrices that get adapters: these keep what gradients of the matrices would; others are frozen."""
     found = [
         module.weight
         for name, module in model.named_modules()

@@ -230,7 +230,7 @@ def _last_line(text: str, statement: str) -> str | None:
         line = bold[1]
     bare, sentence = undelimited(without_remarks(line)), last_sentence(line[-4000:])
     value = claimed(statement, sentence) or (bare if is_value(bare) else None)
-    if not value and is_another(statement, sentence):
+    if not value and is_another(statement, without_remarks(sentence)):
         return None
     value = value or concluded(sentence) or _repeated(text, sentence)
     if whole and not value:

@@ -56,7 +56,7 @@ _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
 _CLAIM = re.compile(
     r"(?:(?:(?:so|thus|hence|therefore|finally),?|(?:by|from|using)\s[^,=]{1,40},)\s+)?(?:(?:the|its|his|her|their)\s+)?"
     r"(?P<what>[A-Za-z][A-Za-z0-9'’ ,$\\{}^_()+*/-]{1,120}?)\s*"
-    r"(?:\b(?P<verb>is|are|was|were|equals)\b(?:\s+(?:therefore|thus|exactly|equal\s+to))?|[:=])[\s:]*(?P<value>\S.*)\Z",
+    r"(?:\b(?P<verb>is|are|was|were|equals)\b(?:\s+(?:therefore|thus|exactly|equal\s+to|(?:located\s+)?at))?|[:=])[\s:]*(?P<value>\S.*)\Z",
     re.IGNORECASE | re.DOTALL,
 )
 _CLAUSE = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
@@ -91,6 +91,9 @@ _IMPLIED = {
 """What a question asks for without the word."""
 _DONE = re.compile(r"\b([a-z]+(?:s|ed))(?: away| out| up| off)? \\?\$?\d")
 """A verb before a number."""
+_DEGREE = re.compile(
+    r"\b(?:(?:larg|small|great|long|short|high|low|old|young|tall)(?:er|est)|least|most)\b", re.I
+)
 _CALL = re.compile(r"[A-Za-z]'{0,3}(?:\^\{-1\})?\([^()=]{1,40}\)")
 _PHRASE = re.compile(r"[^\W_]+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -119,11 +122,8 @@ def claimed(statement: str, sentence: str) -> str | None:
     found = [part.strip() for part in formulas if _after_asked(statement, part)]
     if len(found) != 1:
         ended = sentence.rstrip(" \t*_")[-1:] in (".", "!")
-        clauses = (
-            []
-            if is_another(statement, sentence)
-            else _CLAUSE.split(undelimited(without_remarks(sentence.replace("**", ""))))
-        )
+        bare = without_remarks(sentence.replace("**", ""))
+        clauses = [] if is_another(statement, bare) else _CLAUSE.split(undelimited(bare))
         found = [value for one in clauses if (value := _claimed_value(statement, one, ended))]
     return found[0] if len(found) == 1 else None
 
@@ -161,6 +161,10 @@ def restated(statement: str, sentence: str) -> str | None:
         return None
     if any(word[0].lower() not in asked for word in PROVISIONAL.finditer(bare)):
         return None
+    if doubtful(MATH_SPAN.sub(" ", bare)) or _ASKS.match(words):
+        return None
+    if _DEGREE.search(asked) and not _DEGREE.search(words):
+        return None
     said = _CLAIM.match(undelimited(words))
     elsewhere = said is not None and any(span not in statement for span in MATH_SPAN.findall(said["what"]))
     value = undelimited(said["value"]) if said and said["verb"] and mine & theirs and not elsewhere else ""
@@ -172,12 +176,13 @@ def restated(statement: str, sentence: str) -> str | None:
 def is_another(statement: str, sentence: str) -> bool:
     """Whether a sentence has another name than the question, or lacks its comparison."""
     asked = (_questions(statement) or [""])[-1]
-    names = {name for name in _NAMES.findall(sentence) if name in statement and name.lower() not in statement}
-    others = {name for name in names if name not in asked}
-    everyone = {name for name in _NAMES.findall(statement) if name.lower() not in _NO_NAMES}
+    theirs = set(_WORD.findall(statement))
+    everyone = {name for name in _NAMES.findall(statement) if name.lower() not in theirs | _NO_NAMES}
+    names = everyone.intersection(_NAMES.findall(sentence))
+    others = names.difference(_NAMES.findall(asked))
     if others and len(everyone) > 1 and not (_TOGETHER.search(asked) and len(names) > 1):
         return True
-    for subject in _CHINESE_SUBJECT.findall(sentence)[-1:]:
+    for subject in _CHINESE_SUBJECT.findall(sentence)[-1:] if not statement.isascii() else ():
         pairs = {subject[i : i + 2] for i in range(len(subject) - 1)}
         if not any(pair in statement + "答案结果" for pair in pairs) and not subject.endswith(("值", "数")):
             return True
@@ -274,12 +279,12 @@ def asked_value(statement: str, answer: str) -> str:
 
 
 def _after_words(statement: str, equation: str) -> str | None:
-    """The last side of an equation that cannot be read, if its first side has the problem's words and numbers."""
+    """The last side of an equation that cannot be read, if its first side is in the problem's words."""
     left, sign, _ = equation.partition("=")
     if not sign or "\n" in equation or _parsed(equation):
         return None
     theirs = iter(_PHRASE.findall(statement.lower()))
-    mine = [word for word in _PHRASE.findall(_OPERATORS.sub(" ", left).lower())]
+    mine = _PHRASE.findall(_OPERATORS.sub(" ", left).lower())
     right = equation.rpartition("=")[2].strip()
     same = mine and all(any(word.startswith(one) or (one in word > "一") for word in theirs) for one in mine)
     return right if same and _parsed(right) else None
@@ -340,10 +345,10 @@ def names_another(statement: str, answer: str) -> bool:
 
 
 def is_copied(statement: str, reference: str, answer: str) -> bool:
-    """Whether an answer only repeats what a problem gives and wants in another form or unit, as its reference is.
+    r"""Whether an answer only repeats what a problem gives, where it wants another form or unit.
 
     Example:
-        >>> is_copied("Simplify $\\\\sqrt{72}$.", "6\\\\sqrt{2}", "\\\\sqrt{72}")
+        >>> is_copied(r"Simplify $\sqrt{72}$.", r"6\sqrt{2}", r"\sqrt{72}")
         True
         >>> is_copied("How many grams are 3 kg?", "3000", "3 kg"), is_copied("What is 3?", "3", "3 kg")
         (True, False)

@@ -44,8 +44,8 @@ _EXPLANATION = re.compile(
 )
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
-    r"|(?:which (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|including(?=[^,]*\Z)|with equality)\b"
-    r"|(?:while|whereas)\s)[^$]*\Z"
+    r"|(?:which (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|with equality"
+    r"|including(?=[^,]*\Z))\b|(?:while|whereas)\s)[^$]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
@@ -95,7 +95,8 @@ _ASSERTS = re.compile(
 )
 """What stands before the value of a sentence that asserts one: "the average is", "Tina makes"."""
 _BESIDE_BOLD = re.compile(
-    r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d",
+    r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b"
+    r"|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d",
     re.IGNORECASE,
 )
 """In a sentence with one bold value: it is not all of the answer, a reason, or a circumstance."""

@@ -48,7 +48,7 @@ def spelled_number(text: str) -> Fraction | None:
 
 
 def with_digits(text: str) -> str:
-    """A number in words in digits, also before a unit: "3 bolts" for "three bolts"; another text unchanged."""
+    """A number in words in digits, also before a unit: "3 bolts" for "three bolts"."""
     words = text.lower().replace("-", " ").removeprefix("a ").split()
     for end in range(len(words), 0, -1) if len(words) <= 24 else ():
         if (value := spelled_number(" ".join(words[:end]))) is not None:

@@ -60,7 +60,8 @@ UNICODE = {
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
 _CHINESE_UNITS = {
     "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
-    "千米/小时": "km/h", "千米/时": "km/h", "米/秒": "m/s", "千米": "km", "公里": "km", "米": "m", "吨": "tonne", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
+    "千米/小时": "km/h", "千米/时": "km/h", "米/秒": "m/s", "千米": "km", "公里": "km",
+    "米": "m", "吨": "tonne", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
     "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
     "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees",
     **dict.fromkeys("个只人种次本张条块页名辆棵颗件位支枝根枚双朵头杯盒箱袋组层间份步圈项", "units"),

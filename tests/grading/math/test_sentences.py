@@ -74,6 +74,8 @@ It is **5/16** (about 31.25%). | It is **5/16**.
 It is $7$ cm (and its length is $14$ cm). | It is $7$ cm.
 It is **5** (or 6). | It is **5** (or 6).
 The minimum is 4, attained at $x = 2$. | The minimum is 4
+The maximum is 4, which occurs at x = 2. | The maximum is 4
+Ali has 20 books, while Bo has 10. | Ali has 20 books
 The longer side is 15, not 16. | The longer side is 15
 $x = 1$ (a double root) and $x = 2$ | $x = 1$ and $x = 2$
 """
@@ -82,6 +84,10 @@ Therefore, the total is \$10. | \$10
 So x = 2 or x = -5. | x = 2 or x = -5
 She makes 9 × \$2 = \$18 every day. | \$18
 因此，一共有12种方法。 | 12
+The circumference is $2\pi r = 8\pi$. | 8\pi
+移项得 $2x=8$，解得 $x=4$。 | x=4
+Counting them, we get 8 in total. | 8
+In **4** years Jo will be 16. | None
 There may be **42** posts. | None
 There are **15** (or 16). | None
 So n is a multiple of 25. | None
