@@ -18,6 +18,7 @@ from mars_env.grading.math.sets import same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
     SYNONYMS,
     as_family,
+    as_interval,
     in_base,
     integer_names,
     is_equation,
@@ -30,6 +31,7 @@ from mars_env.grading.math.shapes import (
     names_matrix,
     normal,
     normal_text,
+    renamed,
     value_of,
     values_by_name,
 )
@@ -258,6 +260,9 @@ def _region(r: Node, a: Node, tolerance: float | None) -> bool:
         return same_set(r, a)
     except Unreadable:
         pass  # two variables, or end points with variables: compare by form
+    first, second = as_interval(r), as_interval(a)
+    if first is not None and second is not None:
+        return first.value == second.value and _each(first.args, second.args, tolerance)
     if r.kind != a.kind:
         return False
     if r.kind == "relation" and len(r.args) == len(a.args) == 2:
@@ -270,12 +275,13 @@ def _region(r: Node, a: Node, tolerance: float | None) -> bool:
 def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
     left, left2 = r.args[0], a.args[0]
     if operators(r)[0] == "=" == operators(a)[0] and is_label(left) and is_label(left2):
-        function_and_name = {left.kind, left2.kind} == {"call", "sym"} and {left.value, left2.value} & {
-            "y",
-            "z",
-        }
-        if left == left2 or function_and_name:  # f(x) and y
+        names = {left.value, left2.value} & {"y", "z"}
+        if left == left2 or ({left.kind, left2.kind} == {"call", "sym"} and names):  # f(x) and y
             return _same(_value(r, tolerance), _value(a, tolerance), tolerance)
+        if left.kind == left2.kind == "call" and left.value == left2.value:
+            return _same(
+                _value(r, tolerance), renamed(_value(a, tolerance), left2.args, left.args), tolerance
+            )
     return len(r.args) == len(a.args) == 2 and proportional(r, a)
 
 

@@ -154,16 +154,19 @@ class _Evaluator:
 
     def call(self, node: Node) -> Any:
         name = node.name
+        if name == "det":
+            return self.determinant(node.args[0])
         if (exact := exact_value(node, WORKER_BITS)) is not None:
             return self.fraction(exact)
         if name == "root":
             return self.power(node.args[0], Node("div", (Node("num", value=Fraction(1)), node.args[1])))
-        if name == "exp":
-            return self.power(Node("const", value="e"), node.args[0])
         args = list(map(self.value, node.args))
         first = args[0]
         if name == "abs":
             return abs(first)
+        if name == "exp":
+            self.guard(_MP.e, first)
+            return _MP.exp(first)
         if name in ("ln", "log"):
             return self.corrected(name, self.logarithm(first, *args[1:] or [_MP.e if name == "ln" else 10]))
         if name in _TRIGONOMETRY:
@@ -180,13 +183,21 @@ class _Evaluator:
         return self.unknown(name, args)
 
     def of_reals(self, name: str, args: list[Any]) -> Any:
+        if name in ("max", "min"):
+            return max(args) if name == "max" else min(args)
+        nearest = list(map(_MP.nint, args))
+        is_whole = all(abs(v - n) < _MP.mpf(10) ** -self.digits for v, n in zip(args, nearest, strict=True))
         if name in ("floor", "ceil"):
-            nearest = _MP.nint(args[0])
-            is_integer = abs(args[0] - nearest) < _MP.mpf(10) ** -self.digits
-            return nearest if is_integer else getattr(_MP, name)(args[0])
-        if any(abs(value) > 5000 for value in args):
-            raise OverLimit("a factorial is larger than the limit")
-        return getattr(_MP, "binomial" if name == "binom" else name)(*args)
+            return nearest[0] if is_whole else getattr(_MP, name)(args[0])
+        if name in ("factorial", "binom"):
+            if any(abs(value) > 5000 for value in args):
+                raise OverLimit("a factorial is larger than the limit")
+            return getattr(_MP, {"binom": "binomial"}.get(name, name))(*args)
+        literal = Node("call", tuple(Node("num", value=Fraction(int(n))) for n in nearest), name)
+        exact = exact_value(literal, WORKER_BITS) if is_whole else None
+        if exact is None:
+            raise Undefined(f"{name} has no value")
+        return self.fraction(exact)
 
     def corrected(self, name: str, value: Any) -> Any:
         """A function's value, corrected for rounding at a zero or a pole (the tangent of pi/2)."""
@@ -200,6 +211,12 @@ class _Evaluator:
         if self.real and (value < 0 or base < 0):
             raise Undefined("a logarithm of a negative number")
         return _MP.log(value) / _MP.log(base)
+
+    def determinant(self, matrix: Node) -> Any:
+        rows = [list(map(self.value, row.args)) for row in matrix.args]
+        if len(rows) != len(rows[0]) or len(rows) > 8:
+            raise Unreadable("a determinant of something not square or too large")
+        return _determinant(rows)
 
     def series(self, node: Node) -> Any:
         index, low, high, body = node.args
@@ -224,7 +241,14 @@ class _Evaluator:
         return sum(terms, _MP.mpf(seed) / 2**32 + 1)
 
 
-_OF_REALS = word_set("floor ceil factorial binom")
+_OF_REALS = word_set("max min floor ceil factorial factorial2 binom gcd lcm rem")
+
+
+def _determinant(rows: list[list[Any]]) -> Any:
+    if not rows:
+        return 1
+    minors = ([row[:k] + row[k + 1 :] for row in rows[1:]] for k in range(len(rows)))
+    return sum((-1) ** k * rows[0][k] * _determinant(minor) for k, minor in enumerate(minors))
 
 
 def free_symbols(node: Node) -> frozenset[str]:

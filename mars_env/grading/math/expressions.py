@@ -10,7 +10,7 @@ from typing import Any
 
 from mars_env.grading.math.evaluate import agree, digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators
 
 COUNTERS = frozenset("kmnKMN")
 """Names that stand for an integer where nothing is said about them."""
@@ -47,7 +47,9 @@ def _points_for_floors(names: frozenset[str], *nodes: Node) -> list[_Point]:
     written = sorted({abs(value) for value in numbers if isinstance(value, Fraction)})
     near = [int(v) + k for v in written[:12] for k in range(-2, 3) if v < 10**6]
     values = tuple(sorted({*range(-6, 41), *near, *(2 * v + 1 for v in near), 97, 1000, 1001}))
-    return _integer_points(names, values, 120)
+    if len(names) == 1:
+        return _integer_points(names, values, 0)
+    return _integer_points(names, range(-4, 13), 60) + _integer_points(names, values, 60)
 
 
 def _same_value(a: Node, b: Node, point: _Point, digits: int, real: bool) -> bool:
@@ -118,7 +120,25 @@ def proportional(r: Node, a: Node) -> bool:
     (first, op), (second, op2) = _difference(r), _difference(a)
     if op != op2 or free_symbols(first) != free_symbols(second) or not free_symbols(first):
         return False
-    return _constant_ratio(first, second, op)
+    if _constant_ratio(first, second, op):
+        return True
+    return op in ("=", "!=") and _constant_ratio(_cleared(first)[0], _cleared(second)[0], op)
+
+
+def _cleared(node: Node) -> tuple[Node, Node]:
+    """An expression as numerator and denominator, so that ``y - 1/x`` has the same zeros as ``xy - 1``."""
+    if node.kind not in ("add", "mul", "div", "neg"):
+        return node, num(1)
+    (top, below), *others = map(_cleared, node.args)
+    if node.kind == "neg":
+        return Node("neg", (top,)), below
+    for top2, below2 in others:
+        if node.kind == "add":
+            top, top2 = Node("add", (Node("mul", (top, below2)), Node("mul", (below, top2)))), num(1)
+        elif node.kind == "div":
+            top2, below2 = below2, top2
+        top, below = Node("mul", (top, top2)), Node("mul", (below, below2))
+    return top, below
 
 
 def _constant_ratio(first: Node, second: Node, op: str) -> bool:

@@ -26,7 +26,7 @@ _DECORATIONS = word_set(
 )
 _BRACKETS = {"(": (")", "]"), "[": ("]", ")"), r"\langle": (r"\rangle",)}
 _DELIMITED = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil"), "|": ("|", "abs")}
-_MATRICES = word_set("matrix pmatrix bmatrix Bmatrix smallmatrix array cases")
+_MATRICES = word_set("matrix pmatrix bmatrix Bmatrix vmatrix smallmatrix array cases")
 _ALIGNED = word_set("aligned align align* gathered gather gather* split")
 """Environments that hold equations one below the other; ``&`` only aligns them."""
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
@@ -167,6 +167,8 @@ class Factors:
         if token.kind == "num" and len(token.text) > 1 and token.text.isdigit():
             self.tokens[self.place] = token._replace(text=token.text[1:], spaced=False)
             return num(int(token.text[0]))
+        if sign := self.accept("-"):
+            return with_sign(sign, self.argument())
         return self.primary(plain=True)
 
     def group(self) -> Node:
@@ -345,6 +347,8 @@ class Factors:
 
     def product(self) -> Node:
         """The argument of a function without brackets: factors side by side, up to the next function."""
+        if sign := self.accept("-", "+"):
+            return with_sign(sign, self.product())
         node = self.factor()
         while (
             self.begins_factor(token := self.peek())
@@ -356,7 +360,7 @@ class Factors:
         return node
 
     def series(self, kind: str) -> Node:
-        """A sum or a product over an index."""
+        """A sum or a product over an index; in its body, ``a_k`` is a function of the index ``k``."""
         self.expect("_")
         start = self.group()
         self.expect("^")
@@ -366,8 +370,10 @@ class Factors:
         index, body = Node("sym", value=start.args[0].name), self.term()
         if index.name == "i":  # the index hides the imaginary unit
             body = substitute(body, Node("const", value="i"), index)
-        if any(part.kind == "sym" and part.name.endswith(f"_{index.name}") for part in body.walk()):
-            raise Unreadable("a sum of terms that are not given")
+        for part in [part for part in body.walk() if part.kind == "sym"]:
+            if part.name.endswith(f"_{index.name}"):
+                applied = Node("call", (index,), part.name.removesuffix(f"_{index.name}"))
+                body = substitute(body, part, applied)
         return Node(kind, (index, start.args[1], end, body))
 
     def matrix(self, opening: str) -> Node:
@@ -394,7 +400,8 @@ class Factors:
         if lined or (name == "array" and width == 1 and all(row[0].kind == "relation" for row in rows)):
             lines = (row[0] if width == 1 else Node("where", tuple(row)) for row in rows)
             return Node("list", tuple(lines), "and")
-        return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+        node = Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+        return Node("call", (node,), "det") if name == "vmatrix" else node
 
     def rows(self, end: str, lined: bool) -> list[list[Node]]:
         """The cells of each row of an environment; `lined`: there may be a comma after each."""
@@ -426,5 +433,8 @@ def _subscript(node: Node) -> str:
 
 def _choices(size: Node, part: Node) -> Node | None:
     """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
-    of_numbers = size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3  # type: ignore[operator]
-    return Node("call", (size, part), "binom") if of_numbers else None
+    if size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T":
+        return Node("call", (size, part), "binom")
+    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
+        return Node("call", (size, part), "binom")
+    return None

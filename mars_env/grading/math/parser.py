@@ -206,7 +206,7 @@ class _Parser(Factors):
         if self.accept(r"\frac"):
             top, bottom = self.argument(), self.argument()
         elif self.peek().kind == "num" and self.peek(1).text == r"\div" and self.peek(2).kind == "num":
-            top, bottom = (decimal(self.tokens[self.place + k].text) for k in (0, 2))
+            top, bottom = decimal(self.peek().text), decimal(self.peek(2).text)
             self.place += 3
         else:
             return None

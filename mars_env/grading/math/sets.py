@@ -117,9 +117,11 @@ def _end(node: Node) -> Any:
     """The value of an end of an interval."""
     if sign := is_infinite(node):
         return mpmath.mpf("inf") * sign
+    if free_symbols(node):
+        raise Unreadable("an end of an interval has variables")
     try:
         return value_at(node, {}, digits_needed(node), real=True)[0]
-    except Undefined as undefined:  # it may have variables
+    except Undefined as undefined:
         raise Unreadable("an end of an interval has no value") from undefined
 
 

@@ -63,7 +63,7 @@ _SCALES = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
     "tens": 10, "hundreds": 100, "thousands": 1000, "millions": 10**6,
 }  # fmt: skip
-_POWERS = {"square": 2, "sq": 2, "sq.": 2, "cubic": 3, "cu": 3}
+_POWERS = {"square": 2, "sq": 2, "sq.": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
 NOT_UNITS = word_set(
     """far so factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths
@@ -132,6 +132,8 @@ def _factor(words: list[str]) -> tuple[Fraction, str, int]:
     power, words = int(exponent or 1), name.split()
     if len(words) > 1 and words[0] in _POWERS:
         power, words = _POWERS[words[0]], words[1:]
+    elif len(words) > 1 and words[-1] in ("squared", "cubed"):
+        power, words = _POWERS[words[-1]], words[:-1]
     name = " ".join(words)
     name = _IRREGULAR.get(name, name)
     if known := _UNITS.get(name) or _UNITS.get(_singular(name)):
