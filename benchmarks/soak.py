@@ -67,21 +67,24 @@ class Watched:
     """What the driver's processes took, looked at twice a second: by process, seconds and MiB and so on."""
 
     rows: list[list[tuple[int, int, int, int]]] = field(default_factory=list)
+    playing: list[list[int]] = field(default_factory=list)
 
-    def look(self, pid: int) -> None:
+    def look(self, pid: int, playing: bool) -> None:
         """Memory in KiB, descriptors, threads, children of a process."""
         with suppress(OSError, ValueError, IndexError):  # it ends meanwhile
             status = Path(f"/proc/{pid}/status").read_text()
             memory = int(status.split("VmRSS:")[1].split()[0])
             threads = int(status.split("Threads:")[1].split()[0])
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            if playing:  # the report at the end reads all turns, and imports what it needs
+                self.playing[-1].append(memory)
             self.rows[-1].append((memory, len([*Path(f"/proc/{pid}/fd").iterdir()]), threads, len(children)))
 
     def growth(self) -> float:
-        """The largest growth of memory in one process, in MiB, after its first tenth and 15 seconds."""
+        """The largest growth of memory in one process while it plays, in MiB, after its start."""
         most = 0.0
-        for rows in self.rows:
-            late = [memory for memory, *_ in rows[max(30, len(rows) // 10) :]]
+        for rows in self.playing:
+            late = rows[max(30, len(rows) // 10) :]
             if len(late) > 20:
                 most = max(most, (max(late) - late[0]) / 1024)
         return most
@@ -154,10 +157,13 @@ def disturbed(
             preexec_fn=limit,
         )
         watched.rows.append([])
+        watched.playing.append([])
         end = began + seconds * until * chance.uniform(0.9, 1.1)
         while driver.poll() is None:
             time.sleep(0.5)
-            watched.look(driver.pid)
+            trees = out / "trees.jsonl"
+            finished = trees.read_bytes().count(b"\n") if trees.exists() else 0
+            watched.look(driver.pid, finished < episodes)
             now = time.monotonic()
             if name == "driver killed" and now > end:
                 driver.send_signal(signal.SIGKILL)

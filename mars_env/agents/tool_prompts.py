@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jinja2 import TemplateError
@@ -113,7 +113,11 @@ class Dialogue:
             return (*last.prompt_ids, *last.token_ids, *self._continued(results, last.token_ids[-1]))
         messages: list[Message] = list(self.prompt) if is_messages(self.prompt) else []
         for number, completion in enumerate(completions):
-            made = [call for call in calls if call.completion == number]
+            made = [
+                replace(call, result=_CONTROL.sub(r"\g<0> ", call.result))
+                for call in calls
+                if call.completion == number
+            ]
             if self._server:
                 messages += _with_tool_calls(completion.text, made)
             else:
@@ -174,6 +178,9 @@ def read_calls(text: str, *, fenced: bool = False) -> list[Asked]:
         return [Asked("python", {"code": block[1]}, block[1])] if block else []
     return [_tagged(match[1].strip()) for match in _TAGGED.finditer(text)]
 
+
+_CONTROL: Final = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>)|\[(?=/?INST\])")
+"""Where control tokens of chat models begin: a server may read them in a text, and its own are not known."""
 
 _TAGGED: Final = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.S)
 _FENCED: Final = re.compile(r"```(?:python|py)[ \t]*\n((?:(?!```).)*)```\s*\Z", re.S)

@@ -111,7 +111,7 @@ class Plan:
         title: The environment's id.
         game: The game, as this process plays it; `make_game` makes it in any process.
         problems: Endless ones are cut to `GENERATED_LIMIT` unless cut already.
-        samples: Playings of each problem (the n of avg@n).
+        samples: Episodes of each problem (the n of avg@n).
         concurrency: Episodes at once; has no influence on what comes out.
         baselines: Whether one agent alone is given the System's tokens too.
         config: What else identifies the run (settings, agents), as plain data.

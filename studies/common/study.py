@@ -375,11 +375,13 @@ _NEWER: Final = {
             "gradient_checkpointing",
             "most_logits",
             "offload",
+            "call_cost",
         },
     ),
     "uniform_groups": "drop",
     "shared_prefixes": False,
     "correct_engine": False,
+    "tools": "",
 }
 """Settings that are newer than the first rows, and what those rows were made with."""
 

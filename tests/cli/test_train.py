@@ -270,11 +270,6 @@ def marsrl(*arguments, steps=1):
     return read_jsonl("run/metrics.jsonl")
 
 
-def test_marsrl_trains_one_model_in_all_roles(folder):
-    marsrl("--model", "one")
-    assert sorted(weights(folder / "run/step-00000001")) == ["policy"]
-
-
 def test_marsrl_is_pipelined_and_segmented_with_importance_weights_and_mastered_tokens(folder):
     options = [
         *("pipeline.staleness=1", "pipeline.groups_per_update=2", "segment_tokens=2"),
