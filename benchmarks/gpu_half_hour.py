@@ -248,7 +248,7 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
             pass
 
     config = TrainConfig(learning_rate=1e-6, autocast=device == "cuda", token_budget=8192)
-    made = task((model, tokenizer), steps + 1, config, count, partial(reward, workload="early"))
+    made = task((model, tokenizer), "early", steps + 1, config, count, partial(reward, workload="early"))
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     asyncio.run(train(*made, loggers=[Log()]))
