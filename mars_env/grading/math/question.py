@@ -355,12 +355,15 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
     """
     if len(answer) > _LENGTH:
         return False
+    units, asks_for_form = asked_units(statement), _ASKS_FOR_FORM.search(statement)
+    if not units and not asks_for_form:
+        return False
     mine = _form(answer)
-    if isinstance(mine, Node) and mine.kind == "quantity" and (units := asked_units(statement)):
+    if units and isinstance(mine, Node) and mine.kind == "quantity":
         of = _known_unit(mine.name)
         if of is not None and all(_known_unit(name) != of for name in units):
             return mine.args[0] in _given(statement)
-    asked = " ".join(_questions(statement)) if _ASKS_FOR_FORM.search(statement) else ""
+    asked = " ".join(_questions(statement)) if asks_for_form else ""
     return bool(_ASKS_FOR_FORM.search(asked)) and mine in _given(statement) and mine != _form(reference)
 
 
