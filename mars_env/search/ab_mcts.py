@@ -99,7 +99,7 @@ class _Node:
         self.id, self.parent, self.group = id, parent, group
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.place = 0 if parent is None else len(parent.arms[group].children)
-        self.arms = [_Arms() for _ in range(groups)]
+        self.arms: list[_Arms] = [_Arms() for _ in range(groups)]
 
 
 class ABMCTSA(Algorithm):
