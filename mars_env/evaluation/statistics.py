@@ -15,17 +15,15 @@ behave in any way: all zeros give [0, u], all ones [1 - u, 1], no difference ±u
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 from mars_env.seeds import derive_seed
 
@@ -34,6 +32,8 @@ Scale = Literal["rate", "difference", "amount", "value"]
 
 LEVEL = 0.95
 RESAMPLES = 2000
+_NEVER = 1e-17
+"""A chance that changes no result."""
 _BLOCK = 1 << 22  # counts that are turned into floats at a time: 32 MiB
 
 
@@ -264,44 +264,72 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
         raise ValueError(f"maj@{k} is not defined for {n} samples")
     right = Counter(answer for answer, judged in zip(answers, correct, strict=True) if judged)
     counts = Counter(answer for answer in answers if answer is not None)
-    votes = sorted((size, right[answer] / size) for answer, size in counts.items())
-    # Samples without an answer, then also those of the first answer, of the first two ...
-    below = list(accumulate((size for size, _ in votes), initial=n - counts.total()))
-    drawn = _drawn([n, *below, *counts.values(), *(n - size for size in counts.values())], k, k / n)
-    total = 0.0
-    for top in range(1, min(k, max(counts.values(), default=0)) + 1):
-        first = bisect_left(votes, (top,))
-        leaders = votes[first:]
-        if len(leaders) == 1 or 2 * top > k:  # whoever has so many votes leads alone
-            total += sum(good * drawn[size][top] * drawn[n - size][k - top] for size, good in leaders)
-        else:
-            total += _won_with(top, leaders, drawn, drawn[below[first]])
-    return min(1.0, float(total / drawn[n][k]))
+    rights = Counter[int]()
+    for answer, size in counts.items():
+        rights[size] += right[answer]
+    alike = sorted(Counter(counts.values()).items())
+    return _majority(n, k, tuple((size, many, rights[size] / (size * many)) for size, many in alike))
 
 
-def _drawn(sizes: Iterable[int], k: int, share: float) -> dict[int, Array]:
-    """By size of a group of samples: the chances that 0 to k of it are drawn, each with the given chance."""
-    different = sorted(set(sizes))
-    rows = stats.binom.pmf(np.arange(k + 1), np.array(different)[:, None], share)
-    return dict(zip(different, rows, strict=True))
+@lru_cache(maxsize=4096)
+def _majority(n: int, k: int, groups: tuple[tuple[int, int, float], ...]) -> float:
+    """maj@k of n samples, by how often answers were given: size, number of answers, share that is right.
+
+    Each answer's votes are drawn as if alone, by a binomial of chance k / n; the condition that all votes
+    are k gives the draws without replacement.
+    """
+    if not groups:
+        return 0.0
+    sizes, many, good = (np.array(column) for column in zip(*groups, strict=True))
+    votes = np.arange(k + 1)
+    own = stats.binom.pmf(votes, sizes[:, None], k / n)
+    whole = float(stats.binom.pmf(k, n, k / n))
+    drawn = own * stats.binom.pmf(k - votes, n - sizes[:, None], k / n) / whole
+    second = int(sizes[-1] if many[-1] > 1 else sizes[-2] if len(sizes) > 1 else 0)
+    alone = min(k // 2, second) + 1  # whoever has so many votes leads alone
+    total = float(((many * good) @ drawn)[alone:].sum())
+    # With fewer votes than `first` or more than `last` none leads, but for a chance that no float shows.
+    first = int(np.searchsorted(drawn[-1].cumsum(), _NEVER))
+    reached = (many @ drawn)[::-1].cumsum()[::-1]
+    last = min(alone - 1, int((reached > _NEVER).sum()) - 1)
+    if max(first, 1) <= last:
+        total += _tied(n, k, (sizes, many, good), own, range(max(first, 1), last + 1)) / whole
+    return min(1.0, total)
 
 
-def _won_with(
-    top: int, leaders: Sequence[tuple[int, float]], drawn: Mapping[int, Array], others: Array
+def _tied(
+    n: int, k: int, groups: tuple[NDArray[np.int64], NDArray[np.int64], Array], own: Array, tops: range
 ) -> float:
-    """The chance that k samples are drawn whose leading answers have `top` votes, times their correctness."""
-    from scipy.signal import lfilter  # only here: it takes time, and most reports have no ties
+    """The chance that k samples are drawn whose leaders have one of `tops` votes, times their correctness.
 
-    k = len(others) - 1
-    ties = min(k // top, len(leaders))
-    # chances[0, r, s]: s samples so far, r answers at `top` votes and none above;
-    # chances[1, r, s]: the same, times the sum of the leaders' correctness.
-    chances = np.zeros((2, ties + 1, k + 1))
-    chances[0, 0] = others
-    for size, good in leaders:
-        own = drawn[size]
-        below = lfilter(own[:top], [1.0, 0.0], chances)  # adds fewer than `top` votes
-        below[:, 1:, top:] += own[top] * chances[:, :-1, : k + 1 - top]
-        below[1, 1:, top:] += own[top] * good * chances[0, :-1, : k + 1 - top]
-        chances = below
-    return float((chances[1, 1:, k] / np.arange(1, ties + 1)).sum())
+    It is the coefficient of z^k in a sum of products, one factor for each answer, which is evaluated at roots
+    of unity. A leader with r equals wins in 1 of r + 1 cases: the integral of x^r from 0 to 1.
+    """
+    sizes, many, good = groups
+    points = max(k, n - k) + 1  # as many as keep z^k apart from all other powers
+    z = np.exp(-2j * np.pi * np.arange(points // 2 + 1) / points)
+    drawn = 1 - k / n + k / n * z
+    fewer = np.zeros((len(sizes), len(z)), dtype=complex)  # by group: an answer has fewer than `top` votes
+    result = np.zeros_like(z)
+    for top in range(tops.stop):
+        exactly = own[:, top, None] * z**top
+        if top >= tops.start:
+            leaders = range(int(np.searchsorted(sizes, top)), len(sizes))
+            x, weights = _quadrature((min(k // top, int(many[leaders.start :].sum())) + 1) // 2)
+            every, won = np.ones((len(x), len(z)), dtype=complex), np.zeros((len(x), len(z)), dtype=complex)
+            for i in leaders:
+                factor = fewer[i] + x[:, None] * exactly[i]
+                others = factor ** (many[i] - 1)
+                won = (won * factor + every * (many[i] * good[i] * exactly[i])) * others
+                every = every * factor * others
+            others = drawn ** (n - int((sizes * many)[leaders.start :].sum()))
+            result += weights @ won * others
+        fewer += exactly
+    return float(np.fft.irfft(result, points)[k])
+
+
+@lru_cache(maxsize=256)
+def _quadrature(nodes: int) -> tuple[Array, Array]:
+    """Places and weights that integrate polynomials of degree 2 * nodes - 1 from 0 to 1 exactly (Gauss)."""
+    x, weights = special.roots_legendre(nodes)
+    return (x + 1) / 2, weights / 2

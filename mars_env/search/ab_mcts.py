@@ -59,31 +59,47 @@ class _Sums:
         self.squares += score * score
 
 
+_Rows = np.ndarray[Any, np.dtype[np.float64]]
+_NO_ROWS: _Rows = np.empty((0, 3))
+
+
 class _Arms:
     """GEN, CONT and the children; one for each node (or, with ``stack``, for each node and agent)."""
 
-    __slots__ = ("children", "cont", "gen")
+    __slots__ = ("_table", "children", "cont", "gen")
 
     def __init__(self) -> None:
         self.gen, self.cont = _Sums(), _Sums()
         self.children: list[_Node] = []
+        self._table = _NO_ROWS  # grows by doubling: a node may have thousands of children
 
     @property
-    def rows(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def rows(self) -> _Rows:
         """n, total and squares of each child."""
-        return np.array([(c.sums.n, c.sums.total, c.sums.squares) for c in self.children]).reshape(-1, 3)
+        return self._table[: len(self.children)]
+
+    def append(self, child: _Node, score: float) -> None:
+        """Add a child with its own score."""
+        size = len(self.children)
+        if size == len(self._table):
+            self._table = np.concatenate([self._table, np.empty((max(4, size), 3))])
+        self._table[size] = 1, score, score * score
+        self.children.append(child)
 
 
 class _Node:
-    """A node that is in the tree; the root has no id. `group` says in which of the parent's arms it is."""
+    """A node that is in the tree; the root has no id.
 
-    __slots__ = ("arms", "depth", "group", "id", "parent", "sums")
+    `group` says in which of the parent's arms it is, `place` which child of these.
+    """
+
+    __slots__ = ("arms", "depth", "group", "id", "parent", "place")
 
     def __init__(self, id: int | None, parent: _Node | None, group: int, groups: int) -> None:
         self.id, self.parent, self.group = id, parent, group
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.sums = _Sums()
-        self.arms = [_Arms() for _ in range(groups)]
+        self.place = 0 if parent is None else len(parent.arms[group].children)
+        self.arms: list[_Arms] = [_Arms() for _ in range(groups)]
 
 
 class ABMCTSA(Algorithm):
@@ -126,13 +142,13 @@ class ABMCTSA(Algorithm):
         parent = self._nodes[ask.parent]
         arms = parent.arms[self._group[ask.agent]]
         node = self._nodes[ask.id] = _Node(ask.id, parent, self._group[ask.agent], self._groups)
-        node.sums.n = 1
-        arms.children.append(node)
-        for sums in (node.sums, arms.gen, self._by_agent[ask.agent]):
+        arms.append(node, score)
+        for sums in (arms.gen, self._by_agent[ask.agent]):
             sums.add(score)
         while (above := parent.parent) is not None:
-            above.arms[parent.group].cont.add(score)
-            parent.sums.add(score)
+            arms = above.arms[parent.group]
+            arms.cont.add(score)
+            arms.rows[parent.place, 1:] += score, score * score
             parent = above
 
     def lost(self, ask: Ask) -> None:
@@ -144,8 +160,9 @@ class ABMCTSA(Algorithm):
         node.arms[self._group[ask.agent]].gen.n += by
         self._by_agent[ask.agent].n += by
         while (above := node.parent) is not None:
-            above.arms[node.group].cont.n += by
-            node.sums.n += by
+            arms = above.arms[node.group]
+            arms.cont.n += by
+            arms.rows[node.place, 0] += by
             node = above
 
     def _draw_group(self, node: _Node, rng: np.random.Generator) -> int:

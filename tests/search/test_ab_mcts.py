@@ -191,3 +191,17 @@ def test_a_step_does_not_slow_down_with_the_tree():
         work.append(algorithm._nodes[id].depth)
     assert max(work) < 20  # a walk down and up again, whatever the tree holds beside it
     assert np.mean(work[1800:]) < 3 * np.mean(work[100:200])
+
+
+def test_the_sums_of_many_children_are_changed_in_place():
+    """A wide tree: a table of its sums is made anew when the last one is full, not at each choice."""
+    algorithm, rng, tables = grow([]), np.random.default_rng(0), []
+    [root] = algorithm._root.arms
+    for id in range(1000):
+        algorithm.asked(Ask(id, None, "coder_0"))
+        algorithm.told(Ask(id, None, "coder_0"), id / 1000)
+        algorithm.choose(rng)
+        if not any(np.shares_memory(root.rows, table) for table in tables[-1:]):
+            tables.append(root.rows)
+    assert len(root.rows) == 1000
+    assert len(tables) <= 10

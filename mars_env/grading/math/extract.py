@@ -114,10 +114,10 @@ def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> E
 
 def _own_part(text: str) -> str:
     """The text up to another problem or a word to the grader, without LaTeX's comments after a box."""
-    answered = _ANSWERED.search(text)
+    answered = _ANSWERED.search(text) if _NEXT.search(text) else None
     if answered and (another := _NEXT.search(text, answered.end())):
         text = text[: another.start()]
-    if said := _TO_GRADER.search(text):
+    if "grader" in text.lower() and (said := _TO_GRADER.search(text)):
         text = text[: said.start()]
     box = text.find("\\boxed") if "%" in text else -1
     return text if box < 0 else text[:box] + _COMMENT.sub("", text[box:])

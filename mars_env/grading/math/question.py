@@ -175,9 +175,7 @@ def restated(statement: str, sentence: str) -> str | None:
 
 def is_another(statement: str, sentence: str) -> bool:
     """Whether a sentence has another name than the question, or lacks its comparison."""
-    asked = (_questions(statement) or [""])[-1]
-    theirs = set(_WORD.findall(statement))
-    everyone = {name for name in _NAMES.findall(statement) if name.lower() not in theirs | _NO_NAMES}
+    asked, everyone = (_questions(statement) or ("",))[-1], _names(statement)
     names = everyone.intersection(_NAMES.findall(sentence))
     others = names.difference(_NAMES.findall(asked))
     if others and len(everyone) > 1 and not (_TOGETHER.search(asked) and len(names) > 1):
@@ -191,6 +189,13 @@ def is_another(statement: str, sentence: str) -> bool:
         return True
     needed = [_MORE] if _COMPARES.search(asked) else [_RESULT, _NOT]
     return any(pattern.search(asked) and not pattern.search(sentence) for pattern in needed)
+
+
+@lru_cache(maxsize=4096)
+def _names(statement: str) -> frozenset[str]:
+    """The names in a problem: capitalised words that it has in no other form."""
+    theirs = _NO_NAMES.union(_WORD.findall(statement))
+    return frozenset(name for name in _NAMES.findall(statement) if name.lower() not in theirs)
 
 
 def _roots(text: str) -> set[str]:
@@ -214,9 +219,10 @@ def _unshared(sentence: str, statement: str) -> str:
 
 def with_unit_after(statement: str, sentence: str, value: str) -> str:
     """A number with the unit of measurement that follows it in its sentence, if the problem asks for one."""
-    after = re.search(rf"{re.escape(value)}\s+{_UNIT}", sentence) if asked_units(statement) else None
-    known = after and re.fullmatch(r"[\d.,]+", value) and _known_unit(after[1])
-    return rf"{value}\text{{ {after[1]}}}" if known and after else value
+    if not re.fullmatch(r"[\d.,]+", value) or not asked_units(statement):
+        return value
+    after = re.search(rf"{re.escape(value)}\s+{_UNIT}", sentence)
+    return rf"{value}\text{{ {after[1]}}}" if after and _known_unit(after[1]) else value
 
 
 def _claimed_value(statement: str, clause: str, ended: bool) -> str | None:
@@ -263,8 +269,14 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-def _questions(statement: str) -> list[str]:
-    return [one for one in _SENTENCES.split(statement[-_STATEMENT:]) if _ASKS.search(one)]
+@lru_cache(maxsize=4096)
+def _questions(statement: str) -> tuple[str, ...]:
+    return tuple(filter(_ASKS.search, _SENTENCES.split(statement[-_STATEMENT:])))
+
+
+@lru_cache(maxsize=4096)
+def _asks_for_form(statement: str) -> bool:
+    return any(map(_ASKS_FOR_FORM.search, _questions(statement)))
 
 
 def asked_value(statement: str, answer: str) -> str:
@@ -324,12 +336,13 @@ def names_another(statement: str, answer: str) -> bool:
 
     That name occurs in the problem, or it differs from the one asked for in its index alone.
     """
-    asked = asked_formulas(statement)
     left, sign, _ = answer.strip(" $").partition("=")
-    name = _NAME.fullmatch(left.strip())
-    if sign and len(asked) == 1 and _CALL.fullmatch(left.strip()) and _CALL.fullmatch(asked[0]):
-        return _form(left.strip()) != _form(asked[0])
-    if not sign or len(answer) > _LENGTH or len(asked) != 1 or name is None or _LISTED.search(answer):
+    left = left.strip()
+    if not sign or len(asked := asked_formulas(statement)) != 1:
+        return False
+    if _CALL.fullmatch(left) and _CALL.fullmatch(asked[0]):
+        return _form(left) != _form(asked[0])
+    if len(answer) > _LENGTH or (name := _NAME.fullmatch(left)) is None or _LISTED.search(answer):
         return False
     written = re.escape(name[0])
     if len(name[0]) == len(asked[0]) == 1 and name[0].islower() and asked[0].islower():
@@ -355,16 +368,14 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
     """
     if len(answer) > _LENGTH:
         return False
-    units, asks_for_form = asked_units(statement), _ASKS_FOR_FORM.search(statement)
-    if not units and not asks_for_form:
-        return False
-    mine = _form(answer)
-    if units and isinstance(mine, Node) and mine.kind == "quantity":
+    units = () if _PLAIN_NUMBER.fullmatch(answer) else asked_units(statement)
+    if units and isinstance(mine := _form(answer), Node) and mine.kind == "quantity":
         of = _known_unit(mine.name)
         if of is not None and all(_known_unit(name) != of for name in units):
             return mine.args[0] in _given(statement)
-    asked = " ".join(_questions(statement)) if asks_for_form else ""
-    return bool(_ASKS_FOR_FORM.search(asked)) and mine in _given(statement) and mine != _form(reference)
+    if answer == reference or not _asks_for_form(statement):
+        return False
+    return _form(answer) != _form(reference) and _form(answer) in _given(statement)
 
 
 @lru_cache(maxsize=4096)
@@ -413,6 +424,7 @@ def asked_units(statement: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
 def _known_unit(name: str) -> Unit | None:
     """The unit of measurement that a name means; None for apples."""
     for written in (name, name.lower()):

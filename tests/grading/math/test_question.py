@@ -1,7 +1,10 @@
 """What a problem asks for, and what that says about a last sentence and an answer."""
 
+from unittest.mock import Mock
+
 import pytest
 
+from mars_env.grading.math import question
 from mars_env.grading.math.question import (
     asked_units,
     asked_value,
@@ -177,3 +180,16 @@ def test_a_number_keeps_the_unit_that_follows_it():
 )
 def test_the_left_side_has_the_words_of_the_problem(statement, answer, value):
     assert asked_value(statement, answer) == value
+
+
+def test_a_problem_is_read_once_for_all_its_answers_and_a_plain_number_is_not_parsed(monkeypatch):
+    sentences, parse = Mock(wraps=question._SENTENCES), Mock(wraps=question.read_answer)
+    monkeypatch.setattr(question, "_SENTENCES", sentences)
+    monkeypatch.setattr(question, "read_answer", parse)
+    statement = "Ann and Bob go 7 miles. Convert: how many kilometres does Ann go?"
+    for value in map(str, range(1000, 1064)):
+        assert not is_copied(statement, value, value)
+        assert not is_another(statement, f"Ann goes {value} km.")
+        assert with_unit_after(statement, f"Ann goes {value} km.", value) == rf"{value}\text{{ km}}"
+    assert sentences.split.call_count == 1
+    assert parse.call_count == 0
