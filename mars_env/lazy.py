@@ -30,7 +30,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         >>> import mars_env.viewer
         >>> getattr_, _, names = lazy_names("mars_env.viewer")
         >>> getattr_("render_page").__module__, names
-        ('mars_env.viewer.page', ['Display', 'render_page', 'write_page'])
+        ('mars_env.viewer.page', ['Display', 'Episode', 'render_page', 'write_page'])
     """
     spec: Any = sys.modules[package].__spec__
     imports = _IMPORT.findall(spec.loader.get_source(package))

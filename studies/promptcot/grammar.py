@@ -20,7 +20,7 @@ from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.types import Action, Model, Problem, Prompt, Sampling
+from mars_env.types import Action, Model, Observation, Problem, Sampling
 
 MODULUS: Final = 5
 DIGITS: Final = "01234"
@@ -141,8 +141,8 @@ def as_problem(problem: str, id: str) -> Problem:
 class _Solver(RoleAgent):
     """Its text shows the box on a line of its own: a box after a digit would read as a product."""
 
-    async def ask(self, prompt: Prompt, n: int, seed: int) -> list[Action]:
-        actions = await super().ask(prompt, n, seed)
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        actions = await super().act(observation, n, seed)
         return [replace(each, text=each.text.replace(BOX, f"\n{BOX}")) for each in actions]
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, Validati
 from yarl import URL
 
 from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.models.batching import whole_waves
 from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, session
 from mars_env.text import describe_error, logger, one_line
@@ -186,6 +187,7 @@ async def run_sampler(
     check_agents(agents, TrainConfig(), SAMPLER)
     await preflight(agents, trained=agents)
     settings = settings or SamplerSettings()
+    whole_waves()  # an answer does not depend on what else is asked meanwhile
     connection = Connection(url, key, settings.patience, _most_bytes(models))
     held = _Weights(dict(models), weights or connection, settings.refresh == "demanded")
     return await _Sampler(agents, connection, held, settings.concurrency).run()
