@@ -22,7 +22,7 @@ help:
 	@echo "make check    the same without the tests"
 	@echo "make distributions  test a clone without symbolic links, the sdist, and the wheel built from it (minutes)"
 	@echo "make extras   check that every optional extra, and the stack for GPUs, can be resolved"
-	@echo "make results  write docs/results.md from the ledgers"
+	@echo "make results  write the studies' pages from their ledgers"
 	@echo "make docs     build the documentation with its reference into site/"
 
 demo: $(VENV)/installed

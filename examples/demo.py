@@ -117,7 +117,7 @@ def show(
         "after",
         "difference",
         title=f"{len(before)} held-out problems of the generated set arithmetic, seed {seed}",
-        caption="95% intervals, the problem is the unit. docs/miniature.md says how the team was made.",
+        caption="95% intervals, the problem is the unit. studies/miniature.md says how the team was made.",
     )
     comparison = compare_trees(before, after, names=("before", "after"))
     for name, title in FIGURES.items():
@@ -140,7 +140,7 @@ def show(
         figures=[("Before and after training", bars), ("Mean reward by role in training", rewards)],
         notes=[
             f"{len(before)} held-out problems of the generated set arithmetic, seed {seed}.",
-            "The warm start was made poor on purpose: docs/miniature.md says how.",
+            "The warm start was made poor on purpose: studies/miniature.md says how.",
             "The episodes are those of the trained team.",
         ],
         display=Display(

@@ -1,4 +1,4 @@
-"""Rollouts and training in two processes, here or on several machines; docs/echo.md explains it.
+"""Rollouts and training in two processes, here or on several machines; docs/machines.md explains it.
 
 python examples/echo.py                                           # both on this machine
 ECHO_KEY=... python examples/echo.py learn 0.0.0.0 8700           # where it trains

@@ -203,7 +203,7 @@ def aevaluate(  # public edge: friendly keywords, each with a default
         team_reward: As for `make`.
         grader: As for `make`.
         turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault.
-        workers: Play on Ray: how many workers, or a `mars_env.distributed.Placement` (docs/ray.md). The
+        workers: Play on Ray: how many workers, or a `mars_env.distributed.Placement` (docs/machines.md). The
             result is the same.
         on_tree: Called with each finished tree.
         settings: As for `make`.

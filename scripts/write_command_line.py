@@ -1,4 +1,4 @@
-"""Writes docs/command-line.md from the help of every command.
+"""Writes docs/reference/command-line.md from the help of every command.
 
 python scripts/write_command_line.py           # writes the page
 python scripts/write_command_line.py --check   # fails if the page does not say what the help says
@@ -12,7 +12,7 @@ import typer
 from mars_env.cli import _COMMANDS, _command
 from mars_env.files import write_atomically
 
-PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
 HEAD = """# The command line
 
 `mars-env COMMAND --help` says the same as this page, which `scripts/write_command_line.py` makes from it. An
@@ -48,7 +48,7 @@ if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
         if PAGE.read_text(encoding="utf-8") != page():
             sys.exit(
-                "docs/command-line.md is not what the commands say: run python scripts/write_command_line.py"
+                "docs/reference/command-line.md is not what the commands say: run python scripts/write_command_line.py"
             )
     else:
         write_atomically(PAGE, page())

@@ -1,4 +1,4 @@
-"""The table that opens docs/results.md: the claims of all studies, judged on their ledgers.
+"""The table of studies/README.md: the claims of all studies, judged on their ledgers.
 
 `python -m studies.overview` writes the table; `--all` also the part of every study.
 It runs nothing. For MarsRL and MARS2, which claims are in it was decided after they were run.
@@ -12,10 +12,11 @@ from typing import Final
 
 from studies.common.claims import judge_all
 from studies.common.ledger import seed_text
-from studies.common.pages import DOCS, table, write
+from studies.common.pages import STUDIES as FOLDER
+from studies.common.pages import table, write
 from studies.common.study import Study
 
-PAGE: Final = DOCS / "results.md"
+PAGE: Final = FOLDER / "README.md"
 NAMES: Final = (
     "marsrl",
     "mars2",
@@ -39,12 +40,12 @@ def overview() -> str:
     lines = [
         (
             found.claim.text,
-            study.task,
+            f"[{study.task}]({study.name}/README.md)",
             study.starts,
             str(found.difference.seeds),
             seed_text(found.difference, signed=True),
             found.verdict,
-            f"`studies/{study.plan.parent.name}/plan.md`" if study.plan else "none",
+            f"[plan]({study.plan.parent.name}/plan.md)" if study.plan else "none",
             f"`studies.{study.name}`{study.note}",
         )
         for study in STUDIES
@@ -64,7 +65,7 @@ def overview() -> str:
 
 
 def main(every: bool = False) -> None:
-    """Write the table into docs/results.md, and perhaps what the studies' ledgers decide."""
+    """Write the table into studies/README.md, and perhaps the pages of all studies."""
     for study in STUDIES if every else ():
         study.write_page()
     write(PAGE, "overview", overview())

@@ -23,7 +23,7 @@ _COMMANDS = {
     "serve": ("team:serve", "Serve a team as one model behind an OpenAI-compatible API."),
     "play": ("team:play_game", "Take a role in the terminal."),
     "train": ("train:train", "Train a team: one model shared by all roles, one for each, or adapters."),
-    "sample": ("sample:sample", "Act for a learner that trains elsewhere (docs/echo.md)."),
+    "sample": ("sample:sample", "Act for a learner that trains elsewhere (docs/machines.md)."),
     "compare": ("runs:compare", "Paired differences between two runs, B minus A, with 95% intervals."),
     "view": ("runs:view", "Write a run as one HTML page that needs no network."),
     "export": ("export:export", "Write a run as a data set for other trainers."),

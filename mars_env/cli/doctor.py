@@ -63,29 +63,13 @@ def doctor() -> None:
     console.print(f"device: {_device()}")
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
     probes = run_sync(sandbox.probe_all())
-    working = [probe.name for probe in probes if probe.works]
     for probe in probes:
         lacks = ", ".join(sorted(map(str, probe.missing))) or "nothing missing"
         sandboxes.add_row(
             probe.name, Text("yes", style="green") if probe.works else f"no: {probe.why}", lacks
         )
     console.print(sandboxes)
-    if working:
-        console.print(_limits(working))
     console.print(f"programs may import: {_importable()}")
-
-
-def _limits(working: list[str]) -> Table:
-    """What enforces each limit in the sandboxes that work."""
-    held = {name: sandbox.held_here(name) for name in working}
-    table = Table(
-        "limit of a program", *held, title="What enforces limits here (docs/sandbox.md explains the words)"
-    )
-    for limit in next(iter(held.values())):
-        ways = [column[limit] for column in held.values()]
-        shown = [Text(str(way), style="yellow" if way is sandbox.How.SHARED else "") for way in ways]
-        table.add_row(limit, *shown)
-    return table
 
 
 def _importable() -> str:

@@ -41,7 +41,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.", min=1)] = 64,
     turn_timeout: options.TurnTimeout = None,
     workers: Annotated[
-        str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/ray.md).")
+        str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/machines.md).")
     ] = None,
     ray_address: Annotated[
         str | None, typer.Option(help="Of the Ray to join; else RAY_ADDRESS, else one is started here.")

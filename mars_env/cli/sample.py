@@ -1,4 +1,4 @@
-"""`mars-env sample`: act for a learner that trains elsewhere (docs/echo.md)."""
+"""`mars-env sample`: act for a learner that trains elsewhere (docs/machines.md)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def sample(  # public edge: one parameter is one option of the command
         float, typer.Option(help="Seconds without a sign of the learner after which the sampler ends.")
     ] = 600.0,
 ) -> None:
-    """Act for a learner that trains elsewhere (docs/echo.md).
+    """Act for a learner that trains elsewhere (docs/machines.md).
 
     It uses the weights that the learner publishes, makes outgoing connections only, needs no problems, and
     ends with the training. A learner that is stopped and started again is waited for. Ctrl-C hands what is

@@ -28,6 +28,7 @@ from mars_env.text import shown, suggestion, validation_message
 from mars_env.types import Agent, role_of
 
 if TYPE_CHECKING:
+    from mars_env.loggers import Logger
     from mars_env.models.hf import HFModel
     from mars_env.trainers import RunSettings
 
@@ -78,7 +79,16 @@ def train(  # public edge: one parameter is one option of the command
     grader: options.Grader = None,
     set_: options.Settings = None,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 10,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="What samples: hf, the trained model itself; or vllm, in this process, with its engine "
+            "arguments as in vllm?gpu_memory_utilization=0.4."
+        ),
+    ] = "hf",
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Metrics for TensorBoard too.")] = False,
+    trackio: Annotated[str | None, typer.Option(help="Metrics for trackio too, in this project.")] = None,
+    wandb: Annotated[str | None, typer.Option(help="Metrics for W&B too, in this project.")] = None,
 ) -> None:
     """Train a team: one model shared by all roles, one for each, or adapters.
 
@@ -86,7 +96,6 @@ def train(  # public edge: one parameter is one option of the command
     Checkpoints are ordinary ones; the same call continues from the newest. The file of --config holds options
     of the command, and settings of `RunSettings`.
     """
-    from mars_env.loggers import ConsoleLogger, JsonlLogger, Logger, TensorBoardLogger
     from mars_env.trainers import make_team
     from mars_env.trainers import train as train_team
 
@@ -117,6 +126,8 @@ def train(  # public edge: one parameter is one option of the command
     )
     given = given_settings(ctx, option, max_tokens=max_tokens, overflow=overflow)
     run_settings = settings_for(env_id, given)
+    libraries = {"trackio": trackio, "wandb": wandb}
+    loggers = _loggers(out, run_settings, tensorboard=tensorboard, libraries=libraries)
     assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     players = make_team(
         run_settings,
@@ -124,11 +135,8 @@ def train(  # public edge: one parameter is one option of the command
         loaded_models(assigned, lora, run_settings.seed),
         agent=team_maker(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
+        engine=engine,
     )
-    out.mkdir(parents=True, exist_ok=True)
-    loggers: list[Logger] = [ConsoleLogger(), JsonlLogger(out / "metrics.jsonl")]
-    if tensorboard:
-        loggers.append(TensorBoardLogger(out / "tensorboard"))
     run_sync(
         train_team(
             env.game,
@@ -140,6 +148,20 @@ def train(  # public edge: one parameter is one option of the command
             loggers=loggers,
         )
     )
+
+
+def _loggers(
+    out: Path, settings: RunSettings, *, tensorboard: bool, libraries: Mapping[str, str | None]
+) -> list[Logger]:
+    """The console, a file, TensorBoard, and runs of other libraries in projects, named as the folder."""
+    from mars_env.loggers import ConsoleLogger, JsonlLogger, RunLogger, TensorBoardLogger
+
+    run = {"name": out.resolve().name, "config": settings.model_dump(mode="json"), "resume": "allow"}
+    found: list[Logger] = [ConsoleLogger(), JsonlLogger(out / "metrics.jsonl")]
+    if tensorboard:
+        found.append(TensorBoardLogger(out / "tensorboard"))
+    found += [RunLogger(library, project=name, **run) for library, name in libraries.items() if name]
+    return found
 
 
 def given_settings(

@@ -1,6 +1,6 @@
 """RuscaRL's scaffold: parts of a rubric in the prompt that is sampled from, less and less of them.
 
-Source: RuscaRL (arXiv 2508.16949). docs/ruscarl.md says what the method is for and what was measured.
+Source: RuscaRL (arXiv 2508.16949). docs/methods.md says what the method is for and what was measured.
 """
 
 from __future__ import annotations

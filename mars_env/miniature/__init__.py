@@ -1,6 +1,6 @@
 """The miniature: a transformer of 165 thousand parameters that plays solve-verify-correct on arithmetic.
 
-One processor core trains it with MarsRL within a minute; docs/miniature.md says what it shows, and what it
+One processor core trains it with MarsRL within a minute; studies/miniature.md says what it shows, and what it
 does not.
 """
 

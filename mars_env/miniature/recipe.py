@@ -38,7 +38,8 @@ class Recipe(BaseModel):
             betas=(0.9, 0.98),
             max_grad_norm=1.0,
             old_logprobs="trainer",  # training is synchronous: samples are never stale
-            uniform_groups="drop",  # as the recorded rows were made; the papers count them
+            uniform_groups="drop",  # this and the next as the recorded rows were made; the papers count them
+            shared_prefixes=False,
         ),
     )
     """Groups of 8, two branches, as in the paper; balanced sampling, because with adaptive sampling the

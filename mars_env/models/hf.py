@@ -92,7 +92,7 @@ class HFModel:
             self._checkpoint, self.name = full_name(type(self.module)), name or "hf"
         _require_cache(self.module, self.name)
         self.version, self._limits = 0, batch or BatchLimits()
-        self._template_options = dict(template_options or {})
+        self.template_options = dict(template_options or {})
         config = self.module.config.get_text_config(decoder=True)
         own: int = getattr(config, "max_position_embeddings", None) or 2**31
         self.context = own if context is None else min(own, context)
@@ -112,7 +112,7 @@ class HFModel:
             "checkpoint": self._checkpoint,
             "dtype": str(self.module.dtype),
             "context": self.context,
-            "template_options": self._template_options,
+            "template_options": self.template_options,
         }
 
     @property
@@ -126,7 +126,7 @@ class HFModel:
 
         Schemas of `tools` go to the chat template.
         """
-        options = self._template_options
+        options = self.template_options
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options, tools)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:

@@ -353,8 +353,8 @@ class VLLMAdapter(_Client):
         """Use another adapter; running requests end with the one they started with.
 
         Args:
-            path: A new directory, or the adapter that is trained. vLLM reads adapters from directories only, so
-                its weights pass through one in the machine's memory.
+            path: A new directory, or the adapter that is trained. vLLM reads adapters from directories only,
+                so its weights pass through one in the machine's memory.
             version: Version of the adapter; by default one more than the old.
         """
         if self.base._loras is None:

@@ -8,6 +8,7 @@ import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError
@@ -24,7 +25,7 @@ class WorkerExtension:
     def load_shared_weights(self, path: str, layout: Sequence[tuple[str, str, Sequence[int], int]]) -> None:
         """Reload the weights in place, from what `shared` wrote."""
         torch = importlib.import_module("torch")
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
         def tensor(dtype: str, shape: Sequence[int], offset: int) -> Any:

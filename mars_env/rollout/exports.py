@@ -13,7 +13,7 @@ from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.files import atomic_draft
 from mars_env.rollout.records import tagged
-from mars_env.rollout.store import file_errors
+from mars_env.rollout.row_files import file_errors
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]

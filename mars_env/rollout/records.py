@@ -30,7 +30,8 @@ _TURN_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "parent": (str, NoneType), "grade": (dict, NoneType), "info": dict, "completions": list,
 }  # fmt: skip
 _TREE_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "tree": str, "problem": str, "final": (str, NoneType), "fault": str, "rewards": dict, "info": dict,
+    "tree": str, "problem": str, "final": (str, NoneType), "fault": str, "turns": int, "checksum": int,
+    "rewards": dict, "info": dict,
 }  # fmt: skip
 
 MAX_DEPTH = 64
@@ -112,9 +113,13 @@ def _call(row: Mapping[str, Any], completions: int) -> ToolCall:
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row unchanged if it describes a finished tree; raises as `turn_from_row`."""
     _check(row, _TREE_KINDS)
-    _, mark, number = row["tree"].rpartition("#")
+    problem, mark, number = row["tree"].rpartition("#")
     if not mark or re.fullmatch(r"\d{1,9}", number, re.A) is None:
         raise ValueError("a tree's id ends in '#' and the number of a sample")
+    if problem != row["problem"]:
+        raise ValueError(f"the problem of this tree is not {shown(row['problem'])}")
+    valid_count(row["turns"])
+    valid_count(row["checksum"], 2**32 - 1)
     for reward in row["rewards"].values():
         if reward is not None:
             finite(reward)

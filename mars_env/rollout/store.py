@@ -7,17 +7,17 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
-from mars_env.files import open_regular, write_atomically
+from mars_env.files import atomic_draft, write_atomically
 from mars_env.identity import identity_changes
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
@@ -29,6 +29,18 @@ from mars_env.rollout.records import (
     turn_from_row,
     turn_to_row,
 )
+from mars_env.rollout.row_files import (
+    Written,
+    append,
+    checked_rows,
+    count_line,
+    file_errors,
+    open_file,
+    read_row,
+    recovered_rows,
+    require_all,
+    rows_of,
+)
 from mars_env.text import describe_error, logger, shown
 from mars_env.types import Problem, Tree, Turn
 
@@ -37,11 +49,9 @@ log = logger(__name__)
 # Made once, not for each row. NaN is not JSON: numbers are checked before they come here.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
-T = TypeVar("T")
-
 _MANIFEST_BYTES = 1 << 24
 
-FORMAT = 1
+FORMAT = 2
 """Of the files of a run; its manifest says it. Another one cannot be read."""
 
 MANIFEST = "manifest.json"
@@ -51,9 +61,11 @@ PROBLEMS = "problems.jsonl"
 TURNS = "turns.jsonl"
 """A row for every turn, written as soon as its expansion is finished."""
 TREES = "trees.jsonl"
-"""A row for every finished tree: its answer, its fault, its team rewards."""
+"""A row for every finished tree: its answer, fault and team rewards, and its `Written` turns."""
 LOCK = "writing.lock"
 """Empty; locked by the process that writes the run."""
+SYNC = "MARS_ENV_SYNC"
+"""Environment variable: with 1, a tree is on the disk, not only with the system, before the next one ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +126,33 @@ class Store:
     def _continue(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         """Find what an earlier run has written, and open the files."""
         self._check_config(json.loads(_text(config, f"the configuration of {self.path}")), problems)
-        trees = (_read(self.path / TREES, row, check_tree_row) for row in _recovered_rows(self.path / TREES))
-        self.finished = {row["tree"] for row in trees if not row["fault"]}
+        lost = self._find_written()
+        if lost:
+            log.warning("%s has lost turns of %d trees: these are played again", self.path, len(lost))
+            kept = [line for line, row in rows_of(self.path / TREES) if row["tree"] not in lost]
+            with file_errors(self.path / TREES, "written"), atomic_draft(self.path / TREES) as draft:
+                draft.write_bytes(b"".join(kept))
+            self._find_written()
+        self._sync = os.environ.get(SYNC) == "1"
+        self._turns = open_file(self.path / TURNS, "a")
+        self._trees = open_file(self.path / TREES, "a")
+
+    def _find_written(self) -> set[str]:
+        """Find what is finished, and the turns of other trees; returns the trees that have lost turns."""
+        path = self.path / TREES
+        rows = (read_row(path, row, check_tree_row) for _, row in recovered_rows(path))
+        trees = {row["tree"]: row for row in rows}  # the last one counts
+        self.finished = {name for name, row in trees.items() if not row["fault"]}
         self._earlier: dict[str, dict[str, Turn]] = {}
-        for row in _recovered_rows(self.path / TURNS):
+        self._written: dict[str, Written] = {}
+        for line, row in recovered_rows(self.path / TURNS):
             if not isinstance(row.get("tree"), str) or row["tree"] not in self.finished:
-                turn = _read(self.path / TURNS, row, turn_from_row)
+                turn = read_row(self.path / TURNS, row, turn_from_row)
                 add_turns(self._earlier.setdefault(turn.tree_id, {}), [turn])
-        self._turns = _open(self.path / TURNS, "a")
-        self._trees = _open(self.path / TREES, "a")
+            count_line(self.path / TURNS, trees, self._written, row["tree"], line)
+        for name in [name for name, row in trees.items() if row["turns"] == 0 and not row["fault"]]:
+            self._written.pop(name, None)  # a recorded tree, which always may grow
+        return {name for name, row in trees.items() if self._written.get(name, (0, 0))[0] < row["turns"]}
 
     def __enter__(self) -> Store:
         return self
@@ -147,23 +177,42 @@ class Store:
         return self._earlier.get(tree_id, {})
 
     def write_problem(self, problem: Problem) -> None:
-        """Append a problem that was not known when the run began."""
+        """Append a problem that was not known when the run began; it is on the disk before its turns."""
+        self._add_problems([problem])
+
+    def _add_problems(self, problems: Iterable[Problem]) -> None:
         path = self.path / PROBLEMS
         if self._problems is None:
-            for _ in _recovered_rows(path):  # so that the new row starts a line
+            for _ in recovered_rows(path):  # so that the new row starts a line
                 pass
-            self._problems = _open(path, "a")
-        _append(self._problems, _problem_line(problem))
+            self._problems = open_file(path, "a")
+        append(self._problems, "".join(map(_problem_line, problems)), sync=True)
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Append the turns of one expansion in one write."""
-        _append(self._turns, "".join(_line(turn_to_row(turn)) for turn in turns))
+        if turns:
+            text = "".join(_line(turn_to_row(turn)) for turn in turns)
+            append(self._turns, text)
+            tree = turns[0].tree_id
+            count, checksum = self._written.get(tree, (0, 0))
+            self._written[tree] = (count + len(turns), zlib.crc32(text.encode(), checksum))
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         """Append that a tree is finished (the next run continues a tree that has a fault)."""
-        row = {"tree": tree.id, "problem": tree.problem.id, "final": tree.final, "fault": tree.fault}
-        _append(self._trees, _line({**row, "rewards": dict(team_rewards), "info": dict(tree.info)}))
+        count, checksum = self._written.get(tree.id, (0, 0))
+        row: dict[str, Any] = {
+            "tree": tree.id,
+            "problem": tree.problem.id,
+            "final": tree.final,
+            "fault": tree.fault,
+        }
+        row |= {"turns": count, "checksum": checksum, "rewards": dict(team_rewards), "info": dict(tree.info)}
+        if self._sync:
+            append(self._turns, "", sync=True)
+        append(self._trees, _line(row), sync=self._sync)
         self._earlier.pop(tree.id, None)
+        if not tree.fault:
+            self._written.pop(tree.id, None)
 
     def _check_config(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         manifest = self.path / MANIFEST
@@ -196,8 +245,7 @@ class Store:
         if others or (stored and given and not both):
             what = f"another problem {shown(min(others))}" if others else "other problems"
             raise StoreError(f"{self.path} has a run of {what}: choose another directory")
-        for name in given.keys() - stored.keys():
-            self.write_problem(given[name])
+        self._add_problems(given[name] for name in given.keys() - stored.keys())
 
 
 def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]) -> Path:
@@ -226,12 +274,12 @@ def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]
 
 def finished_trees(path: str | Path) -> set[str]:
     """Ids of the trees that a run has finished without a fault. Its files need not exist."""
-    return {row["tree"] for row in _checked(Path(path) / TREES, check_tree_row) if not row["fault"]}
+    return {row["tree"] for row in checked_rows(Path(path) / TREES, check_tree_row) if not row["fault"]}
 
 
 def stored_problems(path: str | Path) -> dict[str, Problem]:
     """The problems of a run by id, those without a tree too. The file is only read, and need not exist."""
-    return {problem.id: problem for problem in _checked(Path(path) / PROBLEMS, read_problem)}
+    return {problem.id: problem for problem in checked_rows(Path(path) / PROBLEMS, read_problem)}
 
 
 def read_run(path: str | Path) -> Run:
@@ -244,12 +292,15 @@ def read_run(path: str | Path) -> Run:
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
-    finished = {row["tree"]: row for row in _checked(path / TREES, check_tree_row)}  # the last one counts
+    finished = {row["tree"]: row for row in checked_rows(path / TREES, check_tree_row)}  # the last one counts
     turns: dict[str, dict[str, Turn]] = {tree: {} for tree in finished}
-    for _, row in _rows(path / TURNS):
+    written: dict[str, Written] = {}
+    for line, row in rows_of(path / TURNS):
         if not isinstance(row.get("tree"), str) or row["tree"] in turns:
-            turn = _read(path / TURNS, row, turn_from_row)
+            turn = read_row(path / TURNS, row, turn_from_row)
             add_turns(turns[turn.tree_id], [turn])
+            count_line(path / TURNS, finished, written, turn.tree_id, line)
+    require_all(path / TURNS, finished.values(), written)
     problems = stored_problems(path)  # last: a run that is being written has the problems of its trees by now
     trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
@@ -257,13 +308,16 @@ def read_run(path: str | Path) -> Run:
     return Run(manifest, tuple(trees), problems)
 
 
-def tree_from_rows(
-    path: Path, row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], problem: Problem
-) -> Tree:
-    """The tree of its last row in ``trees.jsonl`` and its rows in ``turns.jsonl``."""
+def tree_from_rows(path: Path, row: Mapping[str, Any], lines: Sequence[bytes], problem: Problem) -> Tree:
+    """The tree of its last row in ``trees.jsonl`` and its lines in ``turns.jsonl``."""
+    row = read_row(path / TREES, row, check_tree_row)
     found: dict[str, Turn] = {}
-    add_turns(found, [_read(path / TURNS, each, turn_from_row) for each in turns])
-    return _tree(path / TREES, _read(path / TREES, row, check_tree_row), {problem.id: problem}, found)
+    written: dict[str, Written] = {}
+    for line in lines:
+        add_turns(found, [read_row(path / TURNS, json.loads(line), turn_from_row)])
+        count_line(path / TURNS, {row["tree"]: row}, written, row["tree"], line)
+    require_all(path / TURNS, [row], written)
+    return _tree(path / TREES, row, {problem.id: problem}, found)
 
 
 def _tree(
@@ -280,8 +334,15 @@ def _tree(
         raise StoreError(
             f"{path}: turn {orphan.id!r} of tree {row['tree']!r} names a parent that is not stored"
         )
-    if row["final"] is not None and row["final"] not in turns:
-        raise StoreError(f"{path}: the answer of tree {row['tree']!r} names a turn that is not stored")
+    other = next((t for t in turns.values() if t.problem_id != row["problem"]), None)
+    if other is not None:
+        raise StoreError(f"{path}: turn {other.id!r} of tree {row['tree']!r} is of another problem")
+    if row["final"] is not None:
+        answer = turns.get(row["final"])
+        if answer is None:
+            raise StoreError(f"{path}: the answer of tree {row['tree']!r} names a turn that is not stored")
+        if answer.grade is None and "verdict" in answer.info:
+            raise StoreError(f"{path}: the answer of tree {row['tree']!r} is a turn that judges another")
     ordered = tuple(sorted(turns.values(), key=turn_order))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
     return with_rewards(tree, row["rewards"])
@@ -317,38 +378,15 @@ def _text(value: object, what: str) -> str:
         raise StoreError(f"{what} cannot be stored, since it is not plain data: {error}") from error
 
 
-def _append(file: IO[str], text: str) -> None:
-    """Write and flush: if the process is killed, nothing that the system has received is lost."""
-    try:
-        file.write(text)
-        file.flush()
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{file.name} cannot be written: {error}") from error
-
-
-@contextmanager
-def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Errors of the file system as a `StoreError` that says what could not be done."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path} cannot be {what}: {error}") from error
-
-
 def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     with file_errors(path, "written"):
         write_atomically(path, text)
 
 
-def _open(path: Path, mode: str) -> IO[Any]:
-    with file_errors(path, "opened"):
-        return open_regular(path, mode)
-
-
 def _locked(path: Path) -> IO[str]:
     """The lock file of a run, locked until it is closed or this process ends, however it ends."""
-    file: IO[str] = _open(path / LOCK, "a")
+    file: IO[str] = open_file(path / LOCK, "a")
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not inherited by child processes
     except OSError as error:
@@ -364,7 +402,7 @@ def _locked(path: Path) -> IO[str]:
 def _manifest(path: Path) -> dict[str, Any]:
     """A run's manifest. Only its format and configuration are required; nothing else in it is trusted."""
     try:
-        with _open(path, "rb") as file:
+        with open_file(path, "rb") as file:
             text = file.read(_MANIFEST_BYTES + 1)
         if len(text) > _MANIFEST_BYTES:
             raise ValueError(f"it is longer than {_MANIFEST_BYTES:,} bytes")
@@ -382,50 +420,6 @@ def _manifest(path: Path) -> dict[str, Any]:
             f"and this version reads the format {FORMAT}: read it with that version"
         )
     return manifest
-
-
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows of a file, and the byte at which each ends; an incomplete last line is left out."""
-    if not path.exists() and not path.is_symlink():
-        return
-    end = 0
-    with _open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                row = json.loads(line) if line.endswith(b"\n") else None
-            except (ValueError, RecursionError) as error:
-                raise StoreError(f"{path}, line {number}: not a row of JSON ({error})") from error
-            if row is None and not line.endswith(b"\n"):
-                return
-            if not isinstance(row, dict):
-                raise StoreError(f"{path}, line {number}: a row is an object of JSON, not {shown(row)}")
-            end += len(line)
-            yield end, row
-
-
-def _recovered_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a file. An incomplete last line is removed from it, so that the next row starts a line."""
-    end = 0
-    for end, row in _rows(path):  # noqa: B007 (the last end is used below)
-        yield row
-    if path.exists():
-        with _open(path, "r+b") as file:
-            if os.fstat(file.fileno()).st_size > end:
-                file.truncate(end)
-
-
-def _checked(path: Path, reader: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-    """What the rows of a file describe."""
-    return (_read(path, row, reader) for _, row in _rows(path))
-
-
-def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], T]) -> T:
-    """Read a row; an error names the row and says what is wrong with it."""
-    try:
-        return reader(row)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        name = next((row[key] for key in ("id", "tree") if isinstance(row.get(key), str)), None)
-        raise StoreError(f"{path}: the row of {name!r} cannot be read: {describe_error(error)}") from error
 
 
 def _versions() -> dict[str, str]:

@@ -9,7 +9,8 @@ from typing import IO, Any
 
 from mars_env.errors import StoreError
 from mars_env.files import open_regular
-from mars_env.rollout.store import TREES, TURNS, file_errors, tree_from_rows
+from mars_env.rollout.row_files import file_errors
+from mars_env.rollout.store import TREES, TURNS, tree_from_rows
 from mars_env.types import Problem, Tree
 
 
@@ -27,10 +28,11 @@ class TreeIndex:
         """A finished tree. May be called from any thread."""
         with self._lock:
             self._catch_up()
-        rows = self._rows(TREES, tree_id)
-        if not rows:
+        lines = self._lines(TREES, tree_id)
+        if not lines:
             raise StoreError(f"{self._path} has no finished tree {tree_id!r}")
-        return tree_from_rows(self._path, rows[-1], self._rows(TURNS, tree_id), problem)
+        row = self._row(TREES, lines[-1])
+        return tree_from_rows(self._path, row, self._lines(TURNS, tree_id), problem)
 
     def _catch_up(self) -> None:
         for name, start in self._ends.items():
@@ -47,13 +49,13 @@ class TreeIndex:
         with file_errors(self._path / name, "read"):
             return open_regular(self._path / name)
 
-    def _rows(self, name: str, tree_id: str) -> list[Any]:
-        rows = []
+    def _lines(self, name: str, tree_id: str) -> list[bytes]:
+        lines = []
         with self._open(name) as file:
             for start in self._starts.get((name, tree_id), ()):
                 file.seek(start)
-                rows.append(self._row(name, file.readline()))
-        return rows
+                lines.append(file.readline())
+        return lines
 
     def _row(self, name: str, line: bytes) -> Any:
         try:

@@ -6,7 +6,6 @@
 """
 
 from mars_env.sandbox.backends import Backend, Box, Bubblewrap, Landlock, Spawner, Unsafe
-from mars_env.sandbox.holds import How, held_here
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 from mars_env.sandbox.packages import OFFERED
@@ -22,7 +21,6 @@ __all__ = [
     "Bubblewrap",
     "Ended",
     "Guarantee",
-    "How",
     "Job",
     "Landlock",
     "Lease",
@@ -35,7 +33,6 @@ __all__ = [
     "Unsafe",
     "close",
     "find_backend",
-    "held_here",
     "importable",
     "probe",
     "probe_all",

@@ -175,7 +175,6 @@ class Landlock:
         config = _config(
             namespaces=False,
             landlock={"abi": abi, "read": [*_visible_files(), *packages.values(), *self.read_only]},
-            asks=seccomp.build_for_threads(),
             seccomp=seccomp.build(namespaces=False),
             modules=modules,
             packages=packages,

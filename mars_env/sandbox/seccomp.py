@@ -168,20 +168,6 @@ def build(*, namespaces: bool, machine: str = platform.machine()) -> bytes:
     return _assemble(bodies, machine)
 
 
-@functools.cache
-def build_for_threads(*, machine: str = platform.machine()) -> bytes:
-    """A filter that asks before each new thread; load it together with `build`'s.
-
-    Without name spaces the kernel counts the threads of all processes with the same user id. So the box
-    counts.
-
-    Example:
-        >>> len(build_for_threads(machine="x86_64")) % 8
-        0
-    """
-    return _assemble({"clone": (_argument(0), (_JSET, 0, 1, _CLONE_THREAD), _ASKED, _ALLOWED)}, machine)
-
-
 def _assemble(bodies: Mapping[str, Body], machine: str) -> bytes:
     arch, table = _ARCHES[machine]
     words = (table + _COMMON).split()

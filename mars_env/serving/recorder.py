@@ -1,7 +1,7 @@
 """`Recorder`: an OpenAI-compatible server in front of an engine that keeps what each agent's calls sampled.
 
 The recorder asks the engine for token ids and log-probabilities as well, gives the program what it asked for,
-and stores the rest: a run as `mars_env.rollout.read_run` reads it (docs/recorder.md).
+and stores the rest: a run as `mars_env.rollout.read_run` reads it (docs/other-trainers.md).
 """
 
 from __future__ import annotations

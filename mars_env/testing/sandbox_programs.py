@@ -139,6 +139,33 @@ _ENDS = {
             time.sleep(1)
         """,
     },
+    Ended.PROCESSES: {
+        "stops_a_thread_bomb": """
+            threading.stack_size(32768)
+            n = 1
+            try:
+                while n < 3000: threading.Thread(target=time.sleep, args=(9,), daemon=True).start(); n += 1
+            except RuntimeError: pass
+            if n <= 64: print("refused", flush=True)
+            time.sleep(1)
+        """,
+        "stops_threads_that_each_start_more": """
+            import _thread
+            _thread.stack_size(65536)
+            go, started = threading.Event(), []
+            def more():
+                go.wait()
+                try:
+                    while len(started) < 3000:
+                        _thread.start_new_thread(time.sleep, (9,)); started.append(1)
+                except RuntimeError: pass
+                time.sleep(9)
+            for _ in range(30): _thread.start_new_thread(more, ())
+            go.set()
+            time.sleep(1)
+            if 0 < len(started) <= 64 - 31: print("refused", flush=True)
+        """,
+    },
 }
 """Programs that must end at a limit, by that limit; or they print that something was refused."""
 
@@ -222,41 +249,6 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
                     for pid in children: os.waitpid(pid, 0)
             except PermissionError: pass
             print("fine")
-        """,
-    },
-    Guarantee.PROCESSES: {
-        "stops_a_thread_bomb": """
-            threading.stack_size(32768)
-            n = 1
-            try:
-                while n < 3000: threading.Thread(target=time.sleep, args=(9,), daemon=True).start(); n += 1
-            except RuntimeError: pass
-            if n <= 64: print("fine")
-        """,
-        "bounds_threads_that_are_started_all_at_once": """
-            import _thread
-            _thread.stack_size(65536)
-            n = 1
-            try:
-                while n < 3000: _thread.start_new_thread(time.sleep, (9,)); n += 1
-            except RuntimeError: pass
-            if n <= 64: print("fine")
-        """,
-        "bounds_threads_that_each_start_more": """
-            import _thread
-            _thread.stack_size(65536)
-            go, started = threading.Event(), []
-            def more():
-                go.wait()
-                try:
-                    while len(started) < 3000:
-                        _thread.start_new_thread(time.sleep, (9,)); started.append(1)
-                except RuntimeError: pass
-                time.sleep(9)
-            for _ in range(30): _thread.start_new_thread(more, ())
-            go.set()
-            time.sleep(1)
-            if 0 < len(started) <= 64 - 31: print("fine")
         """,
     },
     Guarantee.PRIVATE_PROCESSES: {

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from mars_env.envs import Game
 from mars_env.errors import MissingExtra, StoreError
+from mars_env.files import writing
 from mars_env.identity import identity_changes, identity_of
 from mars_env.text import logger
 from mars_env.types import Agent, TrainingAgent
 
 try:
+    import safetensors
     import safetensors.torch
     import torch
     from torch import Tensor
@@ -51,7 +53,20 @@ def save_checkpoint(
     """Write a checkpoint under another name, sync it to disk, and rename it; returns its directory.
 
     Older ones are deleted, so that `keep` up to this one are left; later ones stay.
+
+    Raises:
+        StoreError: It cannot be written, on a full disk for example; earlier ones stay.
     """
+    with writing(directory):
+        try:
+            return _write(directory, step, settings, policies, keep)
+        except safetensors.SafetensorError as error:  # how safetensors reports a full disk
+            raise StoreError(f"{directory} cannot be written: {error}") from error
+
+
+def _write(
+    directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
+) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     for leftover in directory.glob(_SCRATCH + "*"):
         shutil.rmtree(leftover)

@@ -105,10 +105,17 @@ class TrainConfig(BaseModel):
     minibatches: int = Field(default=1, ge=1)
     """Updates in one epoch, of random parts of the batch. 1 x 1 is exactly on-policy: all ratios are 1."""
     token_budget: int = Field(default=32_768, ge=1)
-    """Most tokens, padding included, in one forward pass; gradients are accumulated over these
-    micro-batches, so it affects only memory and speed. Logits take 4 x vocabulary bytes per sampled token,
-    several times over: for a vocabulary of 150,000 start at 4,096.
-    """
+    """Most tokens in one forward pass; gradients are accumulated over these micro-batches, so it affects only
+    memory and speed. Padding counts; tokens that rows share count once."""
+    shared_prefixes: bool = True
+    """Tokens with which rows begin alike are computed once: the prompt of a group, a solution that several
+    Verifiers read, the calls of a turn with tools. Losses and gradients are the same up to rounding, 1e-5 in
+    float32. False pads rows side by side, as recorded studies did."""
+    gradient_checkpointing: bool = False
+    """Layers are computed again in the backward pass instead of kept: a third more work, far less memory."""
+    most_logits: int = Field(default=2**26, ge=1)
+    """Most logits (sampled tokens x vocabulary) in memory at once, of 4 bytes, several times over. More are
+    computed in chunks, and again in the backward pass."""
     autocast: bool = False
     """Compute in bfloat16 as torch's autocast does; weights, gradients and optimiser stay float32."""
     ratio: Literal["token", "sequence"] = "token"

@@ -1,17 +1,15 @@
 """The local trainer: on one device, from groups of turns or given completions to updated weights.
 
-Read it from top to bottom. The loop around it is in `loop`, the mathematics in `advantages` and `losses`,
-padding in `batches`.
+Read it from top to bottom. The loop around it is in `loop`, the mathematics in `advantages`, `losses` and
+`objective`, the pass through the model in `forward`.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +29,7 @@ try:
     import torch
     from torch import Tensor
 
-    from mars_env.trainers import losses
-    from mars_env.trainers.batches import Batch, collate, micro_batches
+    from mars_env.trainers.batches import Batch, collate
     from mars_env.trainers.checkpoints import (
         checkpoint_step,
         load_checkpoint,
@@ -40,6 +37,9 @@ try:
         save_checkpoint,
         trained_parameters,
     )
+    from mars_env.trainers.forward import cut, logits_of, plain_hidden, sampled_logprobs, score, training
+    from mars_env.trainers.objective import LIKELIHOOD, REWARD, Objective, preference
+    from mars_env.trainers.prefixes import can_share
 except ImportError as error:  # the other packages of mars_env work without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
@@ -59,6 +59,7 @@ class Policy:
     Attributes:
         version: Number of steps that have changed the weights.
         updates: Number of optimiser updates.
+        shares: Whether tokens that rows share are computed once, see `TrainConfig.shared_prefixes`.
         optimiser: Created by the trainer.
     """
 
@@ -67,6 +68,7 @@ class Policy:
     reference: Any = None
     version: int = field(default=0, init=False)
     updates: int = field(default=0, init=False)
+    shares: bool = field(default=False, init=False)
     optimiser: torch.optim.AdamW = field(init=False, repr=False)
 
     @property
@@ -131,6 +133,12 @@ class LocalTrainer:
             _require_trainable(name, policy, self.config)
             if preferences is not None and policy.reference is None:
                 raise ConfigError(f"policy {name!r}: preferences need a reference: a copy of the weights")
+            if self.config.gradient_checkpointing:
+                policy.model.gradient_checkpointing_enable({"use_reentrant": False})
+            if self.config.shared_prefixes:
+                policy.shares = all(map(can_share, filter(None, (policy.model, policy.reference))))
+                if not policy.shares:
+                    log.info("policy %r: every row is read in full: its attention cannot share", name)
             policy.optimiser = _adamw([*trained_parameters(policy.model).values()], self.config)
 
     def step(self, groups: Sequence[Group]) -> StepMetrics:
@@ -153,10 +161,10 @@ class LocalTrainer:
             and (roles is None or turn.role in roles)
         )
         if self.preferences is None:
-            objective = _REWARD
+            objective = REWARD
             found = turn_samples(groups, self.config, advantages, *known)
         else:
-            objective = _Objective(partial(_preference_loss, beta=self.preferences.beta), "pairs", 2)
+            objective = preference(self.preferences)
             found = preference_pairs(groups, self.config, *known)
             trained = frozenset((sample.tree_id, sample.turn_id) for sample in found)
         for sample in found:
@@ -191,12 +199,12 @@ class LocalTrainer:
             name: [given_sample(c, name, i) for i, c in enumerate(texts.get(name, ()))]
             for name in self.policies
         }
-        return self._stepped(samples, _LIKELIHOOD, StepMetrics(self.steps + 1), began)
+        return self._stepped(samples, LIKELIHOOD, StepMetrics(self.steps + 1), began)
 
     def _stepped(
         self,
         samples: Mapping[str, Sequence[TurnSample]],
-        objective: _Objective,
+        objective: Objective,
         metrics: StepMetrics,
         began: float,
     ) -> StepMetrics:
@@ -211,7 +219,11 @@ class LocalTrainer:
         return replace(metrics, seconds=time.perf_counter() - began, policies=policies)
 
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
-        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`)."""
+        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`).
+
+        Raises:
+            StoreError: It cannot be written; earlier ones stay.
+        """
         return save_checkpoint(Path(directory), self.steps, self._settings, self.policies, keep)
 
     def resume(self, directory: str | Path) -> bool:
@@ -245,8 +257,9 @@ def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
     probe = torch.arange(min(16, vocabulary), device=policy.device).unsqueeze(0)
     with torch.no_grad():
         direct = policy.model(input_ids=probe, use_cache=False).logits
-        computed = policy.model.get_output_embeddings()(_hidden(policy.model, probe))
-    if not torch.allclose(direct, computed, rtol=1e-4, atol=1e-4):
+        computed = logits_of(policy.model, plain_hidden(policy.model, probe))
+    close = 1e-4 if direct.dtype == torch.float32 else 0.05 * float(direct.abs().max())
+    if not torch.allclose(direct.float(), computed, rtol=1e-4, atol=close):
         raise ConfigError(
             f"policy {name!r}: its logits are not its output embedding alone (soft-capped, scaled?)"
         )
@@ -267,55 +280,32 @@ def _learning_rate(updates: int, config: TrainConfig) -> float:
     return config.learning_rate * min(1.0, (updates + 1) / max(1, config.warmup_updates))
 
 
-@dataclass(frozen=True, slots=True)
-class _Objective:
-    """What an update descends; metrics are divided by the sum `over`; `unit` rows belong together."""
-
-    loss: Callable[[Any, Batch, Tensor, TrainConfig], tuple[Tensor, dict[str, Tensor]]]
-    over: str = "tokens"
-    unit: int = 1
-
-    def rows(self, units: Tensor) -> Tensor:
-        """The rows of some units, in their order."""
-        return (units.unsqueeze(-1) * self.unit + torch.arange(self.unit)).flatten()
-
-    def weights(self, batch: Batch, config: TrainConfig) -> Tensor:
-        """The weight of each row's tokens; of pairs all the same."""
-        if self.unit == 1:
-            return losses.row_weights(batch.mask.sum(-1), config.mean, config.normaliser)
-        return torch.full((len(batch),), self.unit / len(batch))
-
-    def micro_batches(self, batch: Batch, token_budget: int) -> Iterator[Tensor]:
-        """Rows that fit into the budget of tokens."""
-        longest = (batch.prompts + batch.lengths).view(-1, self.unit).amax(-1)
-        return map(self.rows, micro_batches(longest * self.unit, token_budget))
-
-
 def _update(
     name: str,
     policy: Policy,
     samples: Sequence[TurnSample],
     config: TrainConfig,
     step: int,
-    objective: _Objective,
+    objective: Objective,
 ) -> dict[str, float]:
     """All updates of one policy on one batch of samples; returns its metrics."""
     if config.tis_cap is not None:
         refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
     batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
-    if objective is _REWARD and config.old_logprobs == "rollout":
+    if objective is REWARD and config.old_logprobs == "rollout":
         batch = replace(batch, old=batch.rollout)
-    elif objective is _REWARD and config.epochs * config.minibatches > 1:
-        batch = replace(batch, old=_score(policy.model, batch, config))
-    if objective.unit > 1 or (objective is _REWARD and config.kl_coefficient):
-        batch = replace(batch, reference=_score(policy.reference, batch, config))
+    elif objective is REWARD and config.epochs * config.minibatches > 1:
+        batch = replace(batch, old=score(policy.model, batch, config, shared=policy.shares))
+    if objective.unit > 1 or (objective is REWARD and config.kl_coefficient):
+        batch = replace(batch, reference=score(policy.reference, batch, config, shared=policy.shares))
     sums: list[dict[str, Tensor]] = []
     norms: list[Tensor] = []
     units = len(batch) // objective.unit
     for epoch in range(config.epochs):
         order = np.random.default_rng(derive_seed(config.seed, "order", step, name, epoch)).permutation(units)
         parts = np.array_split(order, min(config.minibatches, units))
-        minibatches = (batch.rows(objective.rows(torch.from_numpy(np.sort(part)))) for part in parts)
+        rows = (np.sort(part)[:, None] * objective.unit + np.arange(objective.unit) for part in parts)
+        minibatches = (batch.rows(torch.from_numpy(each.ravel())) for each in rows)
         norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
     policy.version += 1
     return _means(sums, norms, config.epochs, objective.over) | {
@@ -330,26 +320,27 @@ def _descend(
     batch: Batch,
     config: TrainConfig,
     sums: list[dict[str, Tensor]],
-    objective: _Objective,
+    objective: Objective,
 ) -> Tensor:
     """One optimiser update on one minibatch; adds its sums to `sums` and returns the gradient's norm."""
     weights = objective.weights(batch, config)
     moving = batch.advantages.flatten() != 0
     if (
         config.uniform_groups == "count"
-        and objective is _REWARD
+        and objective is REWARD
         and not config.kl_coefficient
         and moving.any()
     ):
         # The others have no gradient: they only count in the weights.
         batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
     policy.optimiser.zero_grad()
-    for rows in objective.micro_batches(batch, config.token_budget):
-        loss, metrics = objective.loss(
-            policy.model, batch.rows(rows).to(policy.device), weights[rows].to(policy.device), config
-        )
-        loss.backward()  # type: ignore[no-untyped-call]
-        sums.append(metrics)
+    with training(policy.model, shared=policy.shares):
+        for rows in cut(batch, config.token_budget, unit=objective.unit, shared=policy.shares):
+            part, device = batch.rows(rows), policy.device
+            values = sampled_logprobs(policy.model, part, config, shared=policy.shares)
+            loss, metrics = objective.loss(*values, part.to(device), weights[rows].to(device), config)
+            loss.backward()  # type: ignore[no-untyped-call]
+            sums.append(metrics)
     parameters = trained_parameters(policy.model).values()
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
     if not torch.isfinite(norm):
@@ -361,112 +352,6 @@ def _descend(
     policy.optimiser.step()
     policy.updates += 1
     return norm
-
-
-def _likelihood_loss(
-    model: Any, batch: Batch, weights: Tensor, config: TrainConfig
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """As `_loss`, for maximum likelihood."""
-    mask = batch.mask
-    logp, entropy = _forward(model, batch, config)
-    nll = losses.likelihood_loss(logp)
-    loss = (nll * mask * weights.unsqueeze(-1)).sum()
-    totals = {"nll": nll, "entropy": entropy}
-    sums = {name: (value.detach() * mask).sum() for name, value in totals.items()}
-    return loss, sums | {"loss": loss.detach(), "tokens": mask.sum()}
-
-
-def _preference_loss(
-    model: Any, batch: Batch, weights: Tensor, config: TrainConfig, *, beta: float
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """As `_loss`, for preferences: rows are chosen and rejected completions by turns."""
-    assert batch.reference is not None
-    logp, _ = _forward(model, batch, config)
-    own = losses.sequence_logprobs(logp, batch.mask)
-    known = losses.sequence_logprobs(batch.reference, batch.mask)
-    margin = losses.preference_margin(own[0::2], own[1::2], known[0::2], known[1::2])
-    loss = (losses.dpo_loss(margin, beta) * weights[0::2]).sum()
-    totals = {"margin": margin, "preferred": margin > 0, "chosen": own[0::2], "rejected": own[1::2]}
-    sums = {name: value.detach().float().sum() for name, value in totals.items()}
-    return loss, sums | {
-        "loss": loss.detach(),
-        "tokens": batch.mask.sum(),
-        "pairs": torch.tensor(len(margin), device=margin.device),
-    }
-
-
-def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tuple[Tensor, dict[str, Tensor]]:
-    """The weighted loss of a micro-batch, and sums of its metrics over sampled tokens."""
-    mask, advantages = batch.mask, batch.advantages
-    logp, entropy = _forward(model, batch, config)
-    old = logp.detach() if batch.old is None else batch.old
-    if config.ratio == "sequence":
-        ratio = losses.sequence_ratio(logp, old, mask)
-    else:
-        ratio = losses.token_ratio(logp, old)
-    clip = (*config.clip, config.dual_clip or math.inf)
-    per_token = losses.clipped_loss(ratio, advantages, *clip)
-    gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
-    metrics = {
-        "ratio": ratio,
-        "clipped": losses.is_clipped(ratio, advantages, *clip),
-        "entropy": entropy,
-        "rollout_gap": gap * batch.same_prompt,  # between engine and trainer, not between two prompts
-        "same_prompt": batch.same_prompt.expand_as(ratio),
-    }
-    if config.tis_cap is not None:
-        importance = losses.truncated_weights(old, batch.rollout, mask, config.tis_cap, config.tis_veto)
-        per_token = per_token * importance
-        metrics |= {"importance": importance, "vetoed": importance == 0}
-    if config.dmmpt_threshold is not None:
-        mastered = losses.mastered(old, advantages, config.dmmpt_threshold)
-        per_token = per_token * ~mastered
-        metrics["mastered"] = mastered
-    if batch.reference is not None:
-        kl = losses.kl_k3(logp, batch.reference)
-        if config.kl_unbiased:
-            kl = kl * losses.token_ratio(logp, old)
-        per_token = per_token + config.kl_coefficient * kl
-        metrics["kl"] = kl
-    loss = (per_token * mask * weights.unsqueeze(-1)).sum()
-    totals = {name: (value.detach() * mask).sum() for name, value in metrics.items()}
-    return loss, totals | {"loss": loss.detach(), "tokens": mask.sum()}
-
-
-_REWARD, _LIKELIHOOD = _Objective(_loss), _Objective(_likelihood_loss)
-
-
-def _forward(model: Any, batch: Batch, config: TrainConfig) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies of the sampled tokens, [S, T] each, 0 beyond the ends."""
-    mask = batch.mask
-    rows, columns = mask.nonzero(as_tuple=True)
-    places = batch.prompts[rows] + columns
-    with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=config.autocast):
-        hidden = _hidden(model, batch.ids[:, :-1])
-        logits = model.get_output_embeddings()(hidden[rows, places - 1])  # only where a token was sampled
-    temperatures = batch.temperatures[rows]
-    logp = losses.action_logprobs(logits, batch.ids[rows, places], temperatures)
-    with torch.no_grad():
-        entropy = losses.entropies(logits, temperatures)
-    blank = torch.zeros(mask.shape, device=mask.device)
-    return blank.masked_scatter(mask, logp), blank.masked_scatter(mask, entropy)
-
-
-def _hidden(model: Any, ids: Tensor) -> Tensor:
-    """Last hidden states [S, L, D]. No mask is needed: padding is on the right, so no token attends to it."""
-    hidden: Tensor = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
-    return hidden
-
-
-@torch.no_grad()
-def _score(model: Any, batch: Batch, config: TrainConfig) -> Tensor:
-    """Log-probabilities of a whole batch under a model, [S, T] on the CPU."""
-    device = next(model.parameters()).device
-    scores = torch.zeros(batch.rollout.shape)
-    for rows in micro_batches(batch.prompts + batch.lengths, config.token_budget):
-        logp, _ = _forward(model, batch.rows(rows).to(device), config)
-        scores[rows, : logp.shape[1]] = logp.cpu()
-    return scores
 
 
 def _means(

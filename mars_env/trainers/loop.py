@@ -34,6 +34,7 @@ from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.rollouts import rollouts
+from mars_env.trainers.samplers import Samplers
 from mars_env.trainers.team import Refresh, Team
 from mars_env.types import Completion
 
@@ -151,7 +152,7 @@ async def fit(
         checkpoint_every: Updates between two checkpoints; the last update always gets one.
         loggers: Get the metrics of every update: the trainer's, ``seconds/waited`` (for the batch), and
             ``pipeline/age`` (mean of its groups, in versions), ``pipeline/oldest`` and ``pipeline/dropped``
-            (turns), or what the source of texts measured.
+            (turns), or what the source of texts measured; and what `refresh` gives.
 
     Returns:
         The metrics of the updates that this call made; fewer than asked for only if the batches end.
@@ -174,13 +175,14 @@ async def fit(
             began = time.perf_counter()
             async for batch in due:
                 waited = time.perf_counter() - began
+                if isinstance(refresh, Samplers):
+                    await asyncio.to_thread(refresh.sleep)
                 metrics = await asyncio.to_thread(_update, trainer, batch)
-                await _refresh(refresh, trainer.policies)
+                refreshed = await _refresh(refresh, trainer.policies)
                 history.append(metrics)
+                values = {"seconds/waited": waited, **_batch_metrics(batch), **metrics.flat(), **refreshed}
                 for logger in loggers:
-                    logger.log(
-                        metrics.step, {"seconds/waited": waited, **_batch_metrics(batch), **metrics.flat()}
-                    )
+                    logger.log(metrics.step, values)
                 if trainer.steps == steps:
                     break
                 if directory is not None and trainer.steps % checkpoint_every == 0:
@@ -199,10 +201,11 @@ def _update(trainer: LocalTrainer, batch: UpdateBatch | Texts) -> StepMetrics:
     return trainer.imitate(batch.completions) if isinstance(batch, Texts) else trainer.step(batch.groups)
 
 
-async def _refresh(refresh: Refresh | None, policies: Mapping[str, Policy]) -> None:
+async def _refresh(refresh: Refresh | None, policies: Mapping[str, Policy]) -> Mapping[str, float]:
     """Refresh the models in a thread, since an in-process engine may have to finish a batch first."""
-    if refresh is not None:
-        await maybe_await(await asyncio.to_thread(refresh, policies))
+    if refresh is None:
+        return {}
+    return await maybe_await(await asyncio.to_thread(refresh, policies)) or {}
 
 
 def _batch_metrics(batch: UpdateBatch | Texts) -> Mapping[str, float]:

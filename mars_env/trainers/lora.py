@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,6 +83,12 @@ class Adapter:
         """The base without adapters: the reference of a KL term (`Policy.reference`) that costs no memory."""
         return Adapter(self._shared, None)
 
+    @property
+    def rank(self) -> int:
+        """Rank of the update of each weight matrix."""
+        rank: int = self._shared.peft.peft_config[self.name].r
+        return rank
+
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The base's forward pass with this adapter."""
         return self._run(self._shared.base, *args, **inputs)
@@ -149,9 +156,15 @@ class Adapter:
         self.load_state_dict(safetensors.torch.load_file(path))
 
     def _run(self, module: Any, *args: Any, **inputs: Any) -> Any:
+        with self.switched_on():
+            return module(*args, **inputs)
+
+    @contextmanager
+    def switched_on(self) -> Iterator[None]:
+        """No other adapter is used in here: for a backward pass that computes layers again."""
         with engine_lock:
             self._switch_on()
-            return module(*args, **inputs)
+            yield
 
     def _switch_on(self) -> None:
         if self._shared.active == self.name:

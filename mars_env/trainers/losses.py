@@ -30,8 +30,8 @@ MOST_LOG_RATIO: Final = 20.0
 would turn the gradient into NaN even where the clip leaves it out."""
 
 
-def action_logprobs(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> Tensor:
-    """Log-probabilities of chosen tokens under the distribution from which they were sampled.
+def logprobs_and_entropies(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of chosen tokens, and entropies in nats, under the distribution sampled from.
 
     A model that samples at temperature T draws from softmax(logits / T); dividing by the same T makes the
     first on-policy ratio 1.
@@ -42,16 +42,11 @@ def action_logprobs(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> Ten
         temperatures: [N], each above 0.
 
     Returns:
-        [N], float32.
+        [N] each, float32; entropies without gradient.
     """
-    scaled = logits.float() / temperatures.unsqueeze(-1)
-    return -torch.nn.functional.cross_entropy(scaled, tokens, reduction="none")
-
-
-def entropies(logits: Tensor, temperatures: Tensor) -> Tensor:
-    """Entropy of the sampling distribution in nats: from [N, V] logits and [N] temperatures to [N]."""
     logp = torch.log_softmax(logits.float() / temperatures.unsqueeze(-1), dim=-1)
-    return -(logp.exp() * logp).sum(-1)
+    known = logp.detach()
+    return logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1), -(known.exp() * known).sum(-1)
 
 
 def token_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:

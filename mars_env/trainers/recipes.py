@@ -46,6 +46,9 @@ class RunSettings(BaseModel):
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
     pipeline: PipelineSettings = PipelineSettings(staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
+    probe_tolerance: float | None = Field(default=None, gt=0, exclude=True)  # no rollout depends on it
+    """How far the log-probabilities of sampler and trainer may differ, on average, on the probe that follows
+    each refresh; None: by precision (`mars_env.trainers.samplers`)."""
     train: TrainConfig = Field(default_factory=TrainConfig)
     """Optimiser, loss and advantages."""
 

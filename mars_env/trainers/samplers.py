@@ -1,10 +1,11 @@
-"""The models that sample in a training: made, refreshed after every update, and checked to have its weights."""
+"""The models that sample in a training: made, refreshed after every update, and probed for its weights."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol
+from contextlib import nullcontext
+from typing import Any, Final, Protocol, runtime_checkable
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -17,9 +18,10 @@ from mars_env.models.vllm import VLLMAdapter, VLLMModel
 from mars_env.trainers.local import Policy
 from mars_env.trainers.lora import Adapter
 from mars_env.trainers.recipes import RunSettings
+from mars_env.types import Completion, Prompt
 
 TOLERANCE: Final = {"float32": 2e-3, "float16": 0.05}
-"""How far a probe's log-probabilities may differ on average, by the coarser precision of sampler and trainer."""
+"""How far log-probabilities of the probe may differ on average, by the coarser precision of the two."""
 
 COARSE: Final = 0.25
 """The same for bfloat16, and for engines that do not name their precision."""
@@ -39,13 +41,20 @@ class Refreshable(Protocol):
         ...
 
 
+@runtime_checkable
+class _Scoring(Protocol):
+    """A model that is asked for the log-probabilities of given tokens: `VLLMModel`."""
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion: ...
+
+
 class Samplers:
     """Brings new weights to models, by policy, and proves by a probe that they have arrived.
 
     The probe is a fixed sequence of token ids. After each refresh sampler and trainer compute its
     log-probabilities; their mean difference is the metric ``policy/NAME/probe_gap``. A stale copy, a swapped
-    adapter or a missing layer exceeds the tolerance and raises. Models that share the policy's own module, and
-    those without `score`, are not probed.
+    adapter or a missing layer exceeds the tolerance and raises. Models that share the policy's own module,
+    and those without `score`, are not probed.
 
     Args:
         models: The models that sample, by policy.
@@ -55,24 +64,50 @@ class Samplers:
     def __init__(self, models: Mapping[str, Refreshable], tolerance: float | None = None) -> None:
         self.models, self.tolerance = dict(models), tolerance
 
-    def __call__(self, policies: Mapping[str, Policy]) -> Coroutine[Any, Any, dict[str, float]]:
-        """Refresh all models; what is returned probes them, and gives the metrics.
+    def __call__(
+        self, policies: Mapping[str, Policy]
+    ) -> dict[str, float] | Coroutine[Any, Any, dict[str, float]]:
+        """Refresh and probe all models; the metrics, to be awaited if an engine scores by requests.
 
         Raises:
             ModelError: A sampler does not compute what the trainer does.
         """
-        scored: dict[str, list[float]] = {}
+        gaps: dict[str, float] = {}
+        asked: dict[str, _Scoring] = {}
         for name, model in self.models.items():
             policy = policies[name]
-            if not isinstance(model, HFModel):
-                model.refresh(policy.model, version=policy.version)
-                continue
-            shared = policy.model is model.module
-            with engine_lock:  # a wave in between would keep the trainer waiting
+            shared = policy.model is getattr(model, "module", None)
+            with (
+                engine_lock if isinstance(model, HFModel) else nullcontext()
+            ):  # a wave between would delay it
                 model.refresh(None if shared else policy.model, version=policy.version)
-                if not shared:
-                    scored[name] = model.logprobs(*probe_ids(policy.model))
-        return self._probed(policies, scored)
+                if isinstance(model, HFModel) and not shared:
+                    found = model.logprobs(*probe_ids(_vocabulary(policy.model)))
+                    gaps |= self._gap(name, policy, found, model.version)
+            if isinstance(model, _Scoring) and not isinstance(model, HFModel):
+                asked[name] = model
+        return self._asked(policies, asked, gaps) if asked else gaps
+
+    async def _asked(
+        self, policies: Mapping[str, Policy], models: Mapping[str, _Scoring], gaps: dict[str, float]
+    ) -> dict[str, float]:
+        for name, model in models.items():
+            prompt, tokens = probe_ids(_vocabulary(policies[name].model))
+            found = await model.score(prompt, tokens, end=False)
+            gaps |= self._gap(name, policies[name], found.logprobs, found.versions[0][0])
+        return gaps
+
+    def _gap(self, name: str, policy: Policy, sampled: Sequence[float], version: int) -> dict[str, float]:
+        """The metric of a policy, from what its sampler scored with the version that it names."""
+        model, vocabulary = self.models[name], _vocabulary(policy.model)
+        row = ScoreRequest(*probe_ids(vocabulary))
+        [trained] = given_logprobs(policy.model, [row], vocabulary=vocabulary)
+        kinds = {_precision(policy.model), _precision(getattr(model, "module", model))}
+        tolerance = self.tolerance or max(TOLERANCE.get(kind, COARSE) for kind in kinds)
+        who = f"{model!r} of the policy {name!r} (version {policy.version} in {' and '.join(sorted(kinds))})"
+        if version != policy.version:
+            raise ModelError(f"{who} samples with version {version}")
+        return {f"policy/{name}/probe_gap": checked_gap(sampled, trained, tolerance, who)}
 
     def sleep(self) -> None:
         """Let the models give their memory to the trainer until the next refresh, where they can."""
@@ -80,51 +115,26 @@ class Samplers:
             if isinstance(model, VLLMModel | VLLMAdapter):
                 model.sleep()
 
-    async def _probed(
-        self, policies: Mapping[str, Policy], scored: Mapping[str, Sequence[float]]
-    ) -> dict[str, float]:
-        gaps = {}
-        for name, model in self.models.items():
-            policy, found, version = policies[name], scored.get(name), policies[name].version
-            prompt, tokens = probe_ids(policy.model)
-            if found is None and hasattr(model, "score"):
-                completion = await model.score(prompt, tokens, end=False)
-                found, version = completion.logprobs, completion.versions[0][0]
-            if found is not None:
-                [expected] = given_logprobs(
-                    policy.model, [ScoreRequest(prompt, tokens)], vocabulary=_vocabulary(policy.model)
-                )
-                kinds = {_precision(policy.model), _precision(getattr(model, "module", model))}
-                gaps[f"policy/{name}/probe_gap"] = checked_gap(
-                    found,
-                    expected,
-                    max(TOLERANCE.get(kind, COARSE) for kind in kinds) if self.tolerance is None else self.tolerance,
-                    f"{model!r} of the policy {name!r} samples with version {version}, the trainer has "
-                    f"version {policy.version}, in {' and '.join(sorted(kinds))}",
-                )
-        return gaps
 
-
-def probe_ids(module: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The prompt and the tokens of the probe: the same for every model of a vocabulary, and all over it."""
-    ids = np.random.default_rng(0).integers(_vocabulary(module), size=PROBE + 1).tolist()
+def probe_ids(vocabulary: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The prompt and the tokens of the probe, always the same and from all over the vocabulary."""
+    ids = np.random.default_rng(0).integers(vocabulary, size=PROBE + 1).tolist()
     return tuple(ids[:1]), tuple(ids[1:])
 
 
-def checked_gap(
-    sampled: Sequence[float], trained: Sequence[float], tolerance: float, who: str
-) -> float:
-    """The mean difference of two scores of the probe; a `ModelError` beyond the tolerance.
+def checked_gap(sampled: Sequence[float], trained: Sequence[float], tolerance: float, who: str) -> float:
+    """The mean difference of a probe's log-probabilities; a `ModelError` beyond the tolerance.
 
     Example:
-        >>> checked_gap([-1.0, -2.0], [-1.0, -1.5], 0.3, "")
+        >>> checked_gap([-1.0, -2.0], [-1.0, -1.5], 0.3, "the engine")
         0.25
     """
     gap = float(np.abs(np.subtract(sampled, trained)).mean())
     if not gap <= tolerance:  # NaN, too
         raise ModelError(
-            f"{who}: their log-probabilities of a probe differ by {gap:.3g} on average, more than the "
-            f"{tolerance:g} of rounding, so the sampler lacks the trainer's weights (probe_tolerance allows more)"
+            f"{who} does not sample with the weights that are trained: after the refresh its "
+            f"log-probabilities of a probe differ from the trainer's by {gap:.3g} on average, more than "
+            f"{tolerance:g} (probe_tolerance)"
         )
     return gap
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
+from mars_env.models.vllm import VLLMAdapter, VLLMModel
 from mars_env.players import by_name
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
@@ -21,25 +21,20 @@ from mars_env.trainers.checks import require_trainable
 from mars_env.trainers.local import Policy
 from mars_env.trainers.lora import Adapter
 from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.samplers import Refreshable, Samplers, sampling_models
 from mars_env.types import Agent
 
-Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
-"""Brings new weights to the models that sample; `refresher` makes one."""
+Metrics = Mapping[str, float]
+
+Refresh = Callable[[Mapping[str, Policy]], Awaitable[Metrics | None] | Metrics | None]
+"""Brings new weights to the models that sample, and may give metrics of that; `refresher` makes one."""
 
 
 OWN: Final = "mars_env.agents.registry:as_agent"
 """What makes the library's own agents of a model."""
 
-SampledModel = HFModel | SegmentedModel
+SampledModel = HFModel | VLLMModel | VLLMAdapter | SegmentedModel
 """The model that an agent samples from, in segments or not."""
-
-
-class Refreshable(Protocol):
-    """A model whose weights can be replaced: `HFModel`, `VLLMModel`."""
-
-    def refresh(self, weights: Any, version: int | None = None) -> None:
-        """Take new weights, with their version."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +65,12 @@ class Team:
         return frozenset(agent.policy for agent in self.agents.values()) - self.policies.keys()
 
 
-def refresher(models: Mapping[str, Refreshable]) -> Refresh:
-    """Updates models, by policy: their version, and their weights unless the policy shares them."""
-    return partial(_refresh, dict(models))
+def refresher(models: Mapping[str, Refreshable]) -> Samplers:
+    """Updates models, by policy: their version, and their weights unless the policy shares them.
 
-
-def _refresh(models: Mapping[str, Refreshable], policies: Mapping[str, Policy]) -> None:
-    for name, model in models.items():
-        policy = policies[name]
-        shared = policy.model is getattr(model, "module", None)
-        model.refresh(None if shared else policy.model, version=policy.version)
+    After each update a probe proves that the weights have arrived (`mars_env.trainers.samplers.Samplers`).
+    """
+    return Samplers(models)
 
 
 def make_team(
@@ -89,6 +80,7 @@ def make_team(
     *,
     agent: Callable[[str, SampledModel], Agent] | None = None,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
+    engine: str = "hf",
 ) -> Team:
     """A team from models in this process; each is trained on the turns of the agents that use it.
 
@@ -100,6 +92,8 @@ def make_team(
         agent: Makes an agent from its name and model; by default that of the role
             (`mars_env.agents.as_agent`).
         roles: The agents that models become, by role (`mars_env.agents.registry.roles_of` the rules).
+        engine: What samples: ``"hf"``: the models themselves; ``"vllm"``: vLLM, from their checkpoints
+            (`mars_env.trainers.samplers.sampling_models` says more).
 
     Raises:
         ConfigError: The models do not fit the agents, or a setting does not allow training.
@@ -111,8 +105,9 @@ def make_team(
         raise ConfigError(
             f"each model needs a name of its own, got {', '.join(m.name for m in assigned.values())}"
         )
+    engines = dict(sampling_models(engine, trained, settings))
     tokens = settings.segment_tokens
-    sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in trained.items()}
+    sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()}
     make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles))
     if agent is not None:
         refuse_misfit(agent, ("name", "model"), "agent=")
@@ -124,10 +119,14 @@ def make_team(
                 "RoleAgent(model, prompt=...)"
             )
     named = {player.policy for player in agents.values()}
-    if len(trained) == 1 and len(named) == 1:  # one model, which your own agents may name as they like
-        trained = dict(zip(named, trained.values(), strict=True))
-    policies = {name: _policy(model, settings) for name, model in trained.items()}
-    return Team(agents, policies, refresher(trained), made_by=OWN if agent is None else None)
+    if len(trained) == len(named) == 1:  # one model, which your own agents may name as they like
+        [name], [old] = named, trained
+        trained, engines = {name: trained[old]}, {name: engines[old]}
+    policies = {
+        name: _policy(model, settings, shared=engines[name] is model) for name, model in trained.items()
+    }
+    refresh = Samplers(engines, settings.probe_tolerance)
+    return Team(agents, policies, refresh, made_by=OWN if agent is None else None)
 
 
 def _by_agent(
@@ -144,9 +143,9 @@ def _by_agent(
     return {name: models[i % len(models)] for i, name in enumerate(names)}
 
 
-def _policy(model: HFModel, settings: RunSettings) -> Policy:
+def _policy(model: HFModel, settings: RunSettings, *, shared: bool) -> Policy:
     """What is trained: the model's own weights, or a copy of them if it samples meanwhile."""
-    overlaps = settings.pipeline.staleness > 0
+    overlaps = shared and settings.pipeline.staleness > 0
     if overlaps and isinstance(model.module, Adapter):
         raise ConfigError(
             "adapters share their base with the models that sample: train them with pipeline.staleness=0"

@@ -7,7 +7,7 @@
     )
 
 One tree is played for each prompt. TRL takes a fixed number of rows per prompt, that of the largest tree;
-smaller trees are filled up with rows of which no token is trained. docs/openrlhf-mapping.md lists the limits.
+smaller trees are filled up with rows of which no token is trained. docs/other-trainers.md lists the limits.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ def render_page(
     figures: Sequence[tuple[str, bytes]] = (),
     notes: Sequence[str] = (),
     display: Display | None = None,
+    parts: Sequence[tuple[str, str]] = (),
 ) -> str:
     """One self-contained HTML page of a run.
 
@@ -68,6 +69,7 @@ def render_page(
         figures: (caption, SVG or PNG bytes), from `mars_env.viewer.plots`.
         notes: Sentences to put on top.
         display: How the turns are shown.
+        parts: (label, address) of the pages of one run; the address of this page is empty.
 
     Example:
         >>> page = render_page([], title="<script>")
@@ -76,13 +78,7 @@ def render_page(
     """
     script = _source("page.js.jinja")
     asked = display or Display()
-    chosen: list[Tree] = []
-    held = 0
-    for tree in trees:
-        if chosen and held + len(tree.turns) > asked.max_turns:
-            break
-        chosen.append(tree)
-        held += min(len(tree.turns), asked.max_turns)
+    chosen = next(_parts(trees, asked.max_turns), [])
     how = replace(
         asked,
         max_characters=_fitting_characters(chosen, asked.max_characters),
@@ -92,10 +88,13 @@ def render_page(
     views = [_tree(tree, number, how) for number, tree in enumerate(chosen)]
     lines = [*notes, *plain_note()]
     if len(chosen) < len(trees):
+        held = sum(min(len(tree.turns), asked.max_turns) for tree in chosen)
         lines.append(
             f"This page shows the first {len(chosen)} of {len(trees)} trees ({held} turns); the "
             "tables cover all of them."
         )
+    if parts:
+        lines.append("The trees are on several pages; the tables, on the first one, cover all of them.")
     if how.max_characters < asked.max_characters:
         lines.append(f"The run is large: of each text this page shows {how.max_characters:,} characters.")
     # Text in a script or style element must not end it; these are files of the package.
@@ -106,12 +105,28 @@ def render_page(
         tables=_tables(report, comparison),
         headline=visible(report.headline) if report else "",
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
+        parts=[(visible(label), address) for label, address in parts],
         trees=views,
         kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
         style=_source("page.css.jinja"),
         script=script,
         script_hash=digest,
     )
+
+
+def _parts(trees: Sequence[Tree], most: int) -> Iterator[list[Tree]]:
+    """The trees of each page, in order: whole trees with at most so many turns, or one larger tree."""
+    part: list[Tree] = []
+    held = 0
+    for tree in trees:
+        size = min(len(tree.turns), most)
+        if part and held + size > most:
+            yield part
+            part, held = [], 0
+        part.append(tree)
+        held += size
+    if part:
+        yield part
 
 
 def plain_note() -> list[str]:
@@ -154,12 +169,25 @@ def _fitting_characters(trees: Sequence[Tree], most: int) -> int:
 def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
     """Write `render_page` to a file; takes the same arguments. A link in its place is replaced, not followed.
 
+    A run of more than `Display.max_turns` turns gets further pages beside it (``report-2.html`` ...), each
+    linked from all; tables and plots are on the first.
+
     Raises:
         StoreError: It cannot be written.
     """
     path = Path(path)
-    with writing(path):
-        write_atomically(path, render_page(trees, **options))
+    parts = list(_parts(trees, (options.get("display") or Display()).max_turns)) or [[]]
+    names = [path.name, *(f"{path.stem}-{number}{path.suffix}" for number in range(2, len(parts) + 1))]
+    labels = [f"{part[0].id} to {part[-1].id}" for part in parts if part]
+    for number, (name, part) in enumerate(zip(names, parts, strict=True)):
+        links = [
+            (label, "" if each == name else quote(each)) for label, each in zip(labels, names, strict=False)
+        ]
+        if number:
+            options = {**options, "report": None, "comparison": None, "figures": ()}
+        with writing(path.with_name(name)):
+            page = render_page(part, **options, parts=links if len(parts) > 1 else ())
+            write_atomically(path.with_name(name), page)
     return path
 
 

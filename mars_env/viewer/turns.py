@@ -24,7 +24,7 @@ _THINKING = re.compile(r"^\s*<think>\s*|\s*</think>\s*$")
 _POINTS = 60
 
 
-MAX_TURNS = 100_000
+MAX_TURNS = 20_000
 MAX_CHARACTERS = 20_000
 
 
@@ -35,7 +35,7 @@ class Display:
     Attributes:
         prompts: What each turn was asked, see `mars_env.agents.asked.prompts_of`; else no prompt is shown.
         advantages: By tree and turn id, as an estimator of `mars_env.trainers.advantages` gives them.
-        max_turns: How many turns the page holds; a note says what was left out.
+        max_turns: How many turns a page holds; `write_page` writes further pages for a larger run.
         max_characters: How much of one text is shown; less in a run of very many turns.
         formulas: Makes MathML of a formula.
         colours: Colours a program.

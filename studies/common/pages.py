@@ -12,7 +12,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.files import write_atomically
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+STUDIES: Final = Path(__file__).parents[1]
 MACHINE: Final = "one core of a 2-core machine"
 """On which the older studies were run; it is in their pages."""
 
@@ -36,7 +36,7 @@ def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 def rendered(template: str, **values: Any) -> str:
     """A Markdown page from a template beside the studies; nothing is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parents[1]),
+        loader=FileSystemLoader(STUDIES),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )

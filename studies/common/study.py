@@ -30,9 +30,8 @@ from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
 from studies.common.claims import Claim
 from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
-from studies.common.pages import DOCS, write
+from studies.common.pages import STUDIES, write
 
-STUDIES: Final = Path(__file__).parents[1]
 FIRST_TUNING_SEED: Final = 100
 """Seeds from here on are for choosing a recipe's numbers: no page reports them."""
 
@@ -82,13 +81,13 @@ def _same(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
 
 @dataclass(frozen=True)
 class Study:
-    """One study: its folder holds its code, `plan.md`, `ledger.jsonl`, and perhaps `tuning.jsonl`.
+    """One study: its folder holds its code, page (`README.md`), plan, ledger and perhaps `tuning.jsonl`.
 
     Attributes:
-        task: What is run, as Markdown for the overview.
+        task: What is run, for the overview.
         starts: How many warm starts were trained from.
         play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
-        page: The file in docs/ and the name of the part that `text` makes.
+        text: What stands between the marks of the page, `README.md`.
         seeds: The plan's, such as "0-4"; `seeds_of_arm` where an arm has others.
         together: Whether the rows of a seed are made in one call of `play`.
         beside: What decides a result beside the recipe; part of the settings' hash.
@@ -111,7 +110,6 @@ class Study:
     recipe: BaseModel
     quick: BaseModel
     play: Play
-    page: tuple[str, str]
     text: Callable[[Sequence[LedgerRow]], str]
     claims: Sequence[Claim]
     seeds: str = "0-4"
@@ -132,7 +130,6 @@ class Study:
     clock: Callable[[], float] = time.process_time
     note: str = ""
     root: Path = STUDIES
-    docs: Path = DOCS
 
     @property
     def ledger(self) -> Ledger:
@@ -170,14 +167,13 @@ class Study:
         return f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
 
     def write_page(self) -> None:
-        """Write the study's part of its page, and its plots."""
+        """Write what the ledger decides into the study's page, and its plots."""
         rows = self.rows()
         if not rows:
             raise ConfigError(f"{self.ledger.path} holds no row of the present settings; run a seed")
         for name, content in self.plots(rows).items():
-            (self.docs / "results" / name).write_bytes(content)
-        name, part = self.page
-        write(self.docs / name, part, self.text(rows))
+            (self.root / self.name / name).write_bytes(content)
+        write(self.root / self.name / "README.md", "ledger", self.text(rows))
 
     def made(self, arms: Sequence[str], run: Run, origin: Provenance, plan: str | None) -> list[LedgerRow]:
         """Run arms of a seed."""
@@ -370,8 +366,12 @@ def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[L
 
 _NEWER: Final = {
     **PipelineSettings().model_dump(mode="json", include={"refill"}),
-    **TrainConfig().model_dump(mode="json", include={"batch_roles", "dual_clip", "kl_unbiased"}),
+    **TrainConfig().model_dump(
+        mode="json",
+        include={"batch_roles", "dual_clip", "kl_unbiased", "gradient_checkpointing", "most_logits"},
+    ),
     "uniform_groups": "drop",
+    "shared_prefixes": False,
 }
 """Settings that are newer than the first rows, and what those rows were made with."""
 

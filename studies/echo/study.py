@@ -95,7 +95,9 @@ def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSetting
         rollouts=GroupedSettings(group=recipe.group, branches=1),
         sampling=SAMPLING,
         pipeline=PipelineSettings(staleness=bound),
-        train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), uniform_groups="drop", **clip),
+        train=TrainConfig(
+            learning_rate=recipe.rate, betas=(0.9, 0.98), uniform_groups="drop", shared_prefixes=False, **clip
+        ),
     )
 
 
@@ -289,13 +291,12 @@ def exact(made: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="echo",
-    task="[Echo: two processes](echo.md)",
+    task="Echo: two processes",
     starts="1",
     arms=tuple(ARMS),
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    page=("echo.md", "echo"),
     text=text,
     claims=CLAIMS,
     measured=MEASURED,

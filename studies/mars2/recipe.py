@@ -48,7 +48,8 @@ class Mars2Recipe(BaseModel):
         learning_rate=4e-4,  # with 1e-3 models get worse
         warmup_updates=5,
         betas=(0.9, 0.98),
-        uniform_groups="drop",  # as the recorded rows were made; the paper counts them
+        uniform_groups="drop",  # this and the next as the recorded rows were made; the paper counts them
+        shared_prefixes=False,
     )
     """Tree-GRPO with GSPO's ratio, as in the paper; tree-shaped credit on, KL off. There is one update a
     step."""

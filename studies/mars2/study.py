@@ -1,4 +1,4 @@
-"""MARS2's scaling law in miniature: from one agent to many, over seeds. See docs/results.md."""
+"""MARS2's scaling law in miniature: from one agent to many, over seeds."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, floa
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
-    """The part of docs/results.md on MARS2."""
+    """What the page shows of the rows."""
     present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
     names = [arm.name for arm in present]
     spent = [
@@ -250,14 +250,13 @@ def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
 PAIR, PASS = "heterogeneous", "search_pass@1"
 STUDY = Study(
     name="mars2",
-    task="[MARS2](#mars2-in-miniature)",
+    task="MARS2",
     starts="1 for each seed and model",
     arms=tuple(ARM),
     recipe=RECIPE,
     quick=QUICK,
     updates="steps",
     play=play,
-    page=("results.md", "mars2"),
     text=page,
     claims=(
         Claim("RL adds to one model's own programs", "single", "pass@1", "untrained"),

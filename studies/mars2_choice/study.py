@@ -1,4 +1,4 @@
-"""MARS2's final choice: several candidates, and a learned reward model. See docs/final-choice.md."""
+"""MARS2's final choice: several candidates, and a learned reward model."""
 
 from __future__ import annotations
 
@@ -114,13 +114,12 @@ def number(rows: Sequence[LedgerRow], arm: str, figure: str) -> str:
 
 STUDY = Study(
     name="mars2_choice",
-    task="[MARS2's final choice](final-choice.md)",
+    task="MARS2's final choice",
     starts="1 for each seed and model",
     arms=tuple(ARM),
     recipe=CHOICE_RECIPE,
     quick=CHOICE_QUICK,
     play=play,
-    page=("final-choice.md", "final-choice"),
     text=text,
     claims=CLAIMS + OTHER_CLAIMS,
     columns=TEAMS | CHOICES,

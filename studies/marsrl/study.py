@@ -1,4 +1,4 @@
-"""MarsRL's ablation in miniature, over seeds, with equal-token baselines. See docs/results.md."""
+"""MarsRL's ablation in miniature, over seeds, with equal-token baselines."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ async def control(name: str, run: Run) -> Result:
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
-    """The part of docs/results.md on MarsRL."""
+    """What the page shows of the rows."""
     present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
     names = [arm.name for arm in present]
     joint = [row for row in rows if row.arm == "all"]
@@ -267,14 +267,13 @@ def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
 _BOTH = "all, continued"
 STUDY = Study(
     name="marsrl",
-    task="[MarsRL](#marsrl-in-miniature)",
+    task="MarsRL",
     starts="1, made poor on purpose",
     arms=ROWS,
     recipe=RECIPE,
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    page=("results.md", "marsrl"),
     text=page,
     claims=(
         Claim("RL adds to the Solver", "all", SOLVER, "none"),

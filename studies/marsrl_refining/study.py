@@ -198,7 +198,7 @@ def means(curves: Sequence[Sequence[float]], length: int, factor: float = 1.0) -
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
-    """The part of docs/results.md that is made of rows."""
+    """What the page shows of the rows."""
     every = beside_the_team(rows)
     arms = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
     tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
@@ -220,14 +220,13 @@ def page(rows: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="marsrl_refining",
-    task="[one agent that revises](#one-agent-that-revises)",
+    task="one agent that revises",
     starts="1, made poor on purpose",
     arms=ARMS,
     recipe=RECIPE,
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    page=("results.md", "marsrl-refining"),
     text=page,
     claims=CLAIMS,
     beside=beside,

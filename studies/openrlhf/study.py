@@ -357,7 +357,7 @@ def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, l
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
-    """The part of docs/openrlhf.md that is made of rows."""
+    """What the page shows of the rows."""
     names = [name for name in WAYS if any(row.arm == name for row in rows)]
     return rendered(
         "openrlhf/results.md.jinja",
@@ -387,13 +387,12 @@ def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
 
 STUDY = Study(
     name="openrlhf",
-    task="[MarsRL through OpenRLHF](openrlhf.md)",
+    task="MarsRL through OpenRLHF",
     starts="1, the same",
     arms=tuple(WAYS),
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    page=("openrlhf.md", "openrlhf"),
     text=page,
     claims=PLANNED_CLAIMS,
     seeds="5-7",

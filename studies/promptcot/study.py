@@ -1,7 +1,4 @@
-"""PromptCoT 2.0 in miniature: E-steps, training on made problems, and how wrong voted references are.
-
-See docs/promptcot.md.
-"""
+"""PromptCoT 2.0 in miniature: E-steps, training on made problems, and how wrong voted references are."""
 
 from __future__ import annotations
 
@@ -135,7 +132,9 @@ QUICK: Final = Recipe(
 
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
-    return TrainConfig(learning_rate=rate, betas=(0.9, 0.98), warmup_updates=10, uniform_groups="drop")
+    return TrainConfig(
+        learning_rate=rate, betas=(0.9, 0.98), warmup_updates=10, uniform_groups="drop", shared_prefixes=False
+    )
 
 
 def new_designers(seed: int) -> Designers:
@@ -422,13 +421,12 @@ def text_of(made: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="promptcot",
-    task="[PromptCoT 2.0](promptcot.md)",
+    task="PromptCoT 2.0",
     starts="1 solver; 1 pair of designers for each seed",
     arms=(*CURVES, *PLAY, REFERENCES),
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    page=("promptcot.md", "promptcot"),
     text=text_of,
     claims=CLAIMS,
     together=True,

@@ -44,7 +44,11 @@ def run_settings(seed: int, recipe: Recipe, denominator: str = "trainer") -> Run
         rollouts=GroupedSettings(group=recipe.group, branches=1),
         sampling=SAMPLING,
         train=TrainConfig(
-            learning_rate=recipe.rate, betas=(0.9, 0.98), old_logprobs=denominator, uniform_groups="drop"
+            learning_rate=recipe.rate,
+            betas=(0.9, 0.98),
+            old_logprobs=denominator,
+            uniform_groups="drop",
+            shared_prefixes=False,
         ),
     )
 

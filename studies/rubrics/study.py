@@ -1,4 +1,4 @@
-"""A judge with a bias in miniature, and a veto against what it rewards. See docs/rubrics.md."""
+"""A judge with a bias in miniature, and a veto against what it rewards."""
 
 from __future__ import annotations
 
@@ -139,13 +139,12 @@ def text(rows: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="rubrics",
-    task="[a judge with a bias](rubrics.md)",
+    task="a judge with a bias",
     starts="1 for each seed",
     arms=ARMS,
     recipe=RECIPE,
     quick=RECIPE.quick(),
     play=play,
-    page=("rubrics.md", "bias"),
     text=text,
     claims=(
         Claim("the true value falls below an honest judge's", "honest judge", "true", "biased judge"),

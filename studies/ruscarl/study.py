@@ -1,4 +1,4 @@
-"""RuscaRL's lock in miniature: help in the prompt that fades. See docs/ruscarl.md."""
+"""RuscaRL's lock in miniature: help in the prompt that fades."""
 
 from __future__ import annotations
 
@@ -72,13 +72,12 @@ def text(rows: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="ruscarl",
-    task="[RuscaRL's lock](ruscarl.md)",
+    task="RuscaRL's lock",
     starts="1",
     arms=tuple(ARMS),
     recipe=RECIPE,
     quick=RECIPE.quick(),
     play=play,
-    page=("ruscarl.md", "lock"),
     text=text,
     claims=(
         Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),

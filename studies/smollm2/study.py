@@ -1,6 +1,6 @@
 """A real language model learns MarsRL: SmolLM2-135M-Instruct on generated word problems, on one core.
 
-A seed takes about two hours; kill it at any time, and the same command continues it. See docs/smollm2.md.
+A seed takes about two hours; kill it at any time, and the same command continues it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from mars_env.types import Agent, Sampling, Tree, role_of
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import played_often
 from studies.common.ledger import LedgerRow, SeedEstimate, arms_table, origins, seed_text
-from studies.common.pages import DOCS, table
+from studies.common.pages import STUDIES, table
 from studies.common.study import Result, Run, Study, console
 from studies.smollm2.word_problems import lessons, problem_set
 
@@ -107,6 +107,7 @@ class Recipe(BaseModel):
         autocast=True,
         token_budget=1024,
         uniform_groups="drop",
+        shared_prefixes=False,
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -122,6 +123,7 @@ class Recipe(BaseModel):
             autocast=True,
             token_budget=1024,
             uniform_groups="drop",
+            shared_prefixes=False,
         ),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")
@@ -335,7 +337,7 @@ def machine() -> str:
 
 def real_model() -> HFModel:
     """SmolLM2-135M-Instruct in float32; the script makes the checkpoint if it is not there."""
-    script = DOCS.parent / "scripts" / "make_smollm2.py"
+    script = STUDIES.parent / "scripts" / "make_smollm2.py"
     made = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=False)
     if made.returncode:
         raise ConfigError("no checkpoint: install what the script asks for")
@@ -385,7 +387,7 @@ def page(made: Sequence[LedgerRow]) -> str:
     text = arms_table(made, ARMS, COLUMNS) + "\n" + claims_table(made, CLAIMS)
     for seed in sorted({row.seed for row in made}):
         own = {row.arm: row for row in made if row.seed == seed}
-        text += f"\n### Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
+        text += f"\n## Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
         lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
         text += table(("arm", *COLUMNS.values()), lines)
         lines = [
@@ -404,7 +406,7 @@ def page(made: Sequence[LedgerRow]) -> str:
         for role in SYSTEMS:
             values = " ".join("–" if v is None else f"{100 * v:.0f}" for v in last["curve"][role])
             text += f"- {role}: {values}\n"
-        text += "\n#### Whole episodes\n"
+        text += "\n### Whole episodes\n"
         for arm, row in own.items():
             for shown in row.detail["episodes"]:
                 text += "\n" + _verbatim(arm, shown)
@@ -431,13 +433,12 @@ def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
 
 STUDY = Study(
     name="smollm2",
-    task="[a real language model](smollm2.md)",
+    task="a real language model",
     starts="1 for each seed",
     arms=ARMS,
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    page=("smollm2.md", "smollm2"),
     text=page,
     claims=CLAIMS,
     seeds="0-2",

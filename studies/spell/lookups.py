@@ -154,7 +154,9 @@ def run_settings(seed: int, steps: int, clusters: int, rate: float) -> RunSettin
         problems_per_step=clusters,
         rollouts=None,
         sampling=SAMPLING,
-        train=TrainConfig(learning_rate=rate, betas=(0.9, 0.98), uniform_groups="drop"),  # as SPELL does
+        train=TrainConfig(
+            learning_rate=rate, betas=(0.9, 0.98), uniform_groups="drop", shared_prefixes=False
+        ),  # as SPELL does
     )
 
 

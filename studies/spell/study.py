@@ -1,4 +1,4 @@
-"""SPELL in miniature: one policy asks, answers and compares questions about tables. See docs/spell.md."""
+"""SPELL in miniature: one policy asks, answers and compares questions about tables."""
 
 from __future__ import annotations
 
@@ -190,13 +190,12 @@ def text_of(rows: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="spell",
-    task="[SPELL's look-ups](spell.md)",
+    task="SPELL's look-ups",
     starts="1",
     arms=ARMS,
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    page=("spell.md", "spell"),
     text=text_of,
     claims=CLAIMS,
 )

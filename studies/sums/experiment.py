@@ -79,7 +79,8 @@ class SumsRecipe(BaseModel):
             warmup_updates=5,
             betas=(0.9, 0.98),
             old_logprobs="trainer",
-            uniform_groups="drop",  # as the recorded rows were made
+            uniform_groups="drop",  # this and the next as the recorded rows were made
+            shared_prefixes=False,
         ),
     )
     more: Stage = Stage(name="more", steps=2000, learning_rate=1.5e-3, mix=(0.15, 0.35, 0.5), own=True)

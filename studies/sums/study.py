@@ -1,4 +1,4 @@
-"""A natural task: subset sums, with fresh retries at equal tokens as the bar. See docs/sums.md."""
+"""A natural task: subset sums, with fresh retries at equal tokens as the bar."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def spread(rows: Sequence[LedgerRow], name: str) -> str:
 
 
 def text(rows: Sequence[LedgerRow]) -> str:
-    """The tables of docs/sums.md."""
+    """What the page shows of the rows."""
     spent = "; ".join(f"{name} {spread(rows, name)}" for name in ARM if name != "none")
     return (
         f"{STUDY.owed(rows)}{arms_table(rows, list(ARM), COLUMNS)}\n{claims_table(rows, CLAIMS)}\n"
@@ -67,14 +67,13 @@ def text(rows: Sequence[LedgerRow]) -> str:
 
 STUDY = Study(
     name="sums",
-    task="[subset sums](sums.md)",
+    task="subset sums",
     starts="1 for each seed",
     arms=tuple(ARM),
     recipe=RECIPE,
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    page=("sums.md", "sums"),
     text=text,
     claims=CLAIMS,
     columns=COLUMNS,

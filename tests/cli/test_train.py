@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mars_env.cli import app
 from mars_env.cli.train import assigned_checkpoints
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import ConfigError, MissingExtra, StoreError
 from mars_env.loggers import read_jsonl
 
 REWARDS = '''
@@ -142,6 +142,48 @@ def test_one_model_plays_all_agents(folder, arguments):
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
     assert all(row["pipeline/oldest"] <= ("pipeline.staleness=1" in arguments) for row in rows)
+
+
+class Library:
+    """Stands in for trackio and W&B."""
+
+    def __init__(self):
+        self.given, self.rows = {}, []
+
+    def init(self, **settings):
+        self.given = settings
+        return self
+
+    def log(self, values, step):
+        self.rows.append((step, values))
+
+    def finish(self):
+        self.rows.append("finished")
+
+
+def test_other_loggers_get_the_metrics_and_the_settings_of_the_run(folder, monkeypatch):
+    made = {name: Library() for name in ("trackio", "wandb")}
+    for name, library in made.items():
+        monkeypatch.setitem(sys.modules, name, library)
+    search("--model", "one", "--out", "run", "--trackio", "here", "--wandb", "there")
+    for library, project in zip(made.values(), ("here", "there"), strict=True):
+        assert (library.given["project"], library.given["name"]) == (project, "run")
+        assert library.given["config"]["sampling"]["max_tokens"] == 6
+        [(step, values), end] = library.rows
+        assert step == 1 and "policy/policy/loss" in values and end == "finished"
+
+
+@pytest.mark.parametrize("option", ["--trackio", "--wandb"])
+def test_a_missing_library_is_reported_before_weights_are_read(folder, monkeypatch, option):
+    monkeypatch.setitem(sys.modules, option.removeprefix("--"), None)
+    assert option.removeprefix("--") in refused(
+        "--model", "nowhere", "--out", "run", option, "here", error=MissingExtra
+    )
+
+
+def test_an_unknown_engine_is_refused(folder):
+    refused("--model", "one", "--out", "run", "--engine", "vlm")
+    assert not (folder / "run").exists()
 
 
 @pytest.mark.parametrize("given", [["--max-tokens", 6], ["--option", "sampling.temperature=0.9"]])

@@ -19,10 +19,9 @@ import mars_env
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "first-game.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 OPENRLHF = {"train-with-openrlhf"}
-TORCH = {"first-game", "own-reward"}
+TORCH = {"first-game", "own-problems"}
 SET_UP = {
     "evaluate-an-api-model": ("AGENTS", "PROBLEMS"),
-    "search-with-two-models": ("AGENTS",),
     "serve-a-team": ("AGENTS", "PORT"),
 }
 
@@ -51,10 +50,8 @@ def test_a_journey_from_an_empty_folder(page, problems, tmp_path):
         needed("openai", "dev")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with openai_server.Server() as one, openai_server.Server() as two:
-        agents = f"{one.url}#tiny?api_key_env=MY_KEY&max_tokens=64"
-        if page.stem == "search-with-two-models":
-            agents = f"solver_0={one.url}#tiny,solver_1={two.url}#tiny"
+    with openai_server.Server() as server:
+        agents = f"{server.url}#tiny?api_key_env=MY_KEY&max_tokens=64"
         places = {"AGENTS": agents, "PROBLEMS": str(problems), "PORT": str(port)}
         assert walk(page, tmp_path, MY_KEY="not-a-real-key", **places)
     if page.stem in OPENRLHF:

@@ -1,6 +1,6 @@
 """Pages of the site in a real browser: nothing overflows, and every text can be read, light and dark.
 
-Only some pages are built, without the reference: first page, code, a wide table, the command line.
+Only some pages are built, without the reference: first page, code, wide tables.
 """
 
 import shutil
@@ -13,7 +13,7 @@ build = pytest.importorskip("mkdocs.commands.build", reason="the site needs pip 
 pytest.importorskip("material", reason="the site needs pip install 'mars-env[docs]'")
 pytestmark = [pytest.mark.slow, *needs_chromium]
 ROOT = Path(__file__).parents[2]
-PAGES = ("index", "first-game", "results", "command-line")
+PAGES = ("index", "first-game", "results", "evaluation")
 HOST = "http://site.invalid/"
 
 UNREADABLE = """() => {

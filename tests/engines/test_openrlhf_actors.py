@@ -140,3 +140,31 @@ async def test_the_mismatch_between_engine_and_trainer_is_logged_whatever_the_lo
     assert kept["metrics"]["vllm_kl"] == told["metrics"]["vllm_kl"]
     theirs = {**status, "metrics": {"vllm_kl": 0.25}}
     assert with_mismatch(theirs, experience) is theirs
+
+
+async def test_the_engine_scores_the_probe_as_transformers_does(engine, module):
+    from mars_env.models.hf import HFModel
+
+    ids = [*range(5, 30)]
+    expected = HFModel((module, None)).logprobs(ids[:1], ids[1:])
+    assert await engine.score(ids) == pytest.approx(expected, abs=1e-3)
+
+
+async def test_engines_without_the_weights_that_were_sent_end_the_run(engine, monkeypatch):
+    from mars_env.errors import ModelError
+    from mars_env.trainers.openrlhf.workers import trainer as module
+
+    scores = [[-1.0, -2.0], [-1.0, -2.1]]
+    monkeypatch.setattr(module, "batch_vllm_engine_call", lambda *call: scores)
+    policy = module.PolicyTrainer.__new__(module.PolicyTrainer)
+    policy.vllm_engines, policy.tokenizer, policy.version = [], [0] * 35, 3
+    policy.probe_gap, policy._scored = 0.0, None
+    policy.probe()  # nothing was sent yet
+    policy._scored = [-1.0, -2.0]
+    policy.probe()
+    assert policy.probe_gap == pytest.approx(0.05)
+    scores[1] = [-1.0, -9.0]
+    policy.probe()  # once for each refresh
+    policy._scored = [-1.0, -2.0]
+    with pytest.raises(ModelError, match=r"engine 1 \(version 3\)"):
+        policy.probe()

@@ -1,6 +1,6 @@
 """Same rollouts, same numbers: advantages, losses and gradients of the local trainer, of OpenRLHF and of TRL.
 
-Everything runs in this process, on CPU tensors, with the real classes of the three. docs/openrlhf-mapping.md
+Everything runs in this process, on CPU tensors, with the real classes of the three. docs/other-trainers.md
 says which settings correspond.
 """
 
@@ -489,7 +489,7 @@ def test_advantages_pass_through_openrlhf(request, which, rows_of):
 
 @pytest.mark.parametrize(("name", "counted"), [("token-mean", "tokens"), ("sequence-mean", "rows")])
 def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, counted, before, after):
-    """And in nothing else: the loss is smaller by their share, which docs/openrlhf-mapping.md says."""
+    """And in nothing else: the loss is smaller by their share, which docs/other-trainers.md says."""
     samples, case = turn_samples(groups, TrainConfig()), CASES[name]
     bare, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples)), before, after)
     filled, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples, 7)), before, after)

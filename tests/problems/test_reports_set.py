@@ -32,7 +32,7 @@ def test_a_report_by_hand():
 
 
 def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):
-    """A problem file of documents, as docs/spell.md says; printed rows are such a file, too."""
+    """A problem file of documents, as docs/methods.md says; printed rows are such a file, too."""
     path = tmp_path / "clusters.jsonl"
     path.write_text(
         '{"id": "c", "problem": "Ask.", "documents": ["Profit: 17.", "Loss: 2."], "task": "number"}\n'

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import sys
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -48,7 +49,16 @@ def rows_of(run, name):
 
 
 def write_rows(run, name, rows):
+    """Write a file of a run; the rows of its trees state what then stands in the file of the turns."""
     (run / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if name == "turns":
+        write_rows(run, "trees", [{**row, **stated(run, row["tree"])} for row in rows_of(run, "trees")])
+
+
+def stated(run, tree):
+    lines = (run / "turns.jsonl").read_bytes().splitlines(keepends=True)
+    lines = [line for line in lines if isinstance(row := json.loads(line), dict) and row.get("tree") == tree]
+    return {"turns": len(lines), "checksum": zlib.crc32(b"".join(lines))}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +102,8 @@ async def test_a_manifest_that_is_none_is_refused(run, text):
 async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
     trees = rows_of(run, "trees")
     infos = [{"left_out": "0"}, *({"choice_tokens": number} for number in NO_COUNTS)]
-    rows = [{"problem": "other"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}]
+    rows = [{"problem": "other"}, {"problem": "p1"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}]
+    rows += [{"turns": None}, {"turns": 1.0}, {"checksum": -1}, {"checksum": 0}, {"turns": 1}, {"turns": 3}]
     for wrong in rows + [{"info": info} for info in infos]:
         write_rows(run, "trees", [{**trees[0], **wrong}, *trees[1:]])
         with pytest.raises(StoreError):
@@ -242,12 +253,13 @@ def test_any_part_of_a_row_may_be_anything(run, data, name):
     rows = rows_of(run, name)
     number = data.draw(st.integers(0, len(rows) - 1))
     path = data.draw(st.sampled_from(list(places(rows[number]))))
-    before = (run / f"{name}.jsonl").read_bytes()
+    before = {file: file.read_bytes() for file in run.glob("*.jsonl")}
     write_rows(run, name, [*rows[:number], changed(rows[number], path, data.draw(JSON)), *rows[number + 1 :]])
     try:
         read_or_refused(run)
     finally:
-        (run / f"{name}.jsonl").write_bytes(before)
+        for file, content in before.items():
+            file.write_bytes(content)
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

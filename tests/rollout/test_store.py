@@ -1,9 +1,11 @@
 import asyncio
 import json
+import os
 import random
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +17,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, te
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import StoreError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, Store, collect, play, play_all, read_run
-from mars_env.rollout import store as store_module
+from mars_env.rollout import Job, Store, collect, play, play_all, read_run, row_files
 from mars_env.rollout.engine import at_most
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
@@ -119,6 +120,65 @@ async def test_a_torn_last_line_is_played_again(tmp_path, cut):
         path.write_bytes(path.read_bytes()[:-cut])
     await run(tmp_path / "run", Guesser())
     assert timeless(read_run(tmp_path / "run").trees) == await expected()
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
+@pytest.mark.parametrize("zeros", [0, 4096])
+async def test_turns_lost_by_a_power_failure_are_noticed_and_played_again(tmp_path, kept, zeros):
+    run_path, turns = tmp_path / "run", tmp_path / "run" / "turns.jsonl"
+    await run(run_path, Guesser())
+    lines = turns.read_bytes().splitlines(keepends=True)
+    turns.write_bytes(b"".join(lines[: int(kept * len(lines))]) + bytes(zeros))
+    with raises(StoreError):
+        read_run(run_path)
+    await run(run_path, Guesser())
+    assert timeless(read_run(run_path).trees) == await expected()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines, lines[-1]],
+        lambda lines: [lines[0].replace(b'"reward":', b'"reward": '), *lines[1:]],
+        lambda lines: [line.replace(b'"problem":"p1"', b'"problem":"p2"') for line in lines],
+    ],
+    ids=["twice", "changed", "of another problem"],
+)
+async def test_turns_that_are_not_those_of_a_finished_tree_are_refused(tmp_path, change):
+    await run(tmp_path / "run", Guesser())
+    turns = tmp_path / "run" / "turns.jsonl"
+    turns.write_bytes(b"".join(change(turns.read_bytes().splitlines(keepends=True))))
+    with raises(StoreError):
+        read_run(tmp_path / "run")
+    with raises(StoreError):
+        Store(tmp_path / "run", CONFIG, PROBLEMS)
+
+
+@pytest.mark.parametrize("sync", ["0", "1"])
+def test_a_tree_is_on_the_disk_after_its_turns_if_so_set(tmp_path, monkeypatch, sync):
+    synced = []
+    monkeypatch.setenv("MARS_ENV_SYNC", sync)
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
+    )
+    turn = Turn("p0#0", "0", None, "g", "solver_0", "", "p0", Action("4"))
+    with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+        store.write_problem(PROBLEMS[1])
+        problems = synced.pop()
+        synced.clear()
+        store.write_turns([turn])
+        store.write_tree(Tree("p0#0", PROBLEMS[0], (turn,), "0"), {})
+    assert problems == "problems.jsonl"
+    assert synced == ["turns.jsonl", "trees.jsonl"] * (sync == "1")
+
+
+def test_an_answer_is_no_turn_that_judges(tmp_path):
+    turn = Turn("p0#0", "0", None, "g", "solver_0", "", "p0", Action("4"), info={"verdict": "Correct"})
+    with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+        store.write_turns([turn])
+        store.write_tree(Tree("p0#0", PROBLEMS[0], (turn,), "0"), {})
+    with raises(StoreError):
+        read_run(tmp_path)
 
 
 async def test_a_tree_with_a_fault_is_taken_up_again(tmp_path):
@@ -250,7 +310,7 @@ def test_a_tree_that_grows_on_from_a_turn_left_out_before_can_be_read_meanwhile(
 
 
 def test_a_run_can_be_read_while_new_problems_and_their_trees_are_written(tmp_path, monkeypatch):
-    rows, news = store_module._rows, [Tree("p1#0", PROBLEMS[1], ())]
+    rows, news = row_files.rows_of, [Tree("p1#0", PROBLEMS[1], ())]
 
     def rows_and_then_news(path):
         yield from rows(path)
@@ -260,7 +320,7 @@ def test_a_run_can_be_read_while_new_problems_and_their_trees_are_written(tmp_pa
             store.write_tree(tree, {})
 
     with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
-        monkeypatch.setattr(store_module, "_rows", rows_and_then_news)
+        monkeypatch.setattr(row_files, "rows_of", rows_and_then_news)
         assert read_run(tmp_path).trees == ()
         assert [tree.id for tree in read_run(tmp_path).trees] == ["p1#0"]
 

@@ -12,7 +12,7 @@ PROBLEMS = [Problem(f"p{i}", "2 + 2?", "4") for i in range(3)]
 
 
 def tree_of(problem, text="4", fault=""):
-    turn = Turn(f"{problem.id}#0", "0", None, "g", "solver_0", "", "p", Action(text))
+    turn = Turn(f"{problem.id}#0", "0", None, "g", "solver_0", "", problem.id, Action(text))
     return Tree(turn.tree_id, problem, (turn,), None if fault else "0", fault)
 
 

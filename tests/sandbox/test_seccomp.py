@@ -103,14 +103,6 @@ def test_another_architecture_is_refused():
     assert run_filter(seccomp.build(namespaces=True, machine="x86_64"), 0, arch=0x40000003) == ENOSYS
 
 
-@pytest.mark.parametrize(("number", "arguments", "expected"), [
-    (56, (0x3D0F00,), ASK), (56, (0x10000,), ASK), (56, (17,), ALLOW), (57, (), ALLOW), (0, (), ALLOW),
-])  # fmt: skip
-def test_the_box_is_asked_before_each_thread_and_nothing_else(number, arguments, expected):
-    code = seccomp.build_for_threads(machine="x86_64")
-    assert run_filter(code, number, (*arguments, *[0] * (6 - len(arguments)))) == expected
-
-
 def test_both_machines():
     assert len(seccomp.build(namespaces=False, machine="aarch64")) < 8 * 4096
     assert seccomp.supported() == (platform.machine() in ("x86_64", "aarch64"))

@@ -1,6 +1,7 @@
 """All studies: their ledgers, plans and pages belong together, their quick runs run, and so the overview."""
 
 import pickle
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 EACH = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 
 
-def part(page, name):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+def part(folder, name="ledger"):
+    text = (ROOT / "studies" / folder / "README.md").read_text(encoding="utf-8")
     return text.partition(f"<!-- begin {name} -->\n")[2].partition(f"<!-- end {name} -->")[0]
 
 
@@ -28,17 +29,18 @@ def test_every_folder_with_a_study_is_in_the_overview():
 
 @EACH
 def test_the_page_shows_what_the_ledger_holds(study):
-    assert part(*study.page) == study.text(study.rows()).rstrip() + "\n"
+    assert part(study.name) == study.text(study.rows()).rstrip() + "\n"
 
 
 @EACH
 def test_plots_are_made_of_the_ledger(study, tmp_path):
-    (tmp_path / "results").mkdir()
-    page, name = study.page
-    (tmp_path / page).write_text(f"<!-- begin {name} -->\n<!-- end {name} -->\n")
-    replace(study, docs=tmp_path).write_page()
-    for made in (tmp_path / "results").iterdir():
-        assert made.read_bytes() == (ROOT / "docs" / "results" / made.name).read_bytes()
+    folder, original = tmp_path / study.name, ROOT / "studies" / study.name
+    folder.mkdir()
+    shutil.copy(original / "ledger.jsonl", folder)
+    (folder / "README.md").write_text("<!-- begin ledger -->\n<!-- end ledger -->\n")
+    replace(study, root=tmp_path).write_page()
+    for made in folder.glob("*.svg"):
+        assert made.read_bytes() == (original / made.name).read_bytes()
 
 
 @EACH
@@ -87,8 +89,8 @@ def test_the_quick_seed_runs_as_a_command_and_keeps_nothing(name):
 
 
 def test_the_page_opens_with_what_the_ledgers_say():
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert part("results.md", "overview") == overview.overview()
+    text = (ROOT / "studies" / "README.md").read_text(encoding="utf-8")
+    assert part("", "overview") == overview.overview()
     assert text.index("| claim |") == text.index("\n| ") + 1  # no other table comes before it
 
 

@@ -49,11 +49,10 @@ def text(rows):
 @pytest.fixture
 def study(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "provenance", lambda allow_dirty: ORIGIN)
-    (tmp_path / "page.md").write_text("<!-- begin it -->\n<!-- end it -->\n")
     return Study(
         name="one", task="a task", starts="1", arms=("none", "all"), recipe=Recipe(),
-        quick=Recipe(number=9.0), play=play, page=("page.md", "it"), text=text, claims=(CLAIM,),
-        seeds="0-1", measured=("seconds",), planned=False, root=tmp_path, docs=tmp_path,
+        quick=Recipe(number=9.0), play=play, text=text, claims=(CLAIM,),
+        seeds="0-1", measured=("seconds",), planned=False, root=tmp_path,
     )  # fmt: skip
 
 
@@ -137,10 +136,11 @@ def test_the_page_is_made_of_the_present_rows(study, tmp_path):
     assert isinstance(run(study, "--table").exception, ConfigError)
     run(study, "--seeds", "0")
     plots = replace(study, plots=lambda rows: {"a.svg": b"<svg"})
-    (tmp_path / "results").mkdir()
+    page = tmp_path / "one" / "README.md"
+    page.write_text("<!-- begin ledger -->\n<!-- end ledger -->\n")
     assert run(plots, "--table").exit_code == 0
-    assert (tmp_path / "page.md").read_text() == "<!-- begin it -->\n2 rows\n<!-- end it -->\n"
-    assert (tmp_path / "results" / "a.svg").read_bytes() == b"<svg"
+    assert page.read_text() == "<!-- begin ledger -->\n2 rows\n<!-- end ledger -->\n"
+    assert page.with_name("a.svg").read_bytes() == b"<svg"
     assert study.owed(study.rows()) == "**2 rows of the plan have not been run yet.**\n\n"
 
 

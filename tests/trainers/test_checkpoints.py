@@ -1,6 +1,7 @@
 import asyncio
 import json
 import logging
+import resource
 
 import pytest
 import torch
@@ -69,6 +70,28 @@ def test_a_generation_config_that_transformers_refuses_to_write_is_written_as_it
     path = tiny.save(tmp_path / "run")
     assert AutoModelForCausalLM.from_pretrained(path / "mars").generation_config.temperature == 0.6
     assert model.generation_config.temperature == 0.6
+
+
+@pytest.mark.parametrize("bytes_left", [0, 2000])
+def test_a_full_disk_is_one_error_and_earlier_checkpoints_stay(toy, tmp_path, bytes_left):
+    tiny = trained(toy, 1)
+    good = tiny.save(tmp_path)
+    tiny.step(toy.toy_groups(tiny.policies["mars"].model, 1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_left, hard))
+        with pytest.raises(StoreError):
+            tiny.save(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert newest_checkpoint(tmp_path) == good
+    assert tiny.save(tmp_path) == newest_checkpoint(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_one_error(toy, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError):
+        trained(toy, 0).save(tmp_path / "file" / "run")
 
 
 @pytest.mark.parametrize("damage", ["cut weights", "cut state", "no state", "no optimiser", "empty"])

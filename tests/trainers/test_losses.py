@@ -8,14 +8,13 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.losses import (
-    action_logprobs,
     aggregate,
     clipped_loss,
     dpo_loss,
-    entropies,
     is_clipped,
     kl_k3,
     likelihood_loss,
+    logprobs_and_entropies,
     mastered,
     preference_margin,
     row_weights,
@@ -32,11 +31,12 @@ def logs(*rows):
 
 def test_log_probabilities_are_those_of_the_distribution_sampled_from():
     logits = torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 5.0]])
-    got = action_logprobs(logits, torch.tensor([2, 0]), torch.tensor([0.5, 2.0]))
+    got, _ = logprobs_and_entropies(logits, torch.tensor([2, 0]), torch.tensor([0.5, 2.0]))
     first = 6 - math.log(math.exp(2) + math.exp(4) + math.exp(6))
     second = -math.log(2 + math.exp(2.5))
     assert got.tolist() == pytest.approx([first, second])
-    assert action_logprobs(logits.bfloat16(), torch.tensor([2, 0]), torch.ones(2)).dtype == torch.float32
+    half, _ = logprobs_and_entropies(logits.bfloat16(), torch.tensor([2, 0]), torch.ones(2))
+    assert half.dtype == torch.float32
 
 
 def test_entropy_by_hand_and_at_a_temperature():
@@ -44,7 +44,8 @@ def test_entropy_by_hand_and_at_a_temperature():
     logits = logs([1.0, 4.0]).float()
     p = 16 / 17
     expected = -(p * math.log(p) + (1 - p) * math.log(1 - p))
-    assert entropies(logits, torch.tensor([0.5])).item() == pytest.approx(expected)
+    _, entropy = logprobs_and_entropies(logits, torch.tensor([0]), torch.tensor([0.5]))
+    assert entropy.item() == pytest.approx(expected)
 
 
 def test_clip_by_hand():
@@ -166,7 +167,7 @@ def test_k3_times_the_ratio_has_the_gradient_of_the_kl():
 def test_the_gradient_of_a_log_probability_is_divided_by_the_temperature():
     logits = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)).requires_grad_()
     tokens, temperatures = torch.arange(5), torch.linspace(0.5, 1.5, 5)
-    action_logprobs(logits, tokens, temperatures).sum().backward()
+    logprobs_and_entropies(logits, tokens, temperatures)[0].sum().backward()
     shares = (logits.detach() / temperatures[:, None]).softmax(-1)
     chosen = torch.nn.functional.one_hot(tokens, 7)
     torch.testing.assert_close(logits.grad, (chosen - shares) / temperatures[:, None])

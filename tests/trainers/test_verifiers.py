@@ -37,7 +37,7 @@ from mars_env.trainers.verifiers import (
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 
 ENV = "arithmetic-solve-verify-correct"
-PAGE = Path(__file__).parents[2] / "docs" / "verifiers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "other-trainers.md"
 
 
 def answers(limit=20):

@@ -14,7 +14,7 @@ from small_runs import ABOUT
 from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Grade, Problem, Tree, Turn
-from mars_env.viewer import Display, render_page
+from mars_env.viewer import Display, render_page, write_page
 
 VOID = {"meta", "input", "img", "link", "br"}
 
@@ -149,6 +149,19 @@ def test_thousands_of_turns_are_capped_with_a_note(episode):
     assert "This page shows the first 250 of 2000 trees (1000 turns)" in text
     assert text.count('class="tree"') == 250
     assert "This page shows" not in render_page(trees[:250], title="t", display=Display(max_turns=1000))
+
+
+def test_a_large_run_is_several_pages_that_link_to_each_other(episode, tmp_path):
+    trees = [episode(f"p{i}", 0, "S- Vw C+ Vc") for i in range(250)]
+    report = build_report(trees, ABOUT)
+    path = write_page(tmp_path / "run.html", trees, title="t", report=report, display=Display(max_turns=400))
+    texts = [(tmp_path / name).read_text() for name in ("run.html", "run-2.html", "run-3.html")]
+    assert path == tmp_path / "run.html" and len(list(tmp_path.iterdir())) == 3
+    assert [text.count('class="tree"') for text in texts] == [100, 100, 50]
+    assert ["<table" in text for text in texts] == [True, False, False]
+    for here, text in enumerate(texts):
+        links = [f'href="{name}"' in text for name in ("run.html", "run-2.html", "run-3.html")]
+        assert links == [number != here for number in range(3)]
 
 
 def test_long_texts_keep_their_beginning_and_their_end(episode):

@@ -1,4 +1,4 @@
-"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/spell.md).
+"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/methods.md).
 
 A problem is a cluster of documents without a question. The Questioner makes question and reference; the
 Responder first answers once without documents, and if that succeeds the question is not grounded in them;

@@ -4,7 +4,7 @@
        ^                                          │
        └────────── solvable questions ────────────┘
 
-`spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/spell.md explains the method.
+`spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/methods.md explains the method.
 """
 
 from __future__ import annotations

@@ -254,7 +254,6 @@ class _Box:
     def supervise(self, pid: int, limits: dict[str, Any], started: float) -> tuple[int, Usage, str]:
         """Wait for the program's end, or kill it at a limit; returns status, usage and the limit's name."""
         usage, slept, before, reason = Usage(), 0.0, started, ""
-        decide = questions.set_action if self.namespaces else questions.Threads(limits["processes"]).start
         doubtful, wait = "", float(CALM_MS)
         pidfd = open_pidfd(pid)
         self.poll.register(pidfd, select.POLLIN)
@@ -271,7 +270,7 @@ class _Box:
                 if reason:
                     self.kill_all()  # whatever was started since
                 if self.listener in events:
-                    questions.answer(self.listener, decide)
+                    questions.answer(self.listener)
                 now = clock()
                 if reason or pidfd in events or (events and now - before < wait / 1000):
                     continue

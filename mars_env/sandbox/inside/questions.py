@@ -1,88 +1,38 @@
-"""The box's answers to the system call filter's questions, about ends of children and new threads."""
+"""The box's answers to the system call filter's questions about ends of children."""
 
 # It must import fast, so it does not use pathlib.
-# ruff: noqa: PTH116, PTH123, PTH208
+# ruff: noqa: PTH123, PTH208
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import select
 import struct
-from time import monotonic as clock
 
 from mars_env.sandbox.inside.watch import read_stat
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing is slow to import
-    from collections.abc import Callable
 
 RECEIVE, SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV, _SEND
 CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 SIG_IGN, SA_NOCLDWAIT = 1, 2
 ADDRESS_AT = 40  # of the second argument, in struct seccomp_notif
-STARTING_SECONDS = 0.5
-"""How long an allowed thread may take to start, even on a machine under load."""
-
-MADE, WITHOUT_EFFECT, REFUSED = (0, CONTINUE), (0, 0), (-errno.EAGAIN, 0)
-"""The call is made; it does nothing and reports success; it fails. (Error and flags of the answer.)"""
 
 
-def answer(listener: int, decide: Callable[[int, bytes], tuple[int, int]]) -> None:
+def answer(listener: int) -> None:
     """Answer one question of the filter that asks over the file descriptor `listener`.
 
-    `decide` returns `MADE`, `WITHOUT_EFFECT` or `REFUSED` for a task and its ``struct seccomp_notif``.
+    It asks whether a program may change what happens when its children end; if not, the call does nothing and
+    reports success.
     """
     question = bytearray(80)
     try:
         fcntl.ioctl(listener, RECEIVE, question)
         identity, task = struct.unpack_from("QI", question)
-        error, flags = decide(task, bytes(question))
-        fcntl.ioctl(listener, SEND, struct.pack("QqiI", identity, 0, error, flags))
+        (address,) = struct.unpack_from("Q", question, ADDRESS_AT)
+        flags = CONTINUE if _keeps_children(task, address) else 0
+        fcntl.ioctl(listener, SEND, struct.pack("QqiI", identity, 0, 0, flags))
     except OSError:
         pass  # it was killed meanwhile
-
-
-def set_action(task: int, question: bytes) -> tuple[int, int]:
-    """Whether a program may change what happens when its children end; if not, it is told that it has."""
-    (address,) = struct.unpack_from("Q", question, ADDRESS_AT)
-    return MADE if _keeps_children(task, address) else WITHOUT_EFFECT
-
-
-class Threads:
-    """Allows threads up to a limit. The program is one process, and the kernel counts its threads.
-
-    Between the answer and the start of the thread, other tasks may ask. So each task that was allowed to
-    start a thread counts as two until it is seen to wait for something, or asks again.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.starting: dict[int, float] = {}
-
-    def start(self, task: int, question: bytes) -> tuple[int, int]:
-        """Whether a task may start a thread."""
-        self.starting.pop(task, None)
-        for pause in (0.0, *(0.001,) * 5):
-            select.select([], [], [], pause)
-            threads = os.stat(f"/proc/{task}/task").st_nlink - 2
-            if threads + len(self.starting) < self.limit:
-                self.starting[task] = clock()
-                return MADE
-            if threads >= self.limit:
-                break
-            since = self.starting.items()
-            self.starting = {other: began for other, began in since if _is_starting(other, began)}
-        return REFUSED
-
-
-def _is_starting(task: int, since: float) -> bool:
-    """Whether a task that was allowed to start a thread may not have done so yet."""
-    try:
-        return clock() - since < STARTING_SECONDS and read_stat(f"/proc/{task}")[0] in b"RD"
-    except OSError:
-        return False  # it has ended
 
 
 def _keeps_children(task: int, address: int) -> bool:

@@ -1,4 +1,4 @@
-"""How many samplers keep a learner busy. After ECHO-2 (arXiv 2602.02192); see docs/echo.md."""
+"""How many samplers keep a learner busy. After ECHO-2 (arXiv 2602.02192); see docs/machines.md."""
 
 from __future__ import annotations
 

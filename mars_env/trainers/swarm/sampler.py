@@ -21,9 +21,9 @@ from mars_env.net import NETWORK_ERRORS, session
 from mars_env.text import describe_error, logger, one_line
 from mars_env.trainers.checks import SAMPLER, check_agents
 from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.samplers import Refreshable
 from mars_env.trainers.swarm import wire
 from mars_env.trainers.swarm.weights import Publication, Tensors, Weights, read_tensors
-from mars_env.trainers.team import Refreshable
 from mars_env.types import Agent
 
 log = logger(__name__)

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import re
 import secrets
 import shutil
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, cast
+from typing import Annotated, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
@@ -122,7 +121,7 @@ class WeightStore:
             files = {}
             for name, policy in policies.items():
                 path = draft / f"{name}.safetensors"
-                _write_tensors(policy.model.state_dict(), path)
+                safetensors.torch.save_model(policy.model, str(path))  # tied weights once
                 size = path.stat().st_size
                 files[name] = PolicyWeights(version=policy.version, size=size, sha256=_sha256(path))
             store = last.store if last is not None else secrets.token_hex(16)
@@ -186,22 +185,6 @@ class WeightStore:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _write_tensors(state: Mapping[str, Tensor], path: Path) -> None:
-    """Write a state dict; tensors that share their memory (tied weights) are written once."""
-    first: dict[tuple[Any, ...], str] = {}
-    single: dict[str, Tensor] = {}
-    tied: dict[str, str] = {}
-    for name, value in state.items():
-        key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
-        if value.numel() and key in first:
-            tied[name] = first[key]
-            continue
-        first[key] = name
-        copied = value.detach().cpu().contiguous()
-        single[name] = copied if copied.untyped_storage().nbytes() == copied.nbytes else copied.clone()
-    safetensors.torch.save_file(single, path, metadata={"tied": json.dumps(tied)})
-
-
 def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:
     """Read a file of weights, if it is the one that a manifest describes.
 
@@ -213,8 +196,8 @@ def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:
             raise StoreError(f"{path.name}: its size or hash is not the manifest's: fetch it again")
         state: dict[str, Tensor] = safetensors.torch.load_file(path)
         with safetensors.safe_open(path, framework="pt") as file:
-            tied = json.loads((file.metadata() or {}).get("tied", "{}"))
-        return {**state, **{name: state[same] for name, same in dict(tied).items()}}
+            tied = {name: same for name, same in (file.metadata() or {}).items() if same in state}
+        return {**state, **{name: state[same] for name, same in tied.items()}}
     except OSError as error:
         raise StoreError(f"the weights {path} are not there: {error}; ask for the newest") from error
     except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:

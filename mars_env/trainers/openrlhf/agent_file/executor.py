@@ -1,4 +1,4 @@
-"""For OpenRLHF's own command line: a file for ``--train.agent_func_path`` (docs/openrlhf-mapping.md)."""
+"""For OpenRLHF's own command line: a file for ``--train.agent_func_path`` (docs/other-trainers.md)."""
 
 from __future__ import annotations
 

@@ -44,6 +44,14 @@ class TeamRolloutActor(_actor_class(RolloutRayActor)):  # type: ignore[misc]
         """One completion of a prompt for each request."""
         return await asyncio.gather(*(self._one(ids, request) for request in requests))
 
+    async def score(self, ids: list[int]) -> list[float]:
+        """The log-probabilities of all tokens but the first, at temperature 1."""
+        kind = RequestOutputKind.FINAL_ONLY
+        params = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False, output_kind=kind)
+        prompt = TokensPrompt(prompt_token_ids=ids)
+        [final] = [each async for each in self.llm.generate(prompt, params, request_id=uuid4().hex)]
+        return [entry[id].logprob for id, entry in zip(ids[1:], final.prompt_logprobs[1:], strict=True)]
+
     async def pause(self, midway: bool) -> None:
         """Stop sampling for new weights. `midway` freezes requests under way; otherwise they end first."""
         await self.llm.pause_generation(mode="keep" if midway else "wait")
@@ -90,6 +98,18 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
             self.strategy.accumulated_gradient = rows // steps // parallel // args.train.micro_batch_size
             status = super().fit(kl_ctl)
         return {**status, "micro_batches": float(self._passes)}
+
+    def score(self, ids: list[int]) -> list[float]:
+        """The log-probabilities of all tokens but the first, at temperature 1."""
+        sequences, temperature = torch.tensor([ids]), self.actor.temperature
+        self.actor.temperature = 1.0
+        try:
+            mask = torch.ones_like(sequences)
+            found = self.forward(sequences, mask[:, 1:], mask)
+        finally:
+            self.actor.temperature = temperature
+        values: list[float] = found[0].tolist()
+        return values
 
     def _step(self, training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         def step(experience: Any, kl_ctl: float, number: int, info: Any = None) -> dict[str, Any]:

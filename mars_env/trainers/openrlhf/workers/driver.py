@@ -116,6 +116,8 @@ class _Run:
     def next_batch(self) -> UpdateBatch | None:
         """The batch of the next update; None if everything is trained."""
         with engines_awake(self.args, self.handles):
+            for policy in self.policies.values():
+                policy.probe()
             batch = self.feed.next()
         require_alive([engine for engines in self.engines.values() for engine in engines])
         return batch
@@ -139,6 +141,7 @@ class _Run:
         metrics |= feed.verifier | {"timing/update": time.perf_counter() - began}
         for name, policy in self.policies.items():
             status = {**statuses.get(name, {}), **metrics, "team/own_samples": float(len(own[name]))}
+            status["team/probe_gap"] = policy.probe_gap
             shown = {key: value for key, value in status.items() if key != "generated_samples"}
             log.info(f"Update {update}, policy {name}, its step {policy.step}: {shown}")
             if update % self.args.logger.logging_steps == 0:

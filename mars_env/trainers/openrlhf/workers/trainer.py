@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ray
 import torch
 from openrlhf.trainer.ppo_trainer import BasePPOTrainer
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
@@ -17,6 +18,7 @@ from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE, batch_shape
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.workers.actors import optimizer_steps
 from mars_env.trainers.openrlhf.workers.processes import PolicyProcesses
+from mars_env.trainers.samplers import COARSE, checked_gap, probe_ids
 from mars_env.trainers.samples import TurnSample
 
 
@@ -52,6 +54,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
     Attributes:
         version: Of the weights: how often they have been sent to the engines.
         step: Updates that have trained the policy.
+        probe_gap: How far engines and trainer differed on the last probe (`mars_env.trainers.samplers`).
     """
 
     experience_maker: Any
@@ -67,6 +70,8 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         if key:
             self.wandb_logger = PolicyRun(self.args)
         self.version = self.step = 0
+        self.probe_gap = 0.0
+        self._scored: list[float] | None = None
         self._overlaps = settings.staleness > 0
         made = self.experience_maker
         self.experience_maker = TeamExperienceMaker(
@@ -135,6 +140,27 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         finally:
             if self._overlaps:
                 batch_vllm_engine_call(self.vllm_engines, "resume")
+
+        [self._scored, *_] = ray.get(self.actor_model_group.async_run_method("score", self._probe()))
+
+    def probe(self) -> None:
+        """Prove that the engines, which are awake, have the weights that were sent last.
+
+        Raises:
+            ModelError: One does not compute what the trainer does.
+        """
+        if self._scored is None:
+            return
+        found = batch_vllm_engine_call(self.vllm_engines, "score", self._probe())
+        self.probe_gap = max(
+            checked_gap(each, self._scored, COARSE, f"OpenRLHF's engine {i} (version {self.version})")
+            for i, each in enumerate(found)
+        )
+        self._scored = None
+
+    def _probe(self) -> list[int]:
+        prompt, tokens = probe_ids(len(self.tokenizer))
+        return [*prompt, *tokens]
 
     def _compute_rollout_stats(self, experiences: list[Any]) -> dict[str, float]:
         """OpenRLHF's metrics of the rollouts, over the real rows."""

@@ -1,0 +1,128 @@
+"""The files of a run: rows of JSON that are appended, read and checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from mars_env.errors import StoreError
+from mars_env.files import open_regular
+from mars_env.text import describe_error, shown
+
+T = TypeVar("T")
+
+Written = tuple[int, int]
+"""How many rows of turns a tree has, and their CRC-32: a power loss may take rows at the end of a file."""
+
+
+def open_file(path: Path, mode: str) -> IO[Any]:
+    """As `open_regular`, with a `StoreError`."""
+    with file_errors(path, "opened"):
+        return open_regular(path, mode)
+
+
+def append(file: IO[str], text: str, sync: bool = False) -> None:
+    """Give the text to the system, which keeps it if the process is killed; with `sync`, also to the disk.
+
+    If it cannot all be written, the file stays as it was: a server goes on after a full disk.
+    """
+    data = text.encode()
+    try:
+        descriptor = file.fileno()
+        end = os.fstat(descriptor).st_size
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+            if sync:
+                os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, end)
+            raise
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{file.name} cannot be written: {error}") from error
+
+
+@contextmanager
+def file_errors(path: Path, what: str) -> Iterator[None]:
+    """Errors of the file system as a `StoreError` that says what could not be done."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be {what}: {error}") from error
+
+
+def rows_of(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Lines of a file, and the row of each; an incomplete last line is left out."""
+    if not path.exists() and not path.is_symlink():
+        return
+    with open_file(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line) if line.endswith(b"\n") else None
+            except (ValueError, RecursionError) as error:
+                raise StoreError(f"{path}, line {number}: not a row of JSON ({error})") from error
+            if row is None and not line.endswith(b"\n"):
+                return
+            if not isinstance(row, dict):
+                raise StoreError(f"{path}, line {number}: a row is an object of JSON, not {shown(row)}")
+            yield line, row
+
+
+def recovered_rows(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """As `rows_of`; an incomplete last line is removed from the file, so that the next row starts a line."""
+    end = 0
+    for line, row in rows_of(path):
+        end += len(line)
+        yield line, row
+    if path.exists():
+        with open_file(path, "r+b") as file:
+            if os.fstat(file.fileno()).st_size > end:
+                file.truncate(end)
+
+
+def checked_rows(path: Path, reader: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+    """What the rows of a file describe."""
+    return (read_row(path, row, reader) for _, row in rows_of(path))
+
+
+def read_row(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], T]) -> T:
+    """Read a row; an error names the row and says what is wrong with it."""
+    try:
+        return reader(row)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        name = next((row[key] for key in ("id", "tree") if isinstance(row.get(key), str)), None)
+        raise StoreError(f"{path}: the row of {name!r} cannot be read: {describe_error(error)}") from error
+
+
+def count_line(
+    path: Path, trees: Mapping[str, Mapping[str, Any]], written: dict[str, Written], tree: str, line: bytes
+) -> None:
+    """Count a line of a turn; those that a tree was finished with must be the ones that it states.
+
+    Further ones may follow where a tree is continued: one with a fault, or a recorded one.
+    """
+    count, checksum = written.get(tree, (0, 0))
+    count, checksum = written[tree] = (count + 1, zlib.crc32(line, checksum))
+    row = trees.get(tree)
+    if row is None:
+        return
+    if count == row["turns"] and checksum != row["checksum"]:
+        raise StoreError(f"{path}: the turns of tree {tree!r} are not those that it was finished with")
+    if count > row["turns"] > 0 and not row["fault"]:
+        raise StoreError(f"{path}: tree {tree!r} was finished with {row['turns']} turns, but has more")
+
+
+def require_all(path: Path, trees: Iterable[Mapping[str, Any]], written: Mapping[str, Written]) -> None:
+    """Refuse trees that have lost turns: what is read of a run must not depend on a power loss."""
+    for row in trees:
+        count = written.get(row["tree"], (0, 0))[0]
+        if count < row["turns"]:
+            raise StoreError(
+                f"{path} has {count} of the {row['turns']} turns of tree {row['tree']!r}; were they lost "
+                "in a power failure? Continue the run with the same command: it plays such trees again"
+            )

@@ -1,0 +1,160 @@
+"""From a model and a batch to log-probabilities and entropies of the sampled tokens, in micro-batches.
+
+One path for updates and for scoring, in two ways: rows padded side by side, or as a forest in which tokens
+that rows share are computed once (`mars_env.trainers.prefixes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from mars_env.trainers import losses
+from mars_env.trainers.batches import Batch, micro_batches
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.prefixes import common, grow, reading_forests, sorted_rows
+
+KEY_COST = 8
+"""So many keys that a row reads in a forest take the memory of one of its tokens."""
+
+
+def sampled_logprobs(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies of the sampled tokens, [S, T] each, 0 beyond the ends.
+
+    Args:
+        model: A causal language model of transformers, or an `Adapter`.
+        batch: On the CPU; the results are on the model's device.
+        config: Precision, and how many logits there may be at once.
+        shared: Compute what rows share once; the model is within `reading_forests`.
+    """
+    device = next(model.parameters()).device
+    rows, columns = batch.mask.nonzero(as_tuple=True)
+    places = batch.prompts[rows] + columns  # of the sampled tokens; the token before predicts each
+    with torch.autocast(device.type, torch.bfloat16, enabled=config.autocast):
+        if shared:
+            forest = grow(_rows(batch, 1))
+            hidden = forest.to(device).hidden(model)[forest.places[rows, places - 1].to(device)]
+        else:
+            states = plain_hidden(model, batch.ids[:, :-1].to(device))
+            hidden = states[rows.to(device), (places - 1).to(device)]
+    logp, entropy = _read_off(
+        model,
+        hidden,
+        batch.ids[rows, places].to(device),
+        batch.temperatures[rows].to(device),
+        max(1, config.most_logits // model.get_output_embeddings().weight.shape[0]),
+    )
+    mask = batch.mask.to(device)
+    blank = torch.zeros(mask.shape, device=device)
+    return blank.masked_scatter(mask, logp), blank.masked_scatter(mask, entropy)
+
+
+def plain_hidden(model: Any, ids: Tensor) -> Tensor:
+    """Last hidden states [S, L, D]. No mask is needed: padding is on the right, so no token attends to it."""
+    hidden: Tensor = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+    return hidden
+
+
+def logits_of(model: Any, hidden: Tensor) -> Tensor:
+    """Logits in float32 of hidden states [N, D], also under autocast and of weights in 16 bits.
+
+    GSPO's clip range is narrower than the rounding of logits in bfloat16.
+    """
+    head = model.get_output_embeddings()
+    with torch.autocast(hidden.device.type, enabled=False):
+        if type(head) is torch.nn.Linear:
+            bias = None if head.bias is None else head.bias.float()
+            return functional.linear(hidden.float(), head.weight.float(), bias)
+        return head(hidden.to(head.weight.dtype)).float()  # type: ignore[no-any-return]
+
+
+def _read_off(
+    model: Any, hidden: Tensor, tokens: Tensor, temperatures: Tensor, most: int
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies of N tokens after N hidden states; `most` tokens' logits at once."""
+
+    def part(*given: Tensor) -> tuple[Tensor, Tensor]:
+        states, chosen, heat = given
+        return losses.logprobs_and_entropies(logits_of(model, states), chosen, heat)
+
+    if len(hidden) <= most:
+        return part(hidden, tokens, temperatures)
+    parts = zip(*(torch.split(each, most) for each in (hidden, tokens, temperatures)), strict=True)
+    found = [checkpoint(part, *each, use_reentrant=False, preserve_rng_state=False) for each in parts]
+    logp, entropy = (torch.cat(each) for each in zip(*found, strict=True))
+    return logp, entropy
+
+
+def cut(batch: Batch, token_budget: int, *, unit: int = 1, shared: bool = False) -> Iterator[Tensor]:
+    """Row indices of micro-batches in a budget of tokens; `unit` neighbouring rows stay together."""
+    total = (batch.prompts + batch.lengths).view(-1, unit)
+    plain = micro_batches(total.amax(-1) * unit, token_budget)
+    for units in _packed(batch, token_budget, unit) if shared else plain:
+        yield (units.unsqueeze(-1) * unit + torch.arange(unit)).flatten()
+
+
+def _packed(batch: Batch, token_budget: int, unit: int) -> Iterator[Tensor]:
+    """Units of rows that begin alike, one after the other: a shared token counts once in the budget."""
+    rows = _rows(batch, 0)
+    units, alike = sorted_rows(rows[::unit])
+    taken: list[int] = []
+    spent = 0.0
+    for index, shared in zip(units, alike, strict=True):
+        own = rows[index * unit : (index + 1) * unit]
+        reads = sum(map(len, own)) / KEY_COST
+        alone = reads + len(own[0]) + sum(len(row) - common(own[0], row) for row in own[1:])
+        beside = alone - shared
+        if taken and spent + beside > token_budget:
+            yield torch.tensor(taken)
+            taken, spent, beside = [], 0.0, alone
+        taken.append(index)
+        spent += beside
+    yield torch.tensor(taken)
+
+
+def _rows(batch: Batch, left_out: int) -> list[np.ndarray[Any, Any]]:
+    """The token ids of each row without its last ones."""
+    ids, lengths = batch.ids.numpy(), (batch.prompts + batch.lengths).tolist()
+    return [row[: length - left_out] for row, length in zip(ids, lengths, strict=True)]
+
+
+@torch.no_grad()
+def score(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> Tensor:
+    """Log-probabilities of a whole batch under a model, [S, T] on the CPU."""
+    scores = torch.zeros(batch.rollout.shape)
+    with reading_forests(model) if shared else nullcontext():
+        for rows in cut(batch, config.token_budget, shared=shared):
+            logp, _ = sampled_logprobs(model, batch.rows(rows), config, shared=shared)
+            scores[rows, : logp.shape[1]] = logp.cpu()
+    return scores
+
+
+@contextmanager
+def training(model: Any, *, shared: bool) -> Iterator[None]:
+    """Around forward and backward passes of an update.
+
+    Layers that are to be checkpointed are in training mode here, which transformers asks for; their parts are
+    not, so that nothing is dropped out. An adapter stays switched on, also where layers are computed again.
+    """
+    layers = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, GradientCheckpointingLayer) and layer.gradient_checkpointing
+    ]
+    switched = model.switched_on() if hasattr(model, "switched_on") else nullcontext()
+    with switched, reading_forests(model) if shared else nullcontext():
+        for layer in layers:
+            layer.training = True
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.training = False

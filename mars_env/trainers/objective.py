@@ -1,0 +1,120 @@
+"""What an update descends: rewards by advantages, given texts, or preferences, from per-token values.
+
+Each loss is a pure function of log-probabilities and entropies of the sampled tokens, [S, T]. It gives the
+weighted loss of a micro-batch, and sums of its metrics over sampled tokens or pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from mars_env.trainers import losses
+from mars_env.trainers.batches import Batch
+from mars_env.trainers.config import Preferences, TrainConfig
+
+Loss = Callable[[Tensor, Tensor, Batch, Tensor, TrainConfig], tuple[Tensor, dict[str, Tensor]]]
+"""Of log-probabilities, entropies, the batch, the weight of each row's tokens, the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What an update descends.
+
+    Attributes:
+        loss: The loss of a micro-batch, and sums of its metrics.
+        over: The sum that metrics are divided by.
+        unit: How many neighbouring rows belong together.
+    """
+
+    loss: Loss
+    over: str = "tokens"
+    unit: int = 1
+
+    def weights(self, batch: Batch, config: TrainConfig) -> Tensor:
+        """The weight of each row's tokens; of pairs all the same."""
+        if self.unit == 1:
+            return losses.row_weights(batch.mask.sum(-1), config.mean, config.normaliser)
+        return torch.full((len(batch),), self.unit / len(batch))
+
+
+def _reward_loss(
+    logp: Tensor, entropy: Tensor, batch: Batch, weights: Tensor, config: TrainConfig
+) -> tuple[Tensor, dict[str, Tensor]]:
+    mask, advantages = batch.mask, batch.advantages
+    old = logp.detach() if batch.old is None else batch.old
+    if config.ratio == "sequence":
+        ratio = losses.sequence_ratio(logp, old, mask)
+    else:
+        ratio = losses.token_ratio(logp, old)
+    clip = (*config.clip, config.dual_clip or math.inf)
+    per_token = losses.clipped_loss(ratio, advantages, *clip)
+    gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
+    metrics = {
+        "ratio": ratio,
+        "clipped": losses.is_clipped(ratio, advantages, *clip),
+        "entropy": entropy,
+        "rollout_gap": gap * batch.same_prompt,  # between engine and trainer, not between two prompts
+        "same_prompt": batch.same_prompt.expand_as(ratio),
+    }
+    if config.tis_cap is not None:
+        importance = losses.truncated_weights(old, batch.rollout, mask, config.tis_cap, config.tis_veto)
+        per_token = per_token * importance
+        metrics |= {"importance": importance, "vetoed": importance == 0}
+    if config.dmmpt_threshold is not None:
+        mastered = losses.mastered(old, advantages, config.dmmpt_threshold)
+        per_token = per_token * ~mastered
+        metrics["mastered"] = mastered
+    if batch.reference is not None:
+        kl = losses.kl_k3(logp, batch.reference)
+        if config.kl_unbiased:
+            kl = kl * losses.token_ratio(logp, old)
+        per_token = per_token + config.kl_coefficient * kl
+        metrics["kl"] = kl
+    return _weighted(per_token, metrics, mask, weights)
+
+
+def _likelihood_loss(
+    logp: Tensor, entropy: Tensor, batch: Batch, weights: Tensor, config: TrainConfig
+) -> tuple[Tensor, dict[str, Tensor]]:
+    nll = losses.likelihood_loss(logp)
+    return _weighted(nll, {"nll": nll, "entropy": entropy}, batch.mask, weights)
+
+
+def _weighted(
+    per_token: Tensor, metrics: dict[str, Tensor], mask: Tensor, weights: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    loss = (per_token * mask * weights.unsqueeze(-1)).sum()
+    totals = {name: (value.detach() * mask).sum() for name, value in metrics.items()}
+    return loss, totals | {"loss": loss.detach(), "tokens": mask.sum()}
+
+
+def _preference_loss(
+    logp: Tensor, entropy: Tensor, batch: Batch, weights: Tensor, config: TrainConfig, *, beta: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Rows are chosen and rejected completions by turns."""
+    assert batch.reference is not None
+    own = losses.sequence_logprobs(logp, batch.mask)
+    known = losses.sequence_logprobs(batch.reference, batch.mask)
+    margin = losses.preference_margin(own[0::2], own[1::2], known[0::2], known[1::2])
+    loss = (losses.dpo_loss(margin, beta) * weights[0::2]).sum()
+    totals = {"margin": margin, "preferred": margin > 0, "chosen": own[0::2], "rejected": own[1::2]}
+    sums = {name: value.detach().float().sum() for name, value in totals.items()}
+    return loss, sums | {
+        "loss": loss.detach(),
+        "tokens": batch.mask.sum(),
+        "pairs": torch.tensor(len(margin), device=margin.device),
+    }
+
+
+REWARD, LIKELIHOOD = Objective(_reward_loss), Objective(_likelihood_loss)
+
+
+def preference(settings: Preferences) -> Objective:
+    """Direct preference optimisation."""
+    return Objective(partial(_preference_loss, beta=settings.beta), "pairs", 2)
