@@ -51,6 +51,7 @@ class Recipe(BaseModel):
     steps: int = 40
     problems: int = 16
     rate: float = 1e-3
+    advantage: str = "mean_centred"
     cost: float = 0.2
     """What a call costs in the arm that pays for calls."""
     tested: int = 400
@@ -80,7 +81,8 @@ COLUMNS: Final = {
     CALLS_EASY: "sums with a call",
 }
 CLAIMS: Final = (
-    Claim("trained with a calculator, more products are solved than without", "calculator", HARD, "no calculator"),
+    Claim("trained with a calculator, more products are solved than without",
+        "calculator", HARD, "no calculator"),
     Claim("training raises the products solved with a calculator", "calculator", HARD, "warm start"),
     Claim("training raises the calls on products", "calculator", CALLS_HARD, "warm start"),
     Claim("where calls cost, products have more of them than sums",
@@ -184,7 +186,7 @@ async def play(name: str, run: Run) -> Result:
             steps=recipe.steps,
             problems_per_step=recipe.problems,
             rollouts=GroupedSettings(group=8, branches=1),
-            train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), uniform_groups="drop"),
+            train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), advantage=recipe.advantage),
         )
         policies = {NAME: Policy(model.module, model.tokenizer)}
         team = Team({"solver_0": agent}, policies, refresher({NAME: model}))
@@ -206,18 +208,18 @@ def figures(trees: Sequence[Tree]) -> dict[str, float | None]:
 
 def text(rows: Sequence[LedgerRow]) -> str:
     """The tables of the page."""
-    return f"{STUDY.owed(rows)}{arms_table(rows, list(ARMS), COLUMNS)}\n{claims_table(rows, CLAIMS)}\n{origins(rows)}\n"
+    tables = f"{arms_table(rows, list(ARMS), COLUMNS)}\n{claims_table(rows, CLAIMS)}"
+    return f"{STUDY.owed(rows)}{tables}\n{origins(rows)}\n"
 
 
 STUDY = Study(
     name="tools",
-    task="[a calculator](tools-study.md)",
+    task="a calculator",
     starts="1 for each seed",
     arms=tuple(ARMS),
     recipe=Recipe(),
     quick=Recipe(demonstrations=20, steps=2, problems=4, tested=16),
     play=play,
-    page=("tools-study.md", "tools"),
     text=text,
     claims=CLAIMS,
     columns=COLUMNS,
