@@ -25,4 +25,6 @@ COPY scripts/install_gpu.sh scripts/
 COPY mars_env mars_env
 RUN MAX_JOBS=$MAX_JOBS FLASH_ATTN_CUDA_ARCHS="$FLASH_ATTN_CUDA_ARCHS" scripts/install_gpu.sh python3 /opt/venv
 COPY examples examples
+RUN chown ubuntu: .
 ENV PATH=/opt/venv/bin:$PATH
+USER ubuntu

@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-engines test-engines-exact prove-openrlhf check unit distributions extras results docs clean
+.PHONY: help demo test test-engines test-engines-exact prove-openrlhf check unit distributions extras results docs soak mutants clean
 
 help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
@@ -23,6 +23,8 @@ help:
 	@echo "make distributions  test a clone without symbolic links, the sdist, and the wheel built from it (minutes)"
 	@echo "make extras   check that every optional extra, and the stack for GPUs, can be resolved"
 	@echo "make results  write the studies' pages from their ledgers"
+	@echo "make soak     an evaluation under faults, kills and an outage (minutes, alone on the machine)"
+	@echo "make mutants  change the core at 300 places, one at a time: do its tests notice? (hours)"
 	@echo "make docs     build the documentation with its reference into site/"
 
 demo: $(VENV)/installed
@@ -82,6 +84,13 @@ results: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"
 	@touch $@
+
+soak: $(VENV)/installed
+	$(BIN)/python benchmarks/soak.py --minutes 3
+
+mutants: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'cosmic-ray>=8.7,<9'
+	$(BIN)/python benchmarks/mutants.py
 
 docs: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"

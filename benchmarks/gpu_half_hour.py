@@ -70,6 +70,7 @@ def plan(small: bool = False) -> tuple[Step, ...]:
         Step("machine", own("machine"), 60, "what is there: card, driver, torch, packages"),
         Step("trainer-100m", own("trainer", sizes[0]), 300, "the local trainer's whole step"),
         Step("trainer-600m", own("trainer", sizes[1]), 420, "the same, six times as large"),
+        Step("vllm", own("vllm", sizes[1]), 300, "vLLM beside the trainer: refresh, probe, sleep, adapters"),
         Step("miniature", (*marsrl, *study), 600, "a seed of the miniature's study again, compared"),
         Step("install", own("install"), 180, "what of requirements-gpu.txt can be installed there"),
         Step("openrlhf", (*openrlhf, *smoke), 600, "MarsRL through OpenRLHF, where its stack is installed"),
@@ -247,7 +248,7 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
             pass
 
     config = TrainConfig(learning_rate=1e-6, autocast=device == "cuda", token_budget=8192)
-    made = task((model, tokenizer), steps + 1, config, count, partial(reward, workload="early"))
+    made = task((model, tokenizer), "early", steps + 1, config, count, partial(reward, workload="early"))
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     asyncio.run(train(*made, loggers=[Log()]))
@@ -281,9 +282,63 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
     }
 
 
+def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
+    """vLLM beside a new model of this process: seconds of refreshes and probes, gaps, memory while it sleeps.
+
+    The model, then two adapters on it, as `make_team` makes them for ``engine="vllm"``.
+    """
+    import torch
+    from trainer import new_model
+
+    from mars_env.models import HFModel
+    from mars_env.rollout import PipelineSettings
+    from mars_env.trainers import RunSettings
+    from mars_env.trainers.local import Policy
+    from mars_env.trainers.lora import add_adapters
+    from mars_env.trainers.samplers import Samplers, sampling_models
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found: dict[str, Any] = {"parameters": 0, "device": device}
+    with tempfile.TemporaryDirectory() as folder:
+        model, tokenizer = new_model(SIZES[size])
+        found["parameters"] = sum(weight.numel() for weight in model.parameters())
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        for kind in ("full", "adapters"):
+            base = HFModel(folder, name="one", device=device, dtype="float32")
+            trained = {"one": base}
+            if kind == "adapters":
+                made = add_adapters(base.module, ["one", "two"])
+                trained = {name: HFModel((each, base.tokenizer), name=name) for name, each in made.items()}
+            settings = RunSettings(pipeline=PipelineSettings(staleness=0))
+            engines = sampling_models("vllm?eager=true", trained, settings)
+            bring, policies = Samplers(engines), {name: Policy(each.module) for name, each in trained.items()}
+            rows = []
+            for version in range(refreshes):
+                for policy in policies.values():
+                    with torch.no_grad():
+                        for weight in policy.model.parameters():
+                            weight.add_(torch.randn_like(weight), alpha=1e-4)
+                    policy.version = version
+                free = torch.cuda.mem_get_info()[0] if device == "cuda" else 0
+                bring.sleep()
+                freed = torch.cuda.mem_get_info()[0] - free if device == "cuda" else 0
+                began = time.perf_counter()
+                probing = bring(policies)
+                refreshed = time.perf_counter()
+                gaps = asyncio.run(probing)
+                seconds = {"refresh": refreshed - began, "probe": time.perf_counter() - refreshed}
+                rows.append(seconds | {"freed_bytes": freed, **gaps})
+            found[kind] = rows
+            for engine in engines.values():
+                getattr(engine, "base", engine).close()
+    return found
+
+
 OWN: Mapping[str, Callable[..., dict[str, Any]]] = {
     "machine": machine,
     "trainer": trainer,
+    "vllm": vllm,
     "install": install,
 }
 

@@ -28,11 +28,11 @@ CALL = code_problem_from_row(
 READ = code_problem_from_row(
     {"id": "r", "prompt": "?", "mode": "stdin", "tests": [{"input": "", "output": "1"}]}
 )
-HEAD = "b't\\2\\0\\0\\0s\\6\\0\\0\\0resultd' + struct.pack('<I', 7 << 20)"
+PAIRS = """b'["tuple","result",["dict"' + b',null' * (11 << 18) + b']]'"""
 HOSTILE = {
     "14 MB of pairs": (
         CALL,
-        f"import os, struct\ndef f(x): os.write(3, {HEAD} + b'N' * (14 << 20)); os._exit(0)",
+        f"import os\ndef f(x): os.write(3, {PAIRS}); os._exit(0)",
     ),
     "15 MB of newlines": (READ, "print('\\n' * (15 << 20))"),
     "14 MB of words": (READ, "print('1 ' * (7 << 20))"),

@@ -1,11 +1,18 @@
 """The local trainer's whole step (sampling and update) beside TRL's GRPOTrainer, on one thread.
 
     python benchmarks/trainer.py [--size small] [--rounds 5] [--steps 10]
+    python benchmarks/trainer.py --update [--size large] [--rounds 3] [--steps 1]
 
 Both play 8 prompts of 24 tokens, 8 samples each, at most 64 tokens, with the same new Qwen3 model, and
-do one update of GRPO's loss with the same rewards. Three workloads: `full` (every row has 64 tokens), `early`
-(about a third of the rows end before) and `uniform` (as `early`, but in half of the groups all rewards are
-equal, so that they teach nothing). `floor` is plain PyTorch: the arithmetic of `full` and nothing else.
+do one update of GRPO's loss with the same rewards. Four workloads: `full` (every row has 64 tokens), `early`
+(about a third of the rows end before), `uniform` (as `early`, but in half of the groups all rewards are
+equal, so that they teach nothing) and `marsrl` (as `full`, with the prompts of Solver, Verifier and Corrector
+by turns: 24, 88 and 152 tokens). `floor` is plain PyTorch: the arithmetic of `full` and nothing else.
+
+`--update` times the local trainer's update alone: prefixes shared beside every row read in full, on `full`,
+on `marsrl`, on `long` (prompts of 512 tokens) and on `tools` (8 chains of 4 calls, one sample a call); and
+`lean`, which is `shared` with checkpointed layers and logits in chunks. The lower bound counts
+multiplications with every distinct token once.
 
 Every measurement is a fresh process, and the contenders take turns. CPU seconds of the process, wall seconds,
 sampled tokens and peak memory; medians over steps and rounds (least to greatest). Needs 'mars-env[trl]'.
@@ -31,7 +38,11 @@ from typing import Any
 GROUPS, GROUP, PROMPT, LIMIT = 8, 8, 24, 64
 SIZES = {"small": (96, 192, 3, 160), "large": (768, 2048, 12, 8000)}
 """Width, feed-forward width, layers, vocabulary: 0.3 million parameters, and 98 million."""
-WORKLOADS = ("full", "early", "uniform")
+WORKLOADS = ("full", "early", "uniform", "marsrl")
+UPDATES = ("full", "marsrl", "long", "tools")
+WAYS = ("plain", "shared", "lean")
+ROLES = (PROMPT, PROMPT + LIMIT, PROMPT + 2 * LIMIT)
+"""Tokens of the prompts of Solver, Verifier and Corrector."""
 END = 1
 FIRST = 0x4E00
 
@@ -51,7 +62,7 @@ def model_of(size: str, workload: str) -> tuple[Any, Any]:
     import torch
 
     model, tokenizer = new_model(SIZES[size])
-    if workload == "full":
+    if workload in ("full", "marsrl"):
         with torch.no_grad():  # one dimension of the hidden state is large, and the end token dislikes it
             model.get_input_embeddings().weight[:, 0] = 8.0
             head = model.get_output_embeddings().weight
@@ -61,11 +72,13 @@ def model_of(size: str, workload: str) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def prompts_of(tokens: int) -> list[str]:
-    """The prompts for a vocabulary: 24 characters each, all different."""
+def prompts_of(tokens: int, workload: str) -> list[str]:
+    """The prompts for a vocabulary, all different: 24 characters each, or those of three roles by turns."""
+    lengths = ROLES if workload == "marsrl" else (PROMPT,)
+    drawn = [(i, lengths[i % len(lengths)]) for i in range(400)]
     return [
-        "".join(chr(FIRST + (17 * i + 31 * j * (i % 5 + 1)) % (tokens - 2)) for j in range(PROMPT))
-        for i in range(400)
+        "".join(chr(FIRST + (17 * i + 31 * j * (i % 5 + 1)) % (tokens - 2)) for j in range(length))
+        for i, length in drawn
     ]
 
 
@@ -94,6 +107,7 @@ class Clock:
 
 def task(
     model: tuple[Any, Any],
+    workload: str,
     steps: int,
     config: Any,
     sampled: Callable[[int], None],
@@ -103,6 +117,7 @@ def task(
 
     Args:
         model: From `new_model`.
+        workload: Which prompts.
         steps: How many.
         config: The trainer's.
         sampled: Gets the number of tokens of each request.
@@ -136,7 +151,7 @@ def task(
         steps=steps, problems_per_step=GROUPS, rollouts=GroupedSettings(group=GROUP, branches=1), train=config
     )
     team = make_team(settings, game.rules.possible_agents, [playing], agent=lambda _, own: Solver(own))
-    texts = prompts_of(model[0].config.vocab_size)
+    texts = prompts_of(model[0].config.vocab_size, workload)
     problems = ProblemSet("characters", [Problem(str(i), text, None) for i, text in enumerate(texts)])
     return game, team, problems, settings
 
@@ -161,7 +176,7 @@ def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
     def right(prompt: str, text: str) -> float:
         return reward(prompt, text, workload)
 
-    made = task(model_of(size, workload), steps, TrainConfig(learning_rate=1e-6), sampled, right)
+    made = task(model_of(size, workload), workload, steps, TrainConfig(learning_rate=1e-6), sampled, right)
     asyncio.run(train(*made, loggers=[Log()]))
 
 
@@ -180,11 +195,12 @@ def trl(size: str, workload: str, steps: int, clock: Clock) -> None:
         return [reward(p, c, workload) for p, c in zip(prompts, completions, strict=True)]
 
     model, tokenizer = model_of(size, workload)
+    prompts = [{"prompt": text} for text in prompts_of(SIZES[size][3], workload)]
     with tempfile.TemporaryDirectory() as folder:
         GRPOTrainer(
             model=model,
             processing_class=tokenizer,
-            train_dataset=Dataset.from_list([{"prompt": text} for text in prompts_of(SIZES[size][3])]),
+            train_dataset=Dataset.from_list(prompts),
             reward_funcs=rewards,
             callbacks=[Ticks()],
             args=GRPOConfig(
@@ -216,7 +232,7 @@ def floor(size: str, workload: str, steps: int, clock: Clock) -> None:
 
     model, tokenizer = model_of(size, workload)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
-    texts = prompts_of(SIZES[size][3])
+    texts = prompts_of(SIZES[size][3], workload)
     model.eval()
     step_of = plain_step(model)
     for step in range(steps):
@@ -287,6 +303,67 @@ def plain_step(model: Any) -> Callable[..., Any]:
 CONTENDERS = {"ours": ours, "trl": trl, "floor": floor}
 
 
+def rows_of(workload: str, tokens: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Prompt and completion of each row of an update."""
+    import numpy as np
+
+    draw = np.random.default_rng(1)
+
+    def text(length: int) -> tuple[int, ...]:
+        return tuple(draw.integers(2, tokens, length).tolist())
+
+    if workload == "tools":
+        rows = []
+        for prompt in [text(64)] * GROUP:
+            for _ in range(4):
+                rows.append((prompt, text(32)))
+                prompt = (*prompt, *rows[-1][1], *text(32))  # what it wrote, and the tool's result
+        return rows
+    lengths = {"full": (PROMPT,) * 3, "marsrl": ROLES, "long": (512,)}[workload]
+    return [(prompt, text(LIMIT)) for prompt in map(text, lengths) for _ in range(GROUP)]
+
+
+def bound(workload: str, size: str) -> float:
+    """Multiplications of every row in full, over those with each distinct token once."""
+    width, inner, layers, vocabulary = SIZES[size]
+    rows = rows_of(workload, vocabulary)
+    head = sum(len(completion) for _, completion in rows) * width * vocabulary
+
+    def work(tokens: list[int]) -> int:
+        """Of tokens, by the number of those that each attends to."""
+        each = len(tokens) * (4 * width * width + 3 * width * inner) + 2 * width * sum(tokens)
+        return layers * each + head
+
+    texts = [(*prompt, *completion[:-1]) for prompt, completion in rows]
+    plain = [i + 1 for text in texts for i in range(len(text))]
+    distinct = [len(start) for start in {text[: i + 1] for text in texts for i in range(len(text))}]
+    return work(plain) / work(distinct)
+
+
+def update(way: str, size: str, workload: str, steps: int, clock: Clock) -> None:
+    """The local trainer's update alone."""
+    from mars_env.trainers import LocalTrainer, TrainConfig
+    from mars_env.trainers.local import Policy
+    from mars_env.types import Action, Completion, Group, Turn
+
+    lean = (
+        {"gradient_checkpointing": True, "most_logits": 2**21, "token_budget": 1024} if way == "lean" else {}
+    )
+    config = TrainConfig(shared_prefixes=way != "plain", learning_rate=1e-6, **lean)
+    trainer = LocalTrainer({"model": Policy(new_model(SIZES[size])[0])}, config)
+    turns = [
+        Turn(
+            "t", str(i), None, "g", "solver_0", "model", "p", reward=float(i % 2),
+            action=Action("", (Completion("", prompt_ids=p, token_ids=c, logprobs=(-1.0,) * len(c)),)),
+        )
+        for i, (p, c) in enumerate(rows_of(workload, SIZES[size][3]))
+    ]  # fmt: skip
+    for _ in range(steps):
+        trainer.step([Group("g", tuple(turns))])
+        clock.tokens = sum(len(turn.action.completions[0].token_ids) for turn in turns)
+        clock.tick()
+
+
 def measure(contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
     """One measurement in this process; the first step warms up and is left out."""
     import torch
@@ -294,7 +371,10 @@ def measure(contender: str, size: str, workload: str, steps: int) -> dict[str, A
     torch.set_num_threads(1)
     torch.manual_seed(0)
     clock = Clock()
-    CONTENDERS[contender](size, workload, steps + 1, clock)
+    if contender in WAYS:
+        update(contender, size, workload, steps + 1, clock)
+    else:
+        CONTENDERS[contender](size, workload, steps + 1, clock)
     gc.collect()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows = clock.rows[1:]
@@ -305,7 +385,8 @@ def measure(contender: str, size: str, workload: str, steps: int) -> dict[str, A
 
 def child(contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
     """One measurement in a fresh process."""
-    command = [sys.executable, __file__, "--size", size, "--steps", str(steps), "--only", contender, workload]
+    command = [sys.executable, __file__, "--size", size, "--steps", str(steps), "--groups", str(GROUPS)]
+    command += ["--only", contender, workload]
     environment = {
         **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
         "TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1",
@@ -329,17 +410,21 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--workload", choices=WORKLOADS, action="append")
+    parser.add_argument("--groups", type=int, default=GROUPS, help="prompts of a whole step")
+    parser.add_argument("--workload", choices=(*WORKLOADS, "long", "tools"), action="append")
+    parser.add_argument("--update", action="store_true", help="the update alone")
     parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    globals()["GROUPS"] = chosen.groups
     if chosen.only:
         print(json.dumps(measure(chosen.only[0], chosen.size, chosen.only[1], chosen.steps)))
         return
-    workloads = chosen.workload or list(WORKLOADS)
+    workloads = chosen.workload or list(UPDATES if chosen.update else WORKLOADS)
+    contenders, beside_whom = (WAYS, "plain") if chosen.update else (tuple(CONTENDERS), "trl")
     plan = [
         (workload, contender)
         for workload in workloads
-        for contender in CONTENDERS
+        for contender in contenders
         if contender != "floor" or workload == "full"
     ]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {key: [] for key in plan}
@@ -354,17 +439,19 @@ def main() -> None:
         f"{chosen.rounds} rounds of {chosen.steps} steps, {platform.processor() or platform.machine()}, "
         f"{os.cpu_count()} cores, load averages {min(load):.0f} to {max(load):.0f}\n"
     )
-    print("| workload | | CPU s a step | wall s | tokens sampled | peak MiB | TRL's CPU time over it |")
+    columns = "workload | | CPU s a step | wall s | tokens sampled | peak MiB"
+    print(f"| {columns} | CPU time of {beside_whom} over it |")
     print("|---|---|---|---|---|---|---|")
     for workload, contender in plan:
         rows = found[workload, contender]
-        beside = found[workload, "trl"]
+        beside = found[workload, beside_whom]
         ratios = [theirs["cpu"] / row["cpu"] for theirs, row in zip(beside, rows, strict=True)]
         print(
             f"| {workload} | {contender} | {spread([r['cpu'] for r in rows], 2)} "
             f"| {spread([r['wall'] for r in rows], 2)} | {statistics.median(r['tokens'] for r in rows):,.0f} "
             f"| {statistics.median(r['peak'] for r in rows):,.0f} "
-            f"| {'' if contender == 'trl' else spread(ratios, 2)} |"
+            f"| {'' if contender == beside_whom else spread(ratios, 2)}"
+            f"{f', bound {bound(workload, chosen.size):.2f}' if contender == 'shared' else ''} |"
         )
 
 

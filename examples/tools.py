@@ -1,7 +1,6 @@
-"""A Solver and a Verifier that use Python, on problems in the style of AIME.
+"""A team that uses Python, on problems in the style of AIME: scripted, or a checkpoint that is trained, too.
 
-python examples/tools.py                       # a scripted model, in seconds
-python examples/tools.py hf:HuggingFaceTB/SmolLM2-135M-Instruct
+python examples/tools.py [HuggingFaceTB/SmolLM2-135M-Instruct]
 """
 
 import json
@@ -9,27 +8,33 @@ import sys
 
 import mars_env
 from mars_env.agents import Corrector, Solver, Verifier, python_tool
-from mars_env.agents.registry import make_model
-from mars_env.models import ScriptedModel
+from mars_env.models import HFModel, ScriptedModel
+from mars_env.problems import ProblemSet
+from mars_env.sync import run_sync
+from mars_env.trainers import RunSettings, TrainConfig, make_team, train
 from mars_env.types import Problem, Sampling
 
-PROBLEMS = [
-    Problem("divisors", "Find the sum of all positive divisors of 360.", reference="1170"),
-    Problem("remainder", "Find the remainder when 7^2026 is divided by 1000.", reference="649"),
-]
-CODE = {"divisors": "sum(d for d in range(1, 361) if 360 % d == 0)", "remainder": "pow(7, 2026, 1000)"}
+SUM = Problem("sum", "Find the sum of all positive divisors of 360.", reference="1170")
+REST = Problem("rest", "Find the remainder when 7^2026 is divided by 1000.", reference="649")
+CODE = {"sum": "sum(d for d in range(1, 361) if 360 % d == 0)", "rest": "pow(7, 2026, 1000)"}
+env = mars_env.make("aime-solve-verify-correct", problems=ProblemSet("two", [SUM, REST]), rounds=1)
 
 
 def write(prompt, sample, seed):
     """What a good model would write: a call, then what the tool said."""
     if "tool_response" in prompt[-1]["content"]:
         return f"\\boxed{{{prompt[-1]['content'].split()[1]}}}\nCorrectness: Correct"
-    code = next(code for name, code in CODE.items() if name in str(prompt))
+    code = CODE["rest" if "remainder" in str(prompt) else "sum"]
     return f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': code}})}</tool_call>"
 
 
-model = make_model(sys.argv[1])[0] if len(sys.argv) > 1 else ScriptedModel(write)
-how = {"sampling": Sampling(max_tokens=300), "tools": [python_tool()]}
-agents = {"solver": Solver(model, **how), "verifier": Verifier(model, **how), "corrector": Corrector(model)}
-report = mars_env.evaluate("aime-solve-verify-correct", agents=agents, problems=PROBLEMS, out="runs/tools")
-print(report)
+if sys.argv[1:]:
+    config, sampling = TrainConfig(call_cost=0.01, learning_rate=1e-5), Sampling(max_tokens=96)
+    settings = RunSettings(steps=3, problems_per_step=2, tools="python", sampling=sampling, train=config)
+    team = make_team(settings, env.possible_agents, [HFModel(sys.argv[1], dtype="float32")])
+    for step in run_sync(train(env.game, team, env.problems, settings)):
+        print(step.step, {role: metrics["trained"] for role, metrics in step.roles.items()})
+else:
+    model, tools = ScriptedModel(write), [python_tool()]
+    agents = [Solver(model, tools=tools), Verifier(model, tools=tools), Corrector(model)]
+    print(mars_env.evaluate("aime-solve-verify-correct", agents=agents, problems=env.problems))

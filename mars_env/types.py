@@ -219,12 +219,9 @@ class Completion:
         """Whether its prompt is that of an earlier completion, what was sampled there, and perhaps more."""
         read, trained = (*before.prompt_ids, *before.token_ids), before.train_prompt_ids
         own = self.train_prompt_ids
-        return (
-            bool(before.token_ids)
-            and self.prompt_ids[: len(read)] == read
-            and own == ((*trained, *before.token_ids, *self.prompt_ids[len(read) :]) if trained else ())
-            and self.temperature == before.temperature
-        )
+        follow = (*trained, *before.token_ids, *self.prompt_ids[len(read) :]) if trained else ()
+        extends = bool(before.token_ids) and self.prompt_ids[: len(read)] == read and own == follow
+        return extends and self.temperature == before.temperature
 
     @property
     def trainable(self) -> bool:
@@ -269,10 +266,7 @@ class Action:
 
     @property
     def chains(self) -> tuple[tuple[Completion, ...], ...]:
-        """The completions in runs whose prompts continue each other, token by token, as calls of tools do.
-
-        Each run is one text of the model. Completions without token ids are runs of their own.
-        """
+        """The completions in runs whose prompts continue each other: each run is one text of the model."""
         runs: list[tuple[Completion, ...]] = []
         for completion in self.completions:
             if runs and completion.continues(runs[-1][-1]):

@@ -47,8 +47,6 @@ def page():
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
         if PAGE.read_text(encoding="utf-8") != page():
-            sys.exit(
-                "docs/reference/command-line.md is not what the commands say: run python scripts/write_command_line.py"
-            )
+            sys.exit(f"{PAGE.name} is not what the commands say: run python scripts/write_command_line.py")
     else:
         write_atomically(PAGE, page())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mars_env.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mars_env.agents.mcp import mcp_tools as mcp_tools
     from mars_env.agents.registry import as_agent as as_agent
     from mars_env.agents.registry import make_agents as make_agents
     from mars_env.agents.reward_model import GenerativeJudge as GenerativeJudge

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
@@ -157,6 +157,29 @@ def make_agents(
             tools=loaded.use.tools,
         )
     return agents
+
+
+def with_tools(spec: str, tools: str | None) -> str:
+    """A team's specification in which all agents but scripts have these tools, where it names no others.
+
+    Example:
+        >>> with_tools("solver=hf:a?max_tokens=9,verifier=hf:b?tools=my:check", "python")
+        'solver=hf:a?max_tokens=9&tools=python,verifier=hf:b?tools=my:check'
+    """
+    if not tools:
+        return spec
+    make_tools(tools)  # a mistake in their names is better known now
+    team = _by_role(spec)
+    option = f"tools={quote(tools, safe=':')}"
+
+    def changed(one: str) -> str:
+        if one.startswith("scripted:") or re.search(r"[?&]tools=", one):
+            return one
+        return f"{one}{'&' if '?' in one else '?'}{option}"
+
+    if isinstance(team, str):
+        return changed(team)
+    return ",".join(f"{name}={changed(one)}" for name, one in team.items())
 
 
 def team_size(spec: object) -> int | None:
@@ -365,9 +388,10 @@ def _trained(spec: str) -> Any:
     folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
     own = set(options) & set(_COMMON) - {"thinking", "tools", *_OF_TOOLS}
     changes = {name: options.pop(name) for name in own}
-    thinking, function = options.pop("thinking", THINKING), options.pop("function", None)
+    use, function = _use(None, options), options.pop("function", None)
+    how = {"thinking": use.thinking, "tools": use.tools}
     make = import_object("mars_env.trainers.trained:TrainedTeam")
-    return make(folder, function=function, changes=changes, thinking=thinking, model=options)
+    return make(folder, function=function, changes=changes, model=options, **how)
 
 
 def _http(target: str, spec: str, options: dict[str, Any]) -> Model:

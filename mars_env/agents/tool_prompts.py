@@ -6,12 +6,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jinja2 import TemplateError
 
 from mars_env.agents.tools import Toolbox
+from mars_env.errors import ConfigError
 from mars_env.models.requests import is_messages
 from mars_env.types import Completion, Message, Model, Prompt, Sampling, ToolCall
 
@@ -69,6 +70,7 @@ class Dialogue:
         template = getattr(self._tokenizer, "chat_template", None)
         self._template = template if isinstance(template, str) else ""
         self.prompt: Prompt = prompt
+        self._parses = toolbox.calls == "auto" and _has_parser(self._tokenizer)
         own = toolbox.calls == "auto" and is_messages(prompt)
         self._server = own and getattr(model, "takes_tools", False)
         encode = getattr(model, "encode", None) if own and "tools" in self._template else None
@@ -89,8 +91,7 @@ class Dialogue:
 
     def calls(self, completion: Completion, visible: Callable[[str], str] = str) -> list[Asked]:
         """The calls in a completion; those in its thinking, which `visible` leaves out, do not count."""
-        parser = getattr(self._tokenizer, "response_template", None) if self._how == "auto" else None
-        if parser and completion.token_ids:
+        if self._parses and completion.token_ids:
             return self._parsed(completion)
         return read_calls(visible(completion.text), fenced=self._how == "fenced")
 
@@ -112,7 +113,11 @@ class Dialogue:
             return (*last.prompt_ids, *last.token_ids, *self._continued(results, last.token_ids[-1]))
         messages: list[Message] = list(self.prompt) if is_messages(self.prompt) else []
         for number, completion in enumerate(completions):
-            made = [call for call in calls if call.completion == number]
+            made = [
+                replace(call, result=_CONTROL.sub(r"\g<0> ", call.result))
+                for call in calls
+                if call.completion == number
+            ]
             if self._server:
                 messages += _with_tool_calls(completion.text, made)
             else:
@@ -150,6 +155,17 @@ class Dialogue:
         return f"\n\nUser: {_responses(results)}\n\nAssistant:"
 
 
+def _has_parser(tokenizer: Any) -> bool:
+    """Whether a tokenizer says how its model writes calls; a `ConfigError` if that cannot be used."""
+    if not getattr(tokenizer, "response_template", None):
+        return False
+    try:
+        tokenizer.get_response_parser(prefix="")
+    except ValueError as error:
+        raise ConfigError(f"the tokenizer's response_template is wrong: {error}; give calls=tags") from error
+    return True
+
+
 def read_calls(text: str, *, fenced: bool = False) -> list[Asked]:
     r"""The calls in a message: JSON in tags, or the fenced block of Python at its end.
 
@@ -162,6 +178,9 @@ def read_calls(text: str, *, fenced: bool = False) -> list[Asked]:
         return [Asked("python", {"code": block[1]}, block[1])] if block else []
     return [_tagged(match[1].strip()) for match in _TAGGED.finditer(text)]
 
+
+_CONTROL: Final = re.compile(r"<(?=[|\uff5c]|/?s>|(?:start|end)_of_turn>)|\[(?=/?INST\])")
+"""Where control tokens of chat models begin: a server may read them in a text, and its own are not known."""
 
 _TAGGED: Final = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.S)
 _FENCED: Final = re.compile(r"```(?:python|py)[ \t]*\n((?:(?!```).)*)```\s*\Z", re.S)

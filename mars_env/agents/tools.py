@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -154,13 +154,16 @@ def tool(
                 result = await result
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
-    @asynccontextmanager
-    async def start(_: Observation) -> AsyncIterator[Run]:
-        yield run
+    return Tool(title, description, _schema(arguments), always(run), seconds, characters)
 
-    schema = arguments.model_json_schema()
-    schema.pop("title", None)
-    return Tool(title, description, schema, start, seconds, characters)
+
+def always(run: Run) -> Callable[[Observation], AbstractAsyncContextManager[Run]]:
+    """The `start` of a tool whose calls share nothing."""
+    return lambda _: nullcontext(run)
+
+
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.model_json_schema().items() if name != "title"}
 
 
 def python_tool(
@@ -193,10 +196,8 @@ def python_tool(
         "Run Python code and read what it prints, and the value of an expression at its end. Names live on "
         "from one call to the next. There is no network."
     )
-    schema = _Code.model_json_schema()
-    schema.pop("title")
     # The interpreter keeps the time of a call itself; starting one may have to wait.
-    return Tool("python", description, schema, start, seconds * 10 + 60, characters)
+    return Tool("python", description, _schema(_Code), start, seconds * 10 + 60, characters)
 
 
 def public_tests_tool(
@@ -216,11 +217,8 @@ def public_tests_tool(
         raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
     known = {problem.statement: shown_problem(problem) for problem in problems if public_tests(problem)}
     judge = grader or CodeGrader(tests="public", run_all=True)
-    schema = _Code.model_json_schema()
-    schema.pop("title")
 
-    @asynccontextmanager
-    async def start(observation: Observation) -> AsyncIterator[Run]:
+    def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
         async def run(given: Mapping[str, Any]) -> str:
             code = _Code.model_validate(given).code
             problem = known.get(str(observation.get("problem")))
@@ -231,10 +229,10 @@ def public_tests_tool(
                 raise SandboxError(grade.reason)
             return grade.feedback or grade.reason
 
-        yield run
+        return nullcontext(run)
 
     description = "Run a whole program on the problem's public tests, and read which of them it passes."
-    return Tool("public_tests", description, schema, start, seconds)
+    return Tool("public_tests", description, _schema(_Code), start, seconds)
 
 
 class _Code(BaseModel):
@@ -268,6 +266,11 @@ def make_tools(names: str) -> tuple[Tool, ...]:
         else:
             raise ConfigError(f"there is no tool {shown(name)}: give python or my_module:my_tool")
     return tuple(found)
+
+
+def toolbox_of(names: str) -> Toolbox | None:
+    """The tools that a string names, as for `make_tools`; None for an empty one."""
+    return Toolbox(make_tools(names)) if names else None
 
 
 def as_tool(value: Tool | Callable[..., Any]) -> Tool:

@@ -30,6 +30,7 @@ PARTS = {
     "judges": ("what programs may import, as contest judges offer it", sandbox.OFFERED),
     "treequest": ("its search policies", ("treequest",)),
     "verifiers": ("training with verifiers", ("verifiers",)),
+    "mcp": ("tools of MCP servers", ("mcp",)),
     "trackio": ("metrics", ("trackio",)),
     "wandb": ("metrics", ("wandb",)),
     "ray": ("play on many machines", ("ray",)),

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
+from mars_env.agents.registry import with_tools
 from mars_env.api import prepare, start_play
 from mars_env.cli import options
 from mars_env.cli.progress import shown_progress
@@ -32,6 +33,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         str, typer.Argument(help="E.g. aime-solve-verify-correct, or my_module:my-set-my-rules.")
     ],
     agents: options.Agents,
+    tools: options.Tools = None,
     problems: options.Problems = None,
     fields: options.Fields = None,
     split: options.Split = None,
@@ -84,7 +86,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     )
     plan = prepare(
         env_spec,
-        agents,
+        with_tools(agents, tools),
         options.loaded(problems, fields, split, env_spec.problems),
         limit=limit,
         elsewhere=workers is not None and not dry_run,

@@ -39,6 +39,12 @@ FIELDS = ("id", "problem", "answer")
 Agents = Annotated[
     str, typer.Option(help="Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).")
 ]
+Tools = Annotated[
+    str | None,
+    typer.Option(
+        help="What agents may call: python, my_module:my_tool, joined by +; where --agents names no tools."
+    ),
+]
 Problems = Annotated[
     str | None, typer.Option(help="Other problems: a set's name or a file; - is standard input.")
 ]

@@ -116,7 +116,7 @@ def _lines(monitor: Monitor, screen: Screen, every: float, ready: Callable[[], b
 
 
 def _line(monitor: Monitor) -> str:
-    """The figures of a run as one line.
+    """The metrics of a run as one line.
 
     Example:
         >>> _line(Monitor(total=4)).startswith("0/4 episodes, 0 turns/s, 0 tokens/s, ")

@@ -94,7 +94,7 @@ def sample(  # public edge: one parameter is one option of the command
         if len(set(assigned.values())) > 1:
             raise ConfigError("--policy names one policy: name several by --model ROLE=CHECKPOINT")
         assigned = {agent: (policy, path) for agent, (_, path) in assigned.items()}
-    models = loaded_models(assigned, lora, run_settings.seed)
+    models = loaded_models(assigned, lora, run_settings)
     players = make_team(
         run_settings,
         rules.possible_agents,

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 import typer
 
+from mars_env.agents.registry import with_tools
 from mars_env.api import make_env
 from mars_env.cli import options
 from mars_env.cli.screen import say, say_json
@@ -70,6 +71,7 @@ Kind = Annotated[
 def solve(  # public edge: one parameter is one option of the command
     question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
     agents: options.Agents,
+    tools: options.Tools = None,
     env: Annotated[
         str, typer.Option(help="The game: rules such as tree-search, or an environment's id.")
     ] = SOLVE_VERIFY_CORRECT,
@@ -91,7 +93,7 @@ def solve(  # public edge: one parameter is one option of the command
     statement = text_of(Path(question)) if question == STREAM else question
     solution = solve_question(
         statement,
-        agents=agents,
+        agents=with_tools(agents, tools),
         env_id=env,
         kind=kind,
         tests=() if tests is None else json_of(tests, "the file of tests"),
@@ -112,6 +114,7 @@ def serve(  # public edge: one parameter is one option of the command
         str, typer.Argument(help="E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.")
     ],
     agents: options.Agents,
+    tools: options.Tools = None,
     port: options.Port = 8200,
     host: options.Host = "127.0.0.1",
     name: Annotated[str, typer.Option(help="The model's name for clients; by default the id.")] = "",
@@ -132,6 +135,7 @@ def serve(  # public edge: one parameter is one option of the command
 
     The team may be a search: docs/team.md.
     """
+    agents = with_tools(agents, tools)
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))
     server = TeamServer(
         answerer,

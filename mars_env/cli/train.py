@@ -16,6 +16,7 @@ from mars_env.api import make
 from mars_env.checks import refuse_misfit
 from mars_env.cli import options
 from mars_env.cli.config import REST
+from mars_env.cli.screen import say
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rules import Rules
@@ -54,6 +55,7 @@ def train(  # public edge: one parameter is one option of the command
         int | None,
         typer.Option(help="Agents of a search, by default as many as models; more share one model.", min=1),
     ] = None,
+    tools: options.Tools = None,
     lora: options.Lora = None,
     max_tokens: options.MaxTokens = None,
     overflow: Annotated[
@@ -89,6 +91,10 @@ def train(  # public edge: one parameter is one option of the command
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Metrics for TensorBoard too.")] = False,
     trackio: Annotated[str | None, typer.Option(help="Metrics for trackio too, in this project.")] = None,
     wandb: Annotated[str | None, typer.Option(help="Metrics for W&B too, in this project.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print an estimate of the memory, and start nothing.")
+    ] = False,
+    gpu_memory: Annotated[float, typer.Option(help="GiB of the GPU, for --dry-run.", min=0)] = 80,
 ) -> None:
     """Train a team: one model shared by all roles, one for each, or adapters.
 
@@ -125,14 +131,19 @@ def train(  # public edge: one parameter is one option of the command
         **{**rules.training, **number, **options.settings(set_)},
     )
     given = given_settings(ctx, option, max_tokens=max_tokens, overflow=overflow)
+    given |= {"tools": tools} if tools else {}
     run_settings = settings_for(env_id, given)
+    assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
+    if dry_run:
+        for line in _memory(assigned, lora, run_settings, gpu_memory).splitlines():
+            say(line)
+        return
     libraries = {"trackio": trackio, "wandb": wandb}
     loggers = _loggers(out, run_settings, tensorboard=tensorboard, libraries=libraries)
-    assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     players = make_team(
         run_settings,
         env.possible_agents,
-        loaded_models(assigned, lora, run_settings.seed),
+        loaded_models(assigned, lora, run_settings),
         agent=team_maker(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
         engine=engine,
@@ -242,20 +253,46 @@ def _check_names(given: str, known: Collection[str]) -> None:
         )
 
 
-def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int) -> dict[str, HFModel]:
+def _memory(
+    assigned: Mapping[str, tuple[str, str]], lora: int | None, settings: RunSettings, gpu: float
+) -> str:
+    """An estimate of the memory of each checkpoint that is trained."""
+    from transformers import AutoConfig
+
+    from mars_env.models.checkpoint import from_checkpoint
+    from mars_env.trainers.lora import LoRASettings
+    from mars_env.trainers.memory import GIB, Shape, described, estimate
+
+    group = settings.rollouts.group if settings.rollouts else 8
+    shape = Shape(settings.sampling.max_tokens // 2, settings.sampling.max_tokens, group)
+    adapters = None if lora is None else LoRASettings(rank=lora, alpha=2 * lora)
+    lines = [f"{shape.rows} samples at once, of prompts of {shape.prompt} tokens and {shape.sampled} sampled"]
+    for path in dict.fromkeys(path for _, path in assigned.values()):
+        [config] = from_checkpoint(path, AutoConfig.from_pretrained)
+        found = estimate(config, settings.train, shape, lora=adapters)
+        lines.append(f"{path}: {described(found, gpu * GIB)}")
+    return "\n".join(lines)
+
+
+def loaded_models(
+    assigned: Mapping[str, tuple[str, str]], lora: int | None, settings: RunSettings
+) -> dict[str, HFModel]:
     """The model of each agent: checkpoints, or adapters on one."""
     from mars_env.models.hf import HFModel
 
     paths = dict(assigned.values())
+    dtype = "bfloat16" if settings.train.offload else "float32"
     if lora is None:
-        loaded = {policy: HFModel(path, dtype="float32", name=policy) for policy, path in paths.items()}
+        loaded = {policy: HFModel(path, dtype=dtype, name=policy) for policy, path in paths.items()}
     else:
         from mars_env.trainers.lora import LoRASettings, add_adapters
 
         if len(set(paths.values())) > 1:
             raise ConfigError(f"adapters share one base: with --lora give one checkpoint, got {len(paths)}")
         base = HFModel(next(iter(paths.values())))  # frozen, so in its own type
-        adapters = add_adapters(base.module, list(paths), LoRASettings(rank=lora, alpha=2 * lora), seed=seed)
+        adapters = add_adapters(
+            base.module, list(paths), LoRASettings(rank=lora, alpha=2 * lora), seed=settings.seed
+        )
         loaded = {name: HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()}
     return {agent: loaded[policy] for agent, (policy, _) in assigned.items()}
 

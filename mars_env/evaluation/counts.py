@@ -24,6 +24,7 @@ class Counts:
         reward_faults: Turns whose reward function failed, by role and reason.
         false_accepts: Wrong solutions that a Verifier called Correct.
         false_rejects: Right solutions that a Verifier called Wrong.
+        tool_calls: Calls of tools, inside of turns; `tool_seconds` is how long they took in all.
     """
 
     problems: int = 0
@@ -41,6 +42,8 @@ class Counts:
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    tool_calls: int = 0
+    tool_seconds: float = 0.0
 
 
 def count_trees(trees: Sequence[Tree]) -> Counts:
@@ -54,6 +57,7 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
     rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
     verdicts = malformed = accepts = rejects = 0
     everything = [turn for tree in trees for turn in tree.turns]
+    tool_calls = [call for turn in everything for call in turn.action.calls]
     for turn in everything:
         if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
             unknown[turn.grade.reason or "no reason was given"] += 1
@@ -87,4 +91,6 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
         calls=sum(len(t.action.completions) for t in everything),
         prompt_tokens=sum(map(prompt_tokens, everything)),
         completion_tokens=sum(map(sampled_tokens, everything)) + sum(map(judging_tokens, trees)),
+        tool_calls=len(tool_calls),
+        tool_seconds=sum(call.seconds for call in tool_calls),
     )

@@ -260,6 +260,8 @@ def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
     amounts = (counts.calls, counts.completion_tokens, counts.prompt_tokens)
     names = ("Model calls", "Tokens sampled", "Tokens read")
     rows += [(what, f"{n:,}") for what, n in zip(names, amounts, strict=True) if n]
+    if counts.tool_calls:
+        rows.append(("Calls of tools", f"{counts.tool_calls:,} in {counts.tool_seconds:,.3g} s"))
     return tuple((what, how_many) for what, how_many in rows if how_many)
 
 

@@ -111,7 +111,7 @@ class Plan:
         title: The environment's id.
         game: The game, as this process plays it; `make_game` makes it in any process.
         problems: Endless ones are cut to `GENERATED_LIMIT` unless cut already.
-        samples: Playings of each problem (the n of avg@n).
+        samples: Episodes of each problem (the n of avg@n).
         concurrency: Episodes at once; has no influence on what comes out.
         baselines: Whether one agent alone is given the System's tokens too.
         config: What else identifies the run (settings, agents), as plain data.
@@ -171,7 +171,10 @@ def cost_bound(plan: Plan) -> CostBound:
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
     tokens = episodes * turns * max(known) if known and len(known) == len(limits) else None
-    return CostBound(episodes, episodes * turns, tokens)
+    boxes = [getattr(agent, "toolbox", None) for agent in agents.values()]
+    # With tools: a message for each call, one that asks for more than are left, and an answer.
+    asked = max((box.max_calls + 2 if box else 1 for box in boxes), default=1)
+    return CostBound(episodes, episodes * turns * asked, tokens)
 
 
 def first_problems(problems: ProblemSet, limit: int | None) -> ProblemSet:

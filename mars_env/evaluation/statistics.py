@@ -243,7 +243,7 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
     """Expected accuracy of a majority vote among k of one problem's samples, drawn without replacement.
 
     Exact, over all subsets of size k. A tie is broken evenly among the answers that lead. A sample without an
-    answer (None) does not vote; where nobody votes the vote is wrong. Where equal answers were judged
+    answer (None) does not vote; without any vote the result is wrong. Where equal answers were judged
     differently, the winner counts as correct in the proportion of its judgements.
 
     Args:

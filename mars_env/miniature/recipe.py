@@ -40,6 +40,7 @@ class Recipe(BaseModel):
             old_logprobs="trainer",  # training is synchronous: samples are never stale
             uniform_groups="drop",  # this and the next as the recorded rows were made; the papers count them
             shared_prefixes=False,
+            correct_engine=False,
         ),
     )
     """Groups of 8, two branches, as in the paper; balanced sampling, because with adaptive sampling the

@@ -1,15 +1,20 @@
-"""Concurrent requests gathered into waves: the torch-free part of in-process models."""
+"""Concurrent requests gathered into batches: the torch-free part of in-process models.
+
+Requests that come later join the batch under way, as others leave it. With `whole_waves` they wait until all
+are answered, so that the batches, and every bit of the answers, are the same in each run.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from enum import Enum
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from mars_env.errors import ConfigError
 
@@ -42,7 +47,7 @@ class BatchLimits:
 
     Attributes:
         rows: Most samples.
-        tokens: Most tokens, prompts and limits added up.
+        tokens: Most tokens, prompts and limits added up; a single sample may have more.
     """
 
     rows: int = 512
@@ -53,11 +58,23 @@ class BatchLimits:
             raise ConfigError(f"a batch has at least 1 row and 1 token, got {self.rows} and {self.tokens}")
 
 
-class WaveEngine(Protocol[Q, A]):
-    """An engine that runs waves: called in a worker thread, one wave per process at a time."""
+class UnderWay(Enum):
+    """In the place of an answer: the engine is not done with it."""
 
-    def run(self, tickets: Sequence[Ticket[Q, A]]) -> list[A | BaseException]:
-        """Answers, or errors, in the order of the tickets."""
+    UNDER_WAY = "under way"
+
+
+UNDER_WAY: Final = UnderWay.UNDER_WAY
+
+
+class WaveEngine(Protocol[Q, A]):
+    """An engine that runs batches: called in a worker thread, one engine per process at a time."""
+
+    def run(self, tickets: Sequence[Ticket[Q, A]]) -> list[A | BaseException | UnderWay]:
+        """Answers, or errors, in the order of the tickets.
+
+        It is called again with those that are under way, and with new ones after them.
+        """
         ...
 
 
@@ -67,6 +84,8 @@ class _Queue:
 
     waiting: dict[Any, list[Ticket[Any, Any]]] = field(default_factory=dict)
     arrived: int = 0
+    whole: bool = False
+    """Whether new requests wait until all others are answered."""
     pump: asyncio.Task[None] | None = None
     outside: int = 0
     """Steps (see `hold_waves`) that are at work, not waiting for a wave."""
@@ -114,6 +133,11 @@ def _queue() -> _Queue:
         return _queues.setdefault(asyncio.get_running_loop(), _Queue())
 
 
+def whole_waves() -> None:
+    """From now on, new requests in this event loop wait until all others are answered."""
+    _queue().whole = True
+
+
 @asynccontextmanager
 async def hold_waves() -> AsyncGenerator[None]:
     """Let no wave start during work of unpredictable length that leads to requests, such as grading.
@@ -147,8 +171,8 @@ async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     """Put a request into the next wave of this event loop and wait for its answer.
 
     A wave starts when every task that could run has run, and no new request has come for `QUIET_TURNS` turns
-    of the loop. No clock is read, so the waves, and every bit of the answers, are the same in each run, as
-    long as the tasks wait for nothing but models. All engines of a loop share its waves for the same reason.
+    of the loop. No clock is read, so the waves are the same in each run, as long as the tasks wait for
+    nothing but models. All engines of a loop share its waves for the same reason.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
     ticket: Ticket[Q, A] = Ticket(request, loop.create_future())
@@ -168,24 +192,28 @@ async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
 
 async def _pump(queue: _Queue) -> None:
     """Run waves until no request is pending."""
-    tickets: list[Ticket[Any, Any]] = []
+    pending: dict[Any, list[Ticket[Any, Any]]] = {}
     try:
-        while queue.waiting:
+        while queue.waiting or pending:
             await _idle(queue)
             wave, queue.waiting = queue.waiting, {}
-            tickets = [ticket for group in wave.values() for ticket in group]
-            answers = await asyncio.to_thread(_run, wave)
-            for ticket, answer in zip(tickets, answers, strict=True):
+            for engine, tickets in wave.items():
+                pending.setdefault(engine, []).extend(tickets)
+            for ticket, answer in (await asyncio.to_thread(_run, pending, whole=queue.whole)).items():
                 if ticket.future.done():
                     continue
                 if isinstance(answer, BaseException):
                     ticket.future.set_exception(answer)
                 else:
                     ticket.future.set_result(answer)
+            for engine, tickets in [*pending.items()]:
+                tickets[:] = [ticket for ticket in tickets if not ticket.future.done()]
+                if not tickets:
+                    del pending[engine]
     finally:
         queue.pump = None  # a task holds its loop, and the loop is the queue's weak key
         # Requests remain only if the loop is closing: their callers must not wait for ever.
-        for ticket in [*tickets, *(t for group in queue.waiting.values() for t in group)]:
+        for ticket in (t for group in (*pending.values(), *queue.waiting.values()) for t in group):
             if not ticket.future.done():
                 ticket.future.cancel()
 
@@ -202,12 +230,19 @@ async def _idle(queue: _Queue) -> None:
         quiet, seen = (quiet + 1, seen) if queue.arrived == seen else (0, queue.arrived)
 
 
-def _run(wave: dict[WaveEngine[Any, Any], list[Ticket[Any, Any]]]) -> list[Any]:
-    answers: list[Any] = []
-    for engine, tickets in wave.items():
+def _run(
+    pending: Mapping[WaveEngine[Any, Any], Sequence[Ticket[Any, Any]]], *, whole: bool
+) -> dict[Ticket[Any, Any], Any]:
+    """What the engines answer now; all of it, if the waves are whole."""
+    answers: dict[Ticket[Any, Any], Any] = {}
+    for engine, tickets in pending.items():
+        left = list(tickets)
         with engine_lock:
-            try:
-                answers += engine.run(tickets)
-            except Exception as error:  # it fails its own requests, not those of other engines
-                answers += [error] * len(tickets)
+            while left:
+                try:
+                    found = dict(zip(left, engine.run(left), strict=True))
+                except Exception as error:  # it fails its own requests, not those of other engines
+                    found = dict.fromkeys(left, error)
+                answers |= {ticket: answer for ticket, answer in found.items() if answer is not UNDER_WAY}
+                left = [ticket for ticket in left if ticket not in answers] if whole else []
     return answers

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import inspect
+from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.identity import full_name
-from mars_env.models.batching import BatchLimits, Ticket, engine_lock, submit
+from mars_env.models.batching import UNDER_WAY, BatchLimits, Ticket, UnderWay, engine_lock, submit
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request, finish_reason, room_for, without_room
@@ -24,11 +26,10 @@ try:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from mars_env.models.hf_decoding import (
+        Batch,
         SampleRequest,
         SampleRow,
         ScoreRequest,
-        batches_of,
-        decode_rows,
         given_logprobs,
     )
     from mars_env.models.hf_step import Step, step_of
@@ -91,7 +92,8 @@ class HFModel:
             self.module, self.tokenizer = model
             self._checkpoint, self.name = full_name(type(self.module)), name or "hf"
         _require_cache(self.module, self.name)
-        self.version, self._limits = 0, batch or BatchLimits()
+        self.version, self.refreshes, self.limits = 0, 0, batch or BatchLimits()
+        self._running: WeakKeyDictionary[AbstractEventLoop, _Running] = WeakKeyDictionary()
         self.template_options = dict(template_options or {})
         config = self.module.config.get_text_config(decoder=True)
         own: int = getattr(config, "max_position_embeddings", None) or 2**31
@@ -146,7 +148,10 @@ class HFModel:
         return await submit(self, SampleRequest(ids, n, sampling))
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
-        """Replace the weights in place; waits for running batches, and delays the next ones.
+        """Replace the weights in place.
+
+        Completions under way read their prompts and tokens again with the new weights, and continue;
+        `Completion.versions` tells which weights sampled which tokens.
 
         Args:
             weights: A state dict, or a module with the same parameters; None if the module was
@@ -159,6 +164,7 @@ class HFModel:
                 with torch.no_grad():
                     self.module.load_state_dict(state)
             self.version = self.version + 1 if version is None else version
+            self.refreshes += 1
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids, without log-probabilities.
@@ -203,54 +209,39 @@ class HFModel:
             )
         return list(values)
 
-    def run(self, tickets: Sequence[_Ticket]) -> list[list[Completion] | BaseException]:
-        """Answer a wave of requests; called by `mars_env.models.batching` in a worker thread."""
-        answers: dict[_Ticket, list[Completion] | BaseException] = {ticket: [] for ticket in tickets}
-        self._score_wave(answers)
-        rows = [
-            SampleRow(ticket, i, request.ids, request.sampling, self._room(request))
-            for ticket in sorted(tickets, key=lambda t: len(t.request.ids))
-            if isinstance(request := ticket.request, SampleRequest)
-            for i in range(request.n)
-        ]
-        batches = list(batches_of(rows, self._limits))[::-1]
-        while batches:
-            batch = batches.pop()
-            try:
-                with _quiet(self.module):
-                    step = self._step = self._step or step_of(self.module, self._attention)
-                    decode_rows(self.module, step, self.tokenizer, batch, self._eos, self._attention)
-                completions = self._completions(batch)
-            except _FAULTS as error:
-                if isinstance(error, torch.OutOfMemoryError) and len(batch) > 1:
-                    # Nothing is lost: a row's tokens do not depend on its batch.
-                    batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-                    continue
-                answers.update((row.ticket, _failure(self.name, error)) for row in batch)
-                continue
-            for row, completion in zip(batch, completions, strict=True):
-                answer = answers[row.ticket]
-                if isinstance(answer, list):
-                    answer.append(completion)
-        return list(answers.values())
+    def run(self, tickets: Sequence[_Ticket]) -> list[list[Completion] | BaseException | UnderWay]:
+        """Go on with requests; called by `mars_env.models.batching` in a worker thread."""
+        loop = tickets[0].future.get_loop()
+        running = self._running.setdefault(loop, _Running(self))
+        answers = running.advance(tickets)
+        if all(ticket in answers for ticket in tickets):
+            del self._running[loop]
+        return [answers.get(ticket, UNDER_WAY) for ticket in tickets]
 
-    def _score_wave(self, answers: dict[_Ticket, list[Completion] | BaseException]) -> None:
-        """Answer those requests of a wave that ask for log-probabilities of given tokens."""
-        asked = {t: t.request for t in answers if isinstance(t.request, ScoreRequest) and not t.dropped}
+    def batch(self) -> Batch:
+        """An empty batch with the present weights."""
+        step = self._step = self._step or step_of(self.module, self._attention)
+        return Batch(self.module, step, self._attention, self.tokenizer, self._eos, self.version)
+
+    def scores(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
+        """The answers to those requests that ask for log-probabilities of given tokens."""
+        asked = {t: t.request for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped}
         try:
             with _quiet(self.module):
                 found = given_logprobs(self.module, list(asked.values()), vocabulary=self._vocabulary)
         except _FAULTS as error:
-            answers.update((ticket, _failure(self.name, error)) for ticket in asked)
-            return
-        for ticket, logprobs in zip(asked, found, strict=True):
-            versions = ((self.version, len(logprobs)),)
-            answers[ticket] = [Completion("", logprobs=logprobs, versions=versions)]
+            return dict.fromkeys(asked, _failure(self.name, error))
+        return {
+            ticket: [Completion("", logprobs=logprobs, versions=((self.version, len(logprobs)),))]
+            for ticket, logprobs in zip(asked, found, strict=True)
+        }
 
-    def _room(self, request: SampleRequest) -> int:
+    def room(self, request: SampleRequest) -> int:
+        """Most tokens that are sampled for a request."""
         return min(request.sampling.max_tokens, self.context - len(request.ids))
 
-    def _completions(self, rows: Sequence[SampleRow]) -> list[Completion]:
+    def completions(self, rows: Sequence[SampleRow]) -> list[Completion]:
+        """What rows that have ended are."""
         texts = self.tokenizer.batch_decode([list(row.tokens) for row in rows], skip_special_tokens=True)
         return [
             Completion(
@@ -260,12 +251,89 @@ class HFModel:
                 token_ids=row.tokens,
                 logprobs=row.logprobs,
                 temperature=row.sampling.temperature,
-                versions=((self.version, len(row.tokens)),),
+                versions=row.versions,
                 prompt_tokens=len(row.ids),
                 completion_tokens=len(row.tokens),
             )
             for row, text in zip(rows, texts, strict=True)
         ]
+
+
+class _Running:
+    """The requests of one event loop that are under way."""
+
+    def __init__(self, model: HFModel) -> None:
+        self.model, self.limits, self.refreshes = model, model.limits, model.refreshes
+        self.batch: Batch | None = None
+        self.waiting: list[SampleRow] = []
+        self.joining: list[SampleRow] = []
+        self.found: dict[_Ticket, dict[int, Completion]] = {}
+
+    def advance(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
+        """Decode until some samples have ended; the requests that are answered thereby."""
+        model, new = self.model, [ticket for ticket in tickets if ticket not in self.found]
+        answers = model.scores(new)
+        for ticket in new:
+            if isinstance(request := ticket.request, SampleRequest):
+                self.found[ticket] = {}
+                room = model.room(request)
+                for i in range(request.n):
+                    self.waiting.append(SampleRow(ticket, i, request.ids, request.sampling, room))
+        self.waiting.sort(key=lambda row: len(row.ids))
+        self._forget({ticket: [] for ticket in (*self.found, *tickets) if ticket.dropped}, answers)
+        try:
+            ended = self._decoded()
+            completions = model.completions(ended)
+        except _FAULTS as error:
+            rows = [*self.joining, *(self.batch.rows if self.batch else ())]
+            self.batch, self.joining = None, []
+            if isinstance(error, torch.OutOfMemoryError) and len(rows) > 1:
+                # Nothing is lost: a row's tokens do not depend on its batch.
+                self.limits = replace(self.limits, rows=len(rows) // 2)
+                for row in rows:
+                    row.versions = ()
+                self.waiting = [*rows, *self.waiting]
+                return answers
+            self._forget({row.ticket: _failure(model.name, error) for row in rows}, answers)
+            return answers
+        for row, completion in zip(ended, completions, strict=True):
+            if row.ticket in self.found:
+                self.found[row.ticket][row.sample] = completion
+        whole = {
+            ticket: [found[i] for i in range(len(found))]
+            for ticket, found in self.found.items()
+            if isinstance(ticket.request, SampleRequest) and len(found) == ticket.request.n
+        }
+        self._forget(whole, answers)
+        return answers
+
+    def _decoded(self) -> list[SampleRow]:
+        """The rows that end next, after those that wait have joined as far as there is room."""
+        with _quiet(self.model.module):
+            if self.batch is None or not self.batch.rows:
+                self.batch = self.model.batch()
+            elif self.refreshes != self.model.refreshes:
+                self.batch.use(self.model.version)
+            self.refreshes = self.model.refreshes
+            room = self.batch.room(self.limits, self.waiting)
+            self.joining, self.waiting = self.waiting[:room], self.waiting[room:]
+            if self.joining:
+                self.batch.join(self.joining)
+            self.joining = []
+            return self.batch.advance() if self.batch.rows else []
+
+    def _forget(
+        self,
+        ended: Mapping[_Ticket, list[Completion] | BaseException],
+        answers: dict[_Ticket, list[Completion] | BaseException],
+    ) -> None:
+        """Answer requests, and drop what is left of them."""
+        answers |= ended
+        for ticket in ended:
+            self.found.pop(ticket, None)
+        self.waiting = [row for row in self.waiting if row.ticket not in ended]
+        if self.batch is not None:
+            self.batch.drop([row for row in self.batch.rows if row.ticket in ended])
 
 
 @contextmanager

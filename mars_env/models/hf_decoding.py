@@ -1,10 +1,10 @@
-"""What a transformers model computes for a wave: samples decoded together, and scores of given tokens."""
+"""What a transformers model computes: samples decoded together, and scores of given tokens."""
 
 from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ class SampleRow:
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     finish: Literal["stop", "length"] = "length"
+    versions: tuple[tuple[int, int], ...] = ()
 
     def generator(self) -> np.random.Generator:
         """The sample's own random numbers."""
@@ -51,93 +52,154 @@ class SampleRow:
         )
 
 
-def batches_of(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[SampleRow]]:
-    """Split rows, in their order, so that each batch keeps within both limits (or is a single row)."""
-    batch: list[SampleRow] = []
-    tokens = 0
-    for row in rows:
-        need = len(row.ids) + row.room
-        if batch and (len(batch) == limits.rows or tokens + need > limits.tokens):
-            yield batch
-            batch, tokens = [], 0
-        batch.append(row)
-        tokens += need
-    if batch:
-        yield batch
+class Batch:
+    """Samples that are decoded together; others join as they end.
 
+    Rows end in the same column and are padded on the left. Rows that have ended stay until they are a
+    quarter, since dropping them copies the cache.
 
-def decode_rows(
-    module: Any,
-    step_of_model: Step,
-    tokenizer: Any,
-    rows: Sequence[SampleRow],
-    ends: Set[int],
-    attention: str,
-) -> None:
-    """Decode rows to their ends; fills in their tokens, log-probabilities and finish reasons.
-
-    `step_of_model` is the model's decoding step, `attention` how it attends (``"sdpa"``, ``"eager"`` ...),
-    `ends` the token ids that end a sample. The tokenizer reads stop strings.
+    Args:
+        module: The model.
+        step: Its decoding step (`mars_env.models.hf_step.step_of`).
+        attention: How it attends (``"sdpa"``, ``"eager"`` ...).
+        tokenizer: Reads stop strings.
+        ends: The token ids that end a sample.
+        version: Of the weights.
     """
-    device = next(module.parameters()).device
-    distinct = {ids: i for i, ids in enumerate(dict.fromkeys(row.ids for row in rows))}
-    width = max(map(len, distinct))
-    prompts = torch.zeros(len(distinct), width, dtype=torch.long)
-    real = torch.zeros(len(distinct), width, dtype=torch.bool)
-    for ids, i in distinct.items():  # padding goes on the left and is masked
-        prompts[i, width - len(ids) :] = torch.tensor(ids)
-        real[i, width - len(ids) :] = True
-    prompts, real = prompts.to(device), real.to(device)
-    cache = cache_for(module)
-    logits = module(
-        input_ids=prompts,
-        attention_mask=real.long(),
-        position_ids=(real.cumsum(-1) - 1).clamp_(min=0),
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    ).logits[:, -1]
-    source = torch.tensor([distinct[row.ids] for row in rows], device=device)
-    cache.reorder_cache(source)
-    logits, real = logits[source], real[source]
-    state = _State(list(rows), real, attention if isinstance(cache, GrowingCache) else "", module.dtype)
-    eos = np.array(sorted(ends))
-    for step in itertools.count():
-        tokens, logprobs = state.choose(logits, step)
-        keep = state.record(tokens, logprobs, step, eos, tokenizer)
-        if not len(keep) or (step % 16 == 15 and all(state.rows[i].ticket.dropped for i in keep)):
+
+    def __init__(
+        self, module: Any, step: Step, attention: str, tokenizer: Any, ends: Set[int], version: int
+    ) -> None:
+        self.rows: list[SampleRow] = []
+        self._module, self._step, self._tokenizer, self._version = module, step, tokenizer, version
+        self._attention, self._eos = attention, np.array(sorted(ends))
+        self._device = next(module.parameters()).device
+        self._generators: list[np.random.Generator] = []
+        self._cache: Any = None
+        self._logits = torch.empty(0)
+        self._width = 0
+        self._live, self._left, self._counts, self._room = (np.empty(0, t) for t in (bool, int, int, int))
+        self._draws, self._logprobs = np.empty((0, CHUNK)), np.empty((0, 0))
+        self._tokens: npt.NDArray[np.int64] = np.empty((0, 0), np.int64)
+
+    def room(self, limits: BatchLimits, waiting: Sequence[SampleRow]) -> int:
+        """How many of the rows that wait may join now."""
+        if self.rows and not isinstance(self._cache, GrowingCache):
+            return 0
+        rows, tokens = len(self.rows), sum(len(row.ids) + row.room for row in self.rows)
+        for number, row in enumerate(waiting):
+            rows, tokens = rows + 1, tokens + len(row.ids) + row.room
+            if rows > 1 and (rows > limits.rows or tokens > limits.tokens):
+                return number
+        return len(waiting)
+
+    def join(self, rows: Sequence[SampleRow]) -> None:
+        """Add rows, and read their prompts."""
+        cache, logits, left, width = self._read([row.ids for row in rows])
+        if self.rows:
+            self._cache.join(cache)
+            logits = torch.cat([self._logits, logits])
+            left = np.concatenate([self._left - self._width, left - width]) + max(self._width, width)
+            width = max(self._width, width)
+        else:
+            self._cache = cache
+        self._logits, self._left, self._width = logits, left, width
+        new = len(rows)
+        self.rows += rows
+        self._generators += [row.generator() for row in rows]
+        self._live = np.concatenate([self._live, np.ones(new, bool)])
+        self._counts = np.concatenate([self._counts, np.zeros(new, int)])
+        self._room = np.concatenate([self._room, [row.room for row in rows]])
+        added = ((0, new), (0, 0))
+        self._draws, self._tokens = np.pad(self._draws, added), np.pad(self._tokens, added)
+        self._logprobs = np.pad(self._logprobs, added)
+        self._arrange()
+
+    def use(self, version: int) -> None:
+        """Go on with new weights, which read prompts and tokens again."""
+        for row, count in zip(self.rows, self._counts.tolist(), strict=True):
+            row.versions = merged_versions(row.versions, self._version, count)
+        self._version = version
+        texts = [(*row.ids, *tokens) for row, tokens in zip(self.rows, self._sampled(), strict=True)]
+        self._cache, self._logits, self._left, self._width = self._read(texts)
+        self._arrange()
+
+    def drop(self, leaving: Collection[SampleRow]) -> None:
+        """Take rows out that are no longer wanted."""
+        if leaving:
+            self._keep(np.array([i for i, row in enumerate(self.rows) if row not in leaving], int))
+
+    def advance(self) -> list[SampleRow]:
+        """Decode until a quarter of the rows has ended; these leave, with tokens and finish reasons."""
+        for number in itertools.count(1):
+            tokens, logprobs = self._choose()
+            self._record(tokens, logprobs)
+            if number % 16 == 0:
+                self._live &= [not row.ticket.dropped for row in self.rows]
+            gone = [row for row, live in zip(self.rows, self._live, strict=True) if not live]
+            if leaves := 4 * len(gone) >= len(self.rows):
+                keep = np.flatnonzero(self._live)
+                tokens = tokens[torch.from_numpy(keep).to(self._device)]
+                self._keep(keep)
+            if self.rows:
+                places = torch.from_numpy(self._lengths + self._counts - 1).to(self._device)[:, None]
+                self._logits = self._step(tokens, places, self._mask(), self._cache)
+                self._width += 1
+            if leaves:
+                return gone
+        raise AssertionError
+
+    def _read(self, texts: Sequence[tuple[int, ...]]) -> tuple[Any, torch.Tensor, npt.NDArray[Any], int]:
+        """The cache of some texts, the logits after them, their padding and width; each is read once."""
+        distinct = {ids: i for i, ids in enumerate(dict.fromkeys(texts))}
+        width = max(map(len, distinct))
+        prompts = torch.zeros(len(distinct), width, dtype=torch.long)
+        real = torch.zeros(len(distinct), width, dtype=torch.bool)
+        for ids, i in distinct.items():
+            prompts[i, width - len(ids) :] = torch.tensor(ids)
+            real[i, width - len(ids) :] = True
+        prompts, real = prompts.to(self._device), real.to(self._device)
+        cache = cache_for(self._module)
+        logits = self._module(
+            input_ids=prompts,
+            attention_mask=real.long(),
+            position_ids=(real.cumsum(-1) - 1).clamp_(min=0),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        source = torch.tensor([distinct[ids] for ids in texts], device=self._device)
+        cache.reorder_cache(source)
+        return cache, logits[source], np.array([width - len(ids) for ids in texts]), width
+
+    def _sampled(self) -> list[tuple[int, ...]]:
+        return [tuple(t[:n].tolist()) for t, n in zip(self._tokens, self._counts, strict=True)]
+
+    def _keep(self, keep: npt.NDArray[Any]) -> None:
+        """Drop all other rows, and columns that are padding in all that stay."""
+        self.rows = [self.rows[i] for i in keep]
+        self._generators = [self._generators[i] for i in keep]
+        self._live, self._left, self._counts = self._live[keep], self._left[keep], self._counts[keep]
+        self._room, self._draws = self._room[keep], self._draws[keep]
+        self._tokens, self._logprobs = self._tokens[keep], self._logprobs[keep]
+        if not self.rows:
+            self._cache = None
             return
-        # Finished rows stay in the batch until they are a quarter of it: dropping them copies the cache.
-        if 4 * len(keep) <= 3 * len(state.rows):
-            kept = torch.from_numpy(keep).to(device)
-            cache.reorder_cache(kept)
-            state.select(keep, kept)
-            tokens = tokens[kept]
-        logits = step_of_model(tokens, state.lengths + step, state.mask(step + 1), cache)
+        rows = torch.from_numpy(keep).to(self._device)
+        if isinstance(self._cache, GrowingCache):
+            begin = int(self._left.min()) // CHUNK * CHUNK
+            self._cache.keep(rows, begin)
+            self._left, self._width = self._left - begin, self._width - begin
+        else:
+            self._cache.reorder_cache(rows)
+        self._logits = self._logits[rows]
+        self._arrange()
 
-
-class _State:
-    """The rows that are being decoded, and their settings as vectors."""
-
-    def __init__(self, rows: list[SampleRow], real: torch.Tensor, attention: str, dtype: torch.dtype) -> None:
-        self.rows = rows
-        self.live = np.ones(len(rows), dtype=bool)
-        self.lengths = real.sum(-1, keepdim=True)
-        self._real, self._padded = real, not bool(real.all())
-        self._attention, self._dtype, self._device = attention, dtype, real.device
-        self._generators = [row.generator() for row in rows]
-        self._room = np.array([row.room for row in rows])
-        self._uniforms = torch.empty(0)
-        self._bias = torch.empty(0)
-        self._places = np.arange(len(rows))
-        self._tokens, self._logprobs = np.empty((len(rows), 0), np.int64), np.empty((len(rows), 0))
-        self._stops = any(row.sampling.stop for row in rows)
-        self._vectors()
-
-    def _vectors(self) -> None:
+    def _arrange(self) -> None:
+        """The rows' settings as vectors."""
         sampling = [row.sampling for row in self.rows]
 
-        def vector(values: list[float], dtype: torch.dtype) -> torch.Tensor:
+        def vector(values: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(values, dtype=dtype, device=self._device)[:, None]
 
         self._temperature = vector([s.temperature or 1.0 for s in sampling], torch.float32)
@@ -148,80 +210,86 @@ class _State:
         # A greedy row is not filtered: its log-probabilities are those at temperature 1.
         self._top_p = vector([s.top_p if s.temperature else 1.0 for s in sampling], torch.float32)
         self._top_k = vector([(s.top_k if s.temperature else 0) or 2**31 for s in sampling], torch.long)
+        self._stops = any(s.stop for s in sampling)
+        self._lengths = np.array([len(row.ids) for row in self.rows])
+        self._uniforms = torch.from_numpy(self._draws).to(self._device)
+        self._bias = torch.empty(0)
 
-    def choose(self, logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _choose(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Sample one token per row: shapes (rows,) and (rows,)."""
-        if step % CHUNK == 0:
-            draws = np.stack([generator.random(CHUNK) for generator in self._generators])
-            self._uniforms = torch.from_numpy(draws).to(self._device)
-        logits = logits.float()
+        places = self._counts % CHUNK
+        if len(empty := np.flatnonzero(places == 0)):
+            self._draws[empty] = np.stack([self._generators[i].random(CHUNK) for i in empty])
+            self._uniforms = torch.from_numpy(self._draws).to(self._device)
+        uniforms = self._uniforms.gather(1, torch.from_numpy(places).to(self._device)[:, None])
+        logits = self._logits.float()
         if self._tempered:
             logits = logits / self._temperature
         if self._filtered:
             logits = filtered(logits, self._top_p, self._top_k)
         logprobs = torch.log_softmax(logits, -1)
-        tokens = draw(logprobs, self._uniforms[:, step % CHUNK, None])
+        tokens = draw(logprobs, uniforms)
         if self._any_greedy:
             tokens = torch.where(self._greedy, logits.argmax(-1, keepdim=True), tokens)
         return tokens[:, 0], logprobs.gather(1, tokens)[:, 0]
 
-    def record(
-        self,
-        tokens: torch.Tensor,
-        logprobs: torch.Tensor,
-        step: int,
-        eos: npt.NDArray[np.int64],
-        tokenizer: Any,
-    ) -> npt.NDArray[np.int64]:
-        """Record the tokens of unfinished rows; returns the places of those that continue."""
-        if step == self._tokens.shape[1]:
-            room = ((0, 0), (0, CHUNK + step))
+    def _record(self, tokens: torch.Tensor, logprobs: torch.Tensor) -> None:
+        """Record the tokens; rows that end get theirs."""
+        if self._counts.max() == self._tokens.shape[1]:
+            room = ((0, 0), (0, CHUNK + self._tokens.shape[1]))
             self._tokens, self._logprobs = np.pad(self._tokens, room), np.pad(self._logprobs, room)
-        drawn = tokens.cpu().numpy()
-        self._tokens[self._places, step] = drawn  # a finished row's token lies beyond its end
-        self._logprobs[self._places, step] = logprobs.cpu().numpy()
-        stopped = np.isin(drawn, eos)
+        drawn, places = tokens.cpu().numpy(), np.arange(len(self.rows))
+        self._tokens[places, self._counts] = drawn  # a finished row's token lies beyond its end
+        self._logprobs[places, self._counts] = logprobs.cpu().numpy()
+        self._counts = self._counts + 1
+        stopped = np.isin(drawn, self._eos)
         if self._stops:
-            for i in np.flatnonzero(self.live & ~stopped):
+            for i in np.flatnonzero(self._live & ~stopped):
                 stops = self.rows[i].sampling.stop
-                sampled = self._tokens[self._places[i], : step + 1]
-                stopped[i] = bool(stops) and completes_stop(sampled, stops, tokenizer)
-        for i in np.flatnonzero(self.live & (stopped | (step + 1 >= self._room))):
-            row, place = self.rows[i], self._places[i]
+                sampled = self._tokens[i, : self._counts[i]]
+                stopped[i] = bool(stops) and completes_stop(sampled, stops, self._tokenizer)
+        for i in np.flatnonzero(self._live & (stopped | (self._counts >= self._room))):
+            row, count = self.rows[i], int(self._counts[i])
             row.finish = "stop" if stopped[i] else "length"
-            row.tokens = tuple(self._tokens[place, : step + 1].tolist())
-            row.logprobs = tuple(self._logprobs[place, : step + 1].tolist())
-            self.live[i] = False
-        return np.flatnonzero(self.live)
+            row.tokens = tuple(self._tokens[i, :count].tolist())
+            row.logprobs = tuple(self._logprobs[i, :count].tolist())
+            row.versions = merged_versions(row.versions, self._version, count)
+            self._live[i] = False
 
-    def select(self, keep: npt.NDArray[np.int64], kept: torch.Tensor) -> None:
-        """Drop all other rows."""
-        self.rows = [self.rows[i] for i in keep]
-        self._generators = [self._generators[i] for i in keep]
-        self.live, self._room, self._places = self.live[keep], self._room[keep], self._places[keep]
-        self.lengths, self._real, self._uniforms = self.lengths[kept], self._real[kept], self._uniforms[kept]
-        self._bias = torch.empty(0)
-        self._stops = any(row.sampling.stop for row in self.rows)
-        self._vectors()
-
-    def mask(self, generated: int) -> torch.Tensor | None:
-        """The attention mask of a decoding step over the prompt and `generated` tokens.
+    def _mask(self) -> torch.Tensor | None:
+        """The attention mask of the next step.
 
         For the attentions that add a bias it is made here once and sliced, (rows, 1, 1, keys);
         the library would build it again at every step.
         """
-        if not self._padded and self._attention in ("sdpa", "eager"):
+        adds = self._attention in ("sdpa", "eager") and isinstance(self._cache, GrowingCache)
+        if adds and not self._left.any():
             return None
-        rows, width = self._real.shape
-        if self._bias.shape[-1] < width + generated:
-            grown = torch.ones(rows, width + generated + CHUNK, dtype=torch.bool, device=self._device)
-            grown[:, :width] = self._real
-            if self._attention in ("sdpa", "eager"):
-                bias = torch.zeros(grown.shape, dtype=self._dtype, device=self._device)
-                self._bias = bias.masked_fill_(~grown, torch.finfo(bias.dtype).min)[:, None, None]
+        keys = self._width + 1
+        if self._bias.shape[-1] < keys:
+            columns = torch.arange(keys + CHUNK, device=self._device)
+            real = columns >= torch.from_numpy(self._left).to(self._device)[:, None]
+            if adds:
+                bias = torch.zeros(real.shape, dtype=self._module.dtype, device=self._device)
+                self._bias = bias.masked_fill_(~real, torch.finfo(bias.dtype).min)[:, None, None]
             else:
-                self._bias = grown.long()
-        return self._bias[..., : width + generated]
+                self._bias = real.long()
+        return self._bias[..., :keys]
+
+
+Runs = tuple[tuple[int, int], ...]
+"""Versions and how many tokens each has sampled, in their order."""
+
+
+def merged_versions(runs: Runs, version: int, count: int) -> Runs:
+    """Which weights sampled so many tokens, if those not in `runs` are of this version.
+
+    Example:
+        >>> merged_versions(((1, 5),), 2, 8)
+        ((1, 5), (2, 3))
+    """
+    new = count - sum(number for _, number in runs)
+    return (*runs, (version, new)) if new else runs
 
 
 def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

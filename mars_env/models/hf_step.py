@@ -48,17 +48,34 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self.values[:, :, begin : self.length] = value_states
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
-    def _grown(self, old: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
-        """A copy of these rows (or all) that has room for half as much again."""
+    def _grown(self, old: torch.Tensor, rows: torch.Tensor | None, begin: int = 0) -> torch.Tensor:
+        """A copy of these rows (or all), from a column on, that has room for half as much again."""
         count = old.shape[0] if rows is None else len(rows)
-        held = min(self.length, old.shape[2])
-        new = old.new_empty(count, old.shape[1], self.length + max(CHUNK, self.length // 2), old.shape[3])
-        new[:, :, :held] = old[:, :, :held] if rows is None else old[:, :, :held].index_select(0, rows)
+        held = old[:, :, begin : self.length]
+        room = self.length - begin + max(CHUNK, self.length // 2)
+        new = old.new_empty(count, old.shape[1], room, old.shape[3])
+        new[:, :, : held.shape[2]] = held if rows is None else held.index_select(0, rows)
         return new
 
-    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Keep these rows, in this order."""
-        self.keys, self.values = self._grown(self.keys, beam_idx), self._grown(self.values, beam_idx)
+    def reorder_cache(self, beam_idx: torch.Tensor, begin: int = 0) -> None:
+        """Keep these rows, in this order, without the columns before `begin`."""
+        self.keys = self._grown(self.keys, beam_idx, begin)
+        self.values = self._grown(self.values, beam_idx, begin)
+        self.length -= begin
+
+    def join(self, other: GrowingLayer) -> None:
+        """Add the rows of another layer; all end in the same column."""
+        width = max(self.length, other.length)
+        self.keys = self._joined(self.keys, other.keys, other.length, width)
+        self.values = self._joined(self.values, other.values, other.length, width)
+        self.length = width
+
+    def _joined(self, one: torch.Tensor, two: torch.Tensor, length: int, width: int) -> torch.Tensor:
+        rows = one.shape[0]
+        new = one.new_zeros(rows + two.shape[0], one.shape[1], width + CHUNK, one.shape[3])
+        new[:rows, :, width - self.length : width] = one[:, :, : self.length]
+        new[rows:, :, width - length : width] = two[:, :, :length]
+        return new
 
     def get_seq_length(self) -> int:
         """Number of tokens held."""
@@ -67,6 +84,16 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
 
 class GrowingCache(Cache):  # type: ignore[misc]
     """A cache of growing layers."""
+
+    def keep(self, rows: torch.Tensor, begin: int) -> None:
+        """Keep these rows, in this order, without the columns before `begin`."""
+        for layer in self.layers:
+            layer.reorder_cache(rows, begin)
+
+    def join(self, other: GrowingCache) -> None:
+        """Add the rows of another cache; all end in the same column."""
+        for layer, added in zip(self.layers, other.layers, strict=True):
+            layer.join(added)
 
 
 def cache_for(module: Any) -> Any:

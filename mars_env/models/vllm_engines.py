@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mars_env.errors import ConfigError, MissingExtra, ModelError
-from mars_env.models.batching import Ticket, engine_lock, submit
+from mars_env.models.batching import Ticket, UnderWay, engine_lock, submit
 from mars_env.models.vllm_weights import PACK_RELOADED
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class OfflineEngine(_Sleeper):
 
     def run(
         self, tickets: Sequence[Ticket[tuple[EngineRequest, ...], list[EngineOutput]]]
-    ) -> list[list[EngineOutput] | BaseException]:
+    ) -> list[list[EngineOutput] | BaseException | UnderWay]:
         """Answer a wave; called by `mars_env.models.batching` in a worker thread."""
         answers: dict[EngineRequest, EngineOutput] = {}
         jobs = [job for ticket in tickets for job in ticket.request]

@@ -19,7 +19,7 @@ from mars_env.text import shown
 from mars_env.types import Problem
 
 Check = Callable[[Problem], str | None]
-"""Says in one sentence why a problem's reference cannot be used; None if it can."""
+"""Says why a problem's reference cannot be used; None if it can."""
 
 
 def load_set(

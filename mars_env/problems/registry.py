@@ -117,7 +117,7 @@ def find_loader(name: str) -> Loader:
 
 
 def held_out_by_default(name: str) -> str | None:
-    """The split that a real set gives unless told otherwise, if it has another one for training; else None.
+    """The split that a real set gives by default, if it has another one for training; else None.
 
     Example:
         >>> held_out_by_default("gsm8k"), held_out_by_default("aime25"), held_out_by_default("aime")

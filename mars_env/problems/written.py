@@ -1,7 +1,7 @@
 """Problem sets written to a file of JSON lines, and read again exactly: for problems that models made.
 
-The first line describes the set, each further line is a problem. A reference may be null: then nobody knows
-the answer, and no grader ever calls an answer wrong.
+The first line describes the set, each further line is a problem. A reference may be null: then the answer is
+unknown, and no grader ever calls an answer wrong.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def parse_problem(row: Row, _: int = 0) -> Problem:
     if row.get("kind") not in _KINDS:
         raise BadField("kind", f"must be one of {', '.join(_KINDS)}")
     if "answer" not in row:
-        raise BadField("answer", "is missing; null means that nobody knows it")
+        raise BadField("answer", "is missing; null means that it is unknown")
     if not isinstance(row.get("metadata"), Mapping):
         raise BadField("metadata", "must be an object")
     required_text(row, "problem")

@@ -132,7 +132,7 @@ class Bubblewrap:
 
 
 def _order(root: bool) -> dict[str, int | str | None]:
-    # A user id that nobody else has: the kernel's process count for it covers this box alone.
+    # A user id of its own: the kernel's process count for it covers this box alone.
     uid = random.SystemRandom().randrange(1 << 30, 1 << 31) if root else None
     return {"workdir": "/tmp", "uid": uid}
 

@@ -62,7 +62,7 @@ class Lease:
 class Pool:
     r"""Runs untrusted programs, at most `slots` pieces of work at a time; the others queue, in order.
 
-    Safe from any thread and event loop. The fork server ends when nobody has used it for a few seconds.
+    Safe from any thread and event loop. The fork server ends after a few idle seconds.
 
     Args:
         backend: The sandbox, as for `run`.
@@ -196,7 +196,7 @@ class Pool:
             return self._spawner
 
     def _retire(self) -> None:
-        """Let the fork server end once nobody uses its boxes."""
+        """Let the fork server end once its boxes are closed."""
         if self._spawner is not None:
             self._spawn(self._spawner.close())
         self._spawner = None

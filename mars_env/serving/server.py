@@ -34,8 +34,8 @@ log = logger(__name__)
 _HEARTBEAT = 15.0
 """Seconds after which a stream without progress says that it is alive."""
 
-_GRACE = 5.0
-"""Seconds that requests under way may take to end when the server stops."""
+_GRACE = 4.0
+"""Seconds that questions under way may take to end when the server stops; then clients get an error."""
 
 
 class TeamServer:
@@ -91,6 +91,8 @@ class TeamServer:
         config = {**answerer.config, "served": True, "seed": seed}
         self._journal = None if out is None else _Journal(Path(out), config)
         self._server: Server | None = None
+        self._questions: set[asyncio.Task[list[Solution]]] = set()
+        self._stopping = False
         self.monitor, self.url = Monitor(), ""
 
     async def __aenter__(self) -> Self:
@@ -128,16 +130,23 @@ class TeamServer:
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         # A client that goes away stops its question: with a store, it can be continued.
         self._server = await start_server(
-            app, host, port, self._guard, refusal_of=_refusal, grace=_GRACE, cancels=True
+            app, host, port, self._guard, refusal_of=_refusal, grace=_GRACE + 1, cancels=True
         )
         self.url = f"{self._server.url}/v1"
 
     async def close(self) -> None:
-        """Stop serving: questions under way get a few seconds to end."""
+        """Stop serving: questions under way get a few seconds to end, then their clients get status 503."""
+        self._stopping = True
         if self._server is not None:
+            end = asyncio.get_running_loop().call_later(_GRACE, self._end_questions)
             await self._server.close()
+            end.cancel()
         if self._journal is not None:
             self._journal.store.close()
+
+    def _end_questions(self) -> None:
+        for question in self._questions:
+            question.cancel()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -159,7 +168,7 @@ class TeamServer:
             answer_id = f"chatcmpl-{secrets.token_hex(12)}"
             if wanted.stream:
                 return await self._streamed(request, wanted, answer_id)
-            solutions = await self._solutions(wanted, lambda turn: None)
+            solutions = await self._answer(wanted, lambda turn: None)
             return web.json_response(completion(self.name, answer_id, solutions))
         finally:
             self._expected -= wanted.n
@@ -170,9 +179,7 @@ class TeamServer:
         """Progress as comments, turn by turn, then the answer."""
         response = web.StreamResponse(headers=EVENT_STREAM)
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        answering = asyncio.create_task(
-            self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn)))
-        )
+        answering = asyncio.create_task(self._answer(wanted, lambda turn: lines.put_nowait(progress(turn))))
         answering.add_done_callback(lambda _: lines.put_nowait(None))
         try:
             await response.prepare(request)
@@ -192,6 +199,24 @@ class TeamServer:
         finally:
             await end_tasks([answering])
         return response
+
+    async def _answer(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
+        """As `_solutions`; a `Refusal` where the server stops before the answer."""
+        stops = Refusal(
+            503, "the server stops: ask again later", "server_error", headers={"Retry-After": "5"}
+        )
+        if self._stopping:
+            raise stops
+        question = asyncio.create_task(self._solutions(wanted, on_turn))
+        self._questions.add(question)
+        question.add_done_callback(self._questions.discard)
+        try:
+            await asyncio.wait([question])
+        finally:
+            await end_tasks([question])  # the client has left
+        if question.cancelled():
+            raise stops
+        return question.result()
 
     async def _solutions(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
         """All answers of a request; the first fault stops the others."""

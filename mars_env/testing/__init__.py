@@ -15,5 +15,6 @@ if TYPE_CHECKING:
     from mars_env.testing.model_suite import check_model as check_model
     from mars_env.testing.rules_suite import check_rules as check_rules
     from mars_env.testing.search_suite import check_search as check_search
+    from mars_env.testing.tool_suite import check_tool as check_tool
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)

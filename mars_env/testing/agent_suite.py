@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from mars_env import checks
 from mars_env.testing.model_suite import require_consistent
 from mars_env.types import Action, Agent, Observation, Sampling
 
@@ -75,6 +76,7 @@ def _check_action(action: Any, *, trainable: bool = False) -> None:
     assert isinstance(action, Action) and isinstance(action.text, str), (
         f"expected an Action with a text, got {action!r}"
     )
+    checks.valid_action(action)
     for completion in action.completions:
         sampled = max(completion.completion_tokens, len(completion.token_ids))
         # An agent's own limit is not known here: what it has cut off ended there.

@@ -103,6 +103,10 @@ async def _check_prompts(model: Model, prompt: Prompt, sampling: Sampling, exact
         assert again.prompt_ids == first.prompt_ids, (
             "the model did not read exactly the token ids of the prompt"
         )
+        if first.finish_reason != "context":  # agents with tools go on after what was sampled
+            follow = (*first.prompt_ids, *first.token_ids)
+            [later] = await model.complete(follow, 1, replace(sampling, max_tokens=1))
+            assert later.continues(first), "a prompt of sampled token ids is not read as it is"
 
 
 async def _check_stop(model: Model, prompt: Prompt, sampling: Sampling, stop: str) -> None:

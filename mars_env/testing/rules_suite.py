@@ -143,13 +143,13 @@ def _informed(rules: Rules[Any], state: Any, feedback: str) -> Any:
     if inform is None:
         return state
     before = copy.deepcopy(state)
-    told = inform(state, feedback)
+    informed = inform(state, feedback)
     assert state == before, "with_feedback() changed the state it was given: states must be values"
-    assert told == inform(state, feedback), "with_feedback() gave two results for one input"
+    assert informed == inform(state, feedback), "with_feedback() gave two results for one input"
     assert inform(state, "") == state, "with_feedback() changed the state without feedback"
-    assert rules.current_agent(told) == rules.current_agent(state), "feedback changed whose turn it is"
-    assert rules.final(told) == rules.final(state), "feedback changed the answer"
-    return told
+    assert rules.current_agent(informed) == rules.current_agent(state), "feedback changed whose turn it is"
+    assert rules.final(informed) == rules.final(state), "feedback changed the answer"
+    return informed
 
 
 def _check_observations(rules: Rules[Any], state: Any) -> None:

@@ -202,6 +202,17 @@ def penalise_overlong(groups: Sequence[Group], max_length: int, buffer: int = 20
     return [replace(g, turns=tuple(_penalised(t, max_length, buffer) for t in g.turns)) for g in groups]
 
 
+def penalise_calls(groups: Sequence[Group], cost: float) -> list[Group]:
+    """The same groups with a cost taken off each turn's reward for each of its calls of tools."""
+
+    def paid(turn: Turn) -> Turn:
+        return (
+            turn if turn.reward is None else replace(turn, reward=turn.reward - cost * len(turn.action.calls))
+        )
+
+    return [replace(group, turns=tuple(map(paid, group.turns))) for group in groups]
+
+
 def _penalised(turn: Turn, max_length: int, buffer: int) -> Turn:
     if turn.reward is None:
         return turn

@@ -28,7 +28,6 @@ try:
     import safetensors
     import safetensors.torch
     import torch
-    from torch import Tensor
     from transformers.utils import logging as transformers_logging
 except ImportError as error:
     raise MissingExtra("checkpoints need torch and safetensors: pip install 'mars-env[hf]'") from error
@@ -75,7 +74,7 @@ def _write(
         _save_model(policy.model, scratch / name)
         if policy.tokenizer is not None:
             policy.tokenizer.save_pretrained(scratch / name)
-        safetensors.torch.save_file(_optimiser_tensors(policy), scratch / name / _OPTIMIZER)
+        safetensors.torch.save_file(policy.optimiser.tensors(), scratch / name / _OPTIMIZER)
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
     state = {
         "format": _FORMAT,
@@ -133,7 +132,7 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
         )
     for name, policy in policies.items():
         _load_weights(policy.model, path / name)
-        _restore_optimiser(policy, safetensors.torch.load_file(path / name / _OPTIMIZER))
+        policy.optimiser.restore(safetensors.torch.load_file(path / name / _OPTIMIZER))
         policy.version = state["policies"][name]["version"]
         policy.updates = state["policies"][name]["updates"]
     return int(state["step"])
@@ -225,28 +224,6 @@ def _load_weights(model: Any, path: Path) -> None:
     with _no_progress_bars():
         loaded = type(model).from_pretrained(path, dtype=torch.float32, local_files_only=True)
     model.load_state_dict(loaded.state_dict())
-
-
-def _optimiser_tensors(policy: Policy) -> dict[str, Tensor]:
-    """The optimiser's state as named tensors: ``"exp_avg.model.norm.weight"`` and so on."""
-    return {
-        f"{kind}.{name}": tensor.detach().cpu().contiguous()
-        for name, parameter in trained_parameters(policy.model).items()
-        for kind, tensor in policy.optimiser.state.get(parameter, {}).items()
-    }
-
-
-def _restore_optimiser(policy: Policy, tensors: Mapping[str, Tensor]) -> None:
-    names = {parameter: name for name, parameter in trained_parameters(policy.model).items()}
-    order = [parameter for group in policy.optimiser.param_groups for parameter in group["params"]]
-    kinds = ("step", "exp_avg", "exp_avg_sq")
-    state = {
-        index: {kind: tensors[f"{kind}.{names[parameter]}"] for kind in kinds}
-        for index, parameter in enumerate(order)
-        if f"step.{names[parameter]}" in tensors
-    }
-    groups = policy.optimiser.state_dict()["param_groups"]
-    policy.optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
 def trained_parameters(model: Any) -> dict[str, torch.nn.Parameter]:

@@ -94,6 +94,20 @@ def check_run(game: Game, team: Team, settings: RunSettings, door: Door = LOCAL)
     return trained
 
 
+def sampled_elsewhere(team: Team, config: TrainConfig) -> list[str]:
+    """The trained agents whose samples another engine or precision made than the one that trains.
+
+    The log-probabilities of a model in this process are the trainer's own only in float32.
+    """
+
+    def own(model: object) -> bool:
+        module = getattr(model, "module", None)
+        return module is not None and str(module.dtype) == "torch.float32" and not config.autocast
+
+    asked = {name: models_of(a) for name, a in team.agents.items() if a.policy in team.policies}
+    return [name for name, models in asked.items() if models and not any(map(own, models))]
+
+
 def check_agents(
     agents: Mapping[str, Agent],
     config: TrainConfig,

@@ -12,6 +12,7 @@ from mars_env.trainers.advantages import (
     Estimator,
     TurnKey,
     over_batch,
+    penalise_calls,
     penalise_overlong,
     turn_key,
     zeros_of,
@@ -90,6 +91,8 @@ class TrainConfig(BaseModel):
     """Shapes the rewards along the tree before advantages are computed; None turns it off."""
     overlong: Overlong | None = None
     """Adds a penalty to the rewards of turns close to their limit; None turns it off."""
+    call_cost: float = Field(default=0.0, ge=0)
+    """What each call of a tool takes off its turn's reward, before advantages are computed."""
     learning_rate: float = Field(default=1e-6, ge=0)
     """Learning rate of AdamW, constant after the warm-up. MarsRL: 1e-6. A miniature needs 1e-4 or more."""
     warmup_updates: int = Field(default=0, ge=0)
@@ -113,6 +116,9 @@ class TrainConfig(BaseModel):
     float32. False pads rows side by side, as recorded studies did."""
     gradient_checkpointing: bool = False
     """Layers are computed again in the backward pass instead of kept: a third more work, far less memory."""
+    offload: bool = False
+    """Float32 copies of the weights, their gradients and AdamW's moments are in the host's memory, 16 bytes a
+    parameter; the device keeps the weights alone, 2 bytes if they are bfloat16."""
     most_logits: int = Field(default=2**26, ge=1)
     """Most logits (sampled tokens x vocabulary) in memory at once, of 4 bytes, several times over. More are
     computed in chunks, and again in the backward pass."""
@@ -138,6 +144,9 @@ class TrainConfig(BaseModel):
     (free if a step has one update), or those that the rollout recorded. None: see `denominator`."""
     tis_cap: float | None = Field(default=None, gt=0)
     """Cap of the importance weight between trainer and rollout engine; None turns it off. MARS2: 2."""
+    correct_engine: bool = True
+    """Where another engine or precision sampled than trains, `tis_cap` is 2 unless something corrects it
+    already; see `corrected`."""
     tis_veto: float | None = Field(default=1e-4, ge=0)
     """If a token's ratio is below this, its completion gets weight 0 (needs `tis_cap`). MARS2: 1e-4."""
     dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
@@ -195,13 +204,25 @@ class TrainConfig(BaseModel):
             return self.old_logprobs
         return "rollout" if max_staleness and self.tis_cap is None else "trainer"
 
+    def corrected(self, max_staleness: int) -> TrainConfig:
+        """These settings where the samples are of another engine or precision than the trainer's.
+
+        With ``tis_cap=2``, unless `correct_engine` is off or the ratio's denominator is the rollout's.
+
+        Example:
+            >>> TrainConfig().corrected(0).tis_cap, TrainConfig().corrected(1).tis_cap
+            (2.0, None)
+        """
+        known = self.tis_cap is not None or self.denominator(max_staleness) == "rollout"
+        return self if known or not self.correct_engine else self.model_copy(update={"tis_cap": 2.0})
+
     def uncorrected(self, max_staleness: int) -> bool:
         """Whether stale samples would be trained as if the newest weights had sampled them."""
         return max_staleness > 0 and self.tis_cap is None and self.denominator(max_staleness) == "trainer"
 
 
 def estimator_of(config: TrainConfig) -> Estimator:
-    """Tree-shaped credit, overlong penalty and groups over the batch, if they are set; then the estimator.
+    """Tree-shaped credit, penalties and groups over the batch, if they are set; then the estimator.
 
     The order matters: a parent's length must not affect its child's baseline.
 
@@ -219,6 +240,8 @@ def estimator_of(config: TrainConfig) -> Estimator:
             groups = tree_shaped(groups, sibling_weight=credit.sibling_weight, strength=credit.strength)
         if overlong is not None:
             groups = penalise_overlong(groups, overlong.limit, overlong.buffer)
+        if config.call_cost:
+            groups = penalise_calls(groups, config.call_cost)
         if config.batch_roles:
             groups = over_batch(groups, config.batch_roles)
         found = ESTIMATORS[config.advantage](groups)

@@ -20,7 +20,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from mars_env.trainers import losses
 from mars_env.trainers.batches import Batch, micro_batches
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.prefixes import common, grow, reading_forests, sorted_rows
+from mars_env.trainers.prefixes import Forest, common, grow, reading_forests, sorted_rows
 
 KEY_COST = 8
 """So many keys that a row reads in a forest take the memory of one of its tokens."""
@@ -38,23 +38,45 @@ def sampled_logprobs(model: Any, batch: Batch, config: TrainConfig, *, shared: b
     device = next(model.parameters()).device
     rows, columns = batch.mask.nonzero(as_tuple=True)
     places = batch.prompts[rows] + columns  # of the sampled tokens; the token before predicts each
-    with torch.autocast(device.type, torch.bfloat16, enabled=config.autocast):
-        if shared:
-            forest = grow(_rows(batch, 1))
-            hidden = forest.to(device).hidden(model)[forest.places[rows, places - 1].to(device)]
-        else:
-            states = plain_hidden(model, batch.ids[:, :-1].to(device))
-            hidden = states[rows.to(device), (places - 1).to(device)]
-    logp, entropy = _read_off(
-        model,
-        hidden,
-        batch.ids[rows, places].to(device),
-        batch.temperatures[rows].to(device),
-        max(1, config.most_logits // model.get_output_embeddings().weight.shape[0]),
+    source: Forest | Tensor
+    read: tuple[Tensor, ...]
+    if shared:
+        forest = grow(_rows(batch, 1))
+        source, read = forest.to(device), (forest.places[rows, places - 1].to(device),)
+    else:
+        source, read = batch.ids[:, :-1].to(device), (rows.to(device), (places - 1).to(device))
+    logp, entropy = logprobs_at(
+        model, source, read, batch.ids[rows, places].to(device), batch.temperatures[rows].to(device), config
     )
     mask = batch.mask.to(device)
     blank = torch.zeros(mask.shape, device=device)
     return blank.masked_scatter(mask, logp), blank.masked_scatter(mask, entropy)
+
+
+def logprobs_at(
+    model: Any,
+    source: Forest | Tensor,
+    read: tuple[Tensor, ...],
+    tokens: Tensor,
+    temperatures: Tensor,
+    config: TrainConfig,
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies of N tokens, after the states at `read` of a forest or rows."""
+    with torch.autocast(tokens.device.type, torch.bfloat16, enabled=config.autocast):
+        states = source.hidden(model) if isinstance(source, Forest) else plain_hidden(model, source)
+        hidden = states[read]
+    most = max(1, config.most_logits // model.get_output_embeddings().weight.shape[0])
+
+    def part(*given: Tensor) -> tuple[Tensor, Tensor]:
+        own, chosen, heat = given
+        return losses.logprobs_and_entropies(logits_of(model, own), chosen, heat)
+
+    if len(hidden) <= most:
+        return part(hidden, tokens, temperatures)
+    parts = zip(*(torch.split(each, most) for each in (hidden, tokens, temperatures)), strict=True)
+    found = [checkpoint(part, *each, use_reentrant=False, preserve_rng_state=False) for each in parts]
+    logp, entropy = (torch.cat(each) for each in zip(*found, strict=True))
+    return logp, entropy
 
 
 def plain_hidden(model: Any, ids: Tensor) -> Tensor:
@@ -74,23 +96,6 @@ def logits_of(model: Any, hidden: Tensor) -> Tensor:
             bias = None if head.bias is None else head.bias.float()
             return functional.linear(hidden.float(), head.weight.float(), bias)
         return head(hidden.to(head.weight.dtype)).float()  # type: ignore[no-any-return]
-
-
-def _read_off(
-    model: Any, hidden: Tensor, tokens: Tensor, temperatures: Tensor, most: int
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies of N tokens after N hidden states; `most` tokens' logits at once."""
-
-    def part(*given: Tensor) -> tuple[Tensor, Tensor]:
-        states, chosen, heat = given
-        return losses.logprobs_and_entropies(logits_of(model, states), chosen, heat)
-
-    if len(hidden) <= most:
-        return part(hidden, tokens, temperatures)
-    parts = zip(*(torch.split(each, most) for each in (hidden, tokens, temperatures)), strict=True)
-    found = [checkpoint(part, *each, use_reentrant=False, preserve_rng_state=False) for each in parts]
-    logp, entropy = (torch.cat(each) for each in zip(*found, strict=True))
-    return logp, entropy
 
 
 def cut(batch: Batch, token_budget: int, *, unit: int = 1, shared: bool = False) -> Iterator[Tensor]:

@@ -39,6 +39,7 @@ try:
     )
     from mars_env.trainers.forward import cut, logits_of, plain_hidden, sampled_logprobs, score, training
     from mars_env.trainers.objective import LIKELIHOOD, REWARD, Objective, preference
+    from mars_env.trainers.optimiser import Optimiser
     from mars_env.trainers.prefixes import can_share
 except ImportError as error:  # the other packages of mars_env work without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
@@ -51,8 +52,8 @@ class Policy:
     """Weights that are trained, and their optimiser. Turns name it in `Turn.policy`.
 
     Args:
-        model: A causal language model of transformers, float32, on the device where it is trained; perhaps
-            the module from which an `HFModel` samples.
+        model: A causal language model of transformers, float32 (see `TrainConfig.offload`), on the device
+            where it is trained; perhaps the module from which an `HFModel` samples.
         tokenizer: Is saved in its checkpoints.
         reference: A frozen model for the KL term and for preferences. A resumed run needs the same one.
 
@@ -69,7 +70,7 @@ class Policy:
     version: int = field(default=0, init=False)
     updates: int = field(default=0, init=False)
     shares: bool = field(default=False, init=False)
-    optimiser: torch.optim.AdamW = field(init=False, repr=False)
+    optimiser: Optimiser = field(init=False, repr=False)
 
     @property
     def device(self) -> torch.device:
@@ -139,7 +140,7 @@ class LocalTrainer:
                 policy.shares = all(map(can_share, filter(None, (policy.model, policy.reference))))
                 if not policy.shares:
                     log.info("policy %r: every row is read in full: its attention cannot share", name)
-            policy.optimiser = _adamw([*trained_parameters(policy.model).values()], self.config)
+            policy.optimiser = Optimiser(policy.model, self.config)
 
     def step(self, groups: Sequence[Group]) -> StepMetrics:
         """Update all policies on the groups of one rollout: by advantages, or by preferences.
@@ -244,10 +245,11 @@ def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"policy {name!r}: a name may hold letters, digits and _.- (it names a directory)")
     trained = trained_parameters(policy.model)
-    if not trained or any(p.dtype != torch.float32 for p in trained.values()):
+    if not trained or (not config.offload and any(p.dtype != torch.float32 for p in trained.values())):
         # In 16 bits rounding would lose an update of 1e-6.
         raise ConfigError(
-            f"policy {name!r}: its weights must be float32 and take gradients; load it with .float()"
+            f"policy {name!r}: its weights must be float32 and take gradients: load it with .float(), or set "
+            "offload, which keeps float32 copies in the host's memory"
         )
     if config.kl_coefficient and policy.reference is None:
         raise ConfigError(
@@ -263,21 +265,6 @@ def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
         raise ConfigError(
             f"policy {name!r}: its logits are not its output embedding alone (soft-capped, scaled?)"
         )
-
-
-def _adamw(parameters: Sequence[torch.nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW with the settings' betas; matrices decay, vectors (norms and biases) do not."""
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused)
-
-
-def _learning_rate(updates: int, config: TrainConfig) -> float:
-    """Linear warm-up, then constant."""
-    return config.learning_rate * min(1.0, (updates + 1) / max(1, config.warmup_updates))
 
 
 def _update(
@@ -309,7 +296,7 @@ def _update(
         norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
     policy.version += 1
     return _means(sums, norms, config.epochs, objective.over) | {
-        "learning_rate": _learning_rate(policy.updates - 1, config),
+        "learning_rate": policy.optimiser.rate(policy.updates - 1),
         "updates": float(len(norms)),
         "completions": float(len(batch)),
     }
@@ -333,7 +320,7 @@ def _descend(
     ):
         # The others have no gradient: they only count in the weights.
         batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
-    policy.optimiser.zero_grad()
+    policy.optimiser.adamw.zero_grad()
     with training(policy.model, shared=policy.shares):
         for rows in cut(batch, config.token_budget, unit=objective.unit, shared=policy.shares):
             part, device = batch.rows(rows), policy.device
@@ -341,15 +328,12 @@ def _descend(
             loss, metrics = objective.loss(*values, part.to(device), weights[rows].to(device), config)
             loss.backward()  # type: ignore[no-untyped-call]
             sums.append(metrics)
-    parameters = trained_parameters(policy.model).values()
-    norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+    norm = policy.optimiser.clip()
     if not torch.isfinite(norm):
         raise MarsError(
             "a gradient is not finite: lower the learning rate, or check the rollout's log-probabilities"
         )
-    for group in policy.optimiser.param_groups:
-        group["lr"] = _learning_rate(policy.updates, config)
-    policy.optimiser.step()
+    policy.optimiser.step(policy.updates)
     policy.updates += 1
     return norm
 

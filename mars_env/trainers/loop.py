@@ -27,16 +27,19 @@ from mars_env.models.preflight import preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch
 from mars_env.sync import maybe_await
+from mars_env.text import logger as logger_of
 from mars_env.text import shown
 from mars_env.trainers.checkpoints import run_identity
-from mars_env.trainers.checks import check_run, require_steps
+from mars_env.trainers.checks import check_run, require_steps, sampled_elsewhere
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.samplers import Samplers
 from mars_env.trainers.team import Refresh, Team
-from mars_env.types import Completion
+from mars_env.types import Completion, TrainingAgent
+
+log = logger_of(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +105,19 @@ async def train(
         )
     trained = check_run(game, team, settings)
     settings = checked(settings)
+    config = settings.train.model_copy(update={"seed": settings.seed})
+    scaffolds = any(isinstance(agent, TrainingAgent) for agent in team.agents.values())
+    if not scaffolds and (apart := sampled_elsewhere(team, config)):
+        config = config.corrected(settings.pipeline.staleness)
+        log.info(
+            "%s sampled by another engine or precision than trains: old_logprobs=%s, tis_cap=%s",
+            ", ".join(apart), config.denominator(settings.pipeline.staleness), config.tis_cap,
+        )  # fmt: skip
     await preflight(team.agents, game, trained)
     await require_room(game.rules, team.agents, problems)
     trainer = LocalTrainer(
         team.policies,
-        settings.train.model_copy(update={"seed": settings.seed}),
+        config,
         run={
             **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
             "made_by": team.made_by,

@@ -41,6 +41,9 @@ class RunSettings(BaseModel):
     group of all its agents' nodes (MARS2)."""
     sampling: Sampling = Sampling()
     """How the agents of `mars_env.trainers.make_team` sample; agents made by hand have their own."""
+    tools: str = ""
+    """What the library's own agents may call while they write: ``python``, ``my_module:my_tool``, joined by
+    ``+`` (docs/tools.md)."""
     segment_tokens: PositiveInt | None = None
     """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""

@@ -16,7 +16,7 @@ from mars_env.envs import Game, grouped
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_atomically
-from mars_env.models.batching import hold_waves
+from mars_env.models.batching import hold_waves, whole_waves
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
@@ -61,6 +61,7 @@ async def rollouts(
         game = replace(game, grower=grouped(settings.rollouts))
     if not settings.pipeline.staleness:
         game = graded_in_step(game)
+        whole_waves()
     policies, roles = team.policies, settings.train.train_roles
     log, rows = UpdateLog.resumed(directory, LEDGER, done)
     trees = {tree for row in rows for tree in row["trees"]}

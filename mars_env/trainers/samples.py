@@ -37,7 +37,7 @@ class TurnSample:
         temperature: Of that distribution; a trainer divides its logits by it.
         versions: Policy versions that sampled: ``((version, number of tokens), ...)``, empty if unknown.
         truncated: Whether the last completion was cut off by its length limit.
-        reward: The turn's own, as recorded: before credit along the tree and overlong penalty.
+        reward: The turn's own, as recorded: before credit along the tree and penalties.
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
         advantage: The turn's, the same for each sampled token; in units of the estimator.
         read_prompt_ids: Token ids of the prompt that the model read, where that is another one; `logprobs`
@@ -94,7 +94,7 @@ def turn_samples(
 
     Args:
         groups: Whole groups; with `TrainConfig.tree_credit` whole trees.
-        config: Its advantages, tree credit, overlong penalty and trained roles are used, and nothing else.
+        config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
         advantages: By `turn_key`, those of another estimator than the configuration's.
         policies: Names of the policies that there are; None means any.
         frozen: Names of policies that are not trained. Their turns count in their groups.

@@ -9,6 +9,7 @@ from typing import Final
 
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
+from mars_env.agents.tools import toolbox_of
 from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
@@ -108,8 +109,11 @@ def make_team(
     engines = dict(sampling_models(engine, trained, settings))
     tokens = settings.segment_tokens
     sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()}
-    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles))
+    toolbox = toolbox_of(settings.tools)
+    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles, tools=toolbox))
     if agent is not None:
+        if settings.tools:
+            raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")
         refuse_misfit(agent, ("name", "model"), "agent=")
     agents = {name: make(name, sampled[model.name]) for name, model in assigned.items()}
     for name, player in agents.items():

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, Thinking
+from mars_env.agents.tools import Toolbox, toolbox_of
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.models.hf import HFModel
@@ -38,6 +39,7 @@ class TrainedTeam:
         function: What makes the agents of a model, as ``module:function``; by default that of the run.
         changes: Fields of `Sampling` that replace those of the run.
         thinking: How the library's own agents mark their thinking.
+        tools: Tools of the library's own agents, in place of those of the run.
         model: Arguments of `HFModel`, such as ``device``.
 
     Raises:
@@ -52,6 +54,7 @@ class TrainedTeam:
         function: str | None = None,
         changes: Mapping[str, Any] | None = None,
         thinking: Thinking | None = THINKING,
+        tools: Toolbox | None = None,
         model: Mapping[str, Any] | None = None,
     ) -> None:
         path = Path(run) if (Path(run) / "state.json").is_file() else newest_checkpoint(Path(run))
@@ -68,6 +71,7 @@ class TrainedTeam:
         )
         self._function = _function_of(function or run_settings["run.made_by"], self._sampling, changes)
         self._arguments = dict(model or {})
+        self._tools = tools or toolbox_of(run_settings.get("run.tools", ""))
         self._models: dict[str, HFModel] = {}
         self._made: dict[str, Mapping[str, Agent]] = {}
 
@@ -84,7 +88,14 @@ class TrainedTeam:
         policy = self._policies[name]
         model = self._model(policy)
         if self._function is None:
-            return as_agent(model, name, sampling=self._sampling, thinking=self._thinking, roles=roles)
+            return as_agent(
+                model,
+                name,
+                sampling=self._sampling,
+                thinking=self._thinking,
+                roles=roles,
+                tools=self._tools,
+            )
         if policy not in self._made:
             self._made[policy] = by_name(self._function(model), list(self._policies))
         return self._made[policy][name]

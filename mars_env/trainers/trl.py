@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from mars_env.envs import Game, GroupedSettings, grouped
 from mars_env.errors import ConfigError
+from mars_env.models.batching import whole_waves
 from mars_env.models.preflight import preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
@@ -107,7 +108,7 @@ class TeamRollouts:
 
         Raises:
             ConfigError: The rows cannot be divided in this way, or there is a warm-up, which TRL has in
-            another form.
+                another form.
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
@@ -161,15 +162,7 @@ class TeamRollouts:
             self._checked = True
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
-        trees = run_sync(
-            collect(
-                self._game,
-                self._agents,
-                jobs,
-                seed=self._config.seed,
-                concurrency=self._concurrency or len(jobs),
-            )
-        )
+        trees = run_sync(self._played(jobs))
         lost = LostTrees(lambda turn: roles is None or turn.role in roles, len(jobs))
         for tree in trees:
             lost.note(tree)
@@ -185,6 +178,11 @@ class TeamRollouts:
             for row in [_row(sample, scale) for sample in tree] + [filler] * (self.rows - len(tree))
         ]
         return {name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
+
+    async def _played(self, jobs: Sequence[Job]) -> Sequence[Tree]:
+        whole_waves()
+        concurrency = self._concurrency or len(jobs)
+        return await collect(self._game, self._agents, jobs, seed=self._config.seed, concurrency=concurrency)
 
     def advantage(
         self,

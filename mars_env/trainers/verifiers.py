@@ -1,4 +1,4 @@
-"""verifiers (0.4): our teams as environments that verifiers runs and prime-rl trains; see docs/other-trainers.md.
+"""verifiers (0.4): teams as environments that verifiers runs and prime-rl trains (docs/other-trainers.md).
 
 verifiers finds an environment as an installed package whose ``__all__`` names its parts:
 `mars_env_verifiers` exports those of this module. A turn of a team is a run of one of verifiers' agents, and

@@ -107,6 +107,7 @@ def render_page(
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
         parts=[(visible(label), address) for label, address in parts],
         trees=views,
+        opened=how.opened,
         kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
         style=_source("page.css.jinja"),
         script=script,

@@ -39,6 +39,7 @@ class Display:
         max_characters: How much of one text is shown; less in a run of very many turns.
         formulas: Makes MathML of a formula.
         colours: Colours a program.
+        opened: Whether the trees are open from the start.
     """
 
     prompts: Prompts | None = None
@@ -47,6 +48,7 @@ class Display:
     max_characters: int = MAX_CHARACTERS
     formulas: Formulas = mathml
     colours: Colours = coloured
+    opened: bool = False
 
     def text(self, text: str) -> Markup:
         """A text, cut, with its formulas and programs."""

@@ -368,10 +368,20 @@ _NEWER: Final = {
     **PipelineSettings().model_dump(mode="json", include={"refill"}),
     **TrainConfig().model_dump(
         mode="json",
-        include={"batch_roles", "dual_clip", "kl_unbiased", "gradient_checkpointing", "most_logits"},
+        include={
+            "batch_roles",
+            "dual_clip",
+            "kl_unbiased",
+            "gradient_checkpointing",
+            "most_logits",
+            "offload",
+            "call_cost",
+        },
     ),
     "uniform_groups": "drop",
     "shared_prefixes": False,
+    "correct_engine": False,
+    "tools": "",
 }
 """Settings that are newer than the first rows, and what those rows were made with."""
 

@@ -96,7 +96,12 @@ def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSetting
         sampling=SAMPLING,
         pipeline=PipelineSettings(staleness=bound),
         train=TrainConfig(
-            learning_rate=recipe.rate, betas=(0.9, 0.98), uniform_groups="drop", shared_prefixes=False, **clip
+            learning_rate=recipe.rate,
+            betas=(0.9, 0.98),
+            uniform_groups="drop",
+            shared_prefixes=False,
+            correct_engine=False,
+            **clip,
         ),
     )
 

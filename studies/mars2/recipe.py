@@ -50,6 +50,7 @@ class Mars2Recipe(BaseModel):
         betas=(0.9, 0.98),
         uniform_groups="drop",  # this and the next as the recorded rows were made; the paper counts them
         shared_prefixes=False,
+        correct_engine=False,
     )
     """Tree-GRPO with GSPO's ratio, as in the paper; tree-shaped credit on, KL off. There is one update a
     step."""

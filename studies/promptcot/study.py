@@ -133,7 +133,12 @@ QUICK: Final = Recipe(
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
     return TrainConfig(
-        learning_rate=rate, betas=(0.9, 0.98), warmup_updates=10, uniform_groups="drop", shared_prefixes=False
+        learning_rate=rate,
+        betas=(0.9, 0.98),
+        warmup_updates=10,
+        uniform_groups="drop",
+        shared_prefixes=False,
+        correct_engine=False,
     )
 
 

@@ -49,6 +49,7 @@ def run_settings(seed: int, recipe: Recipe, denominator: str = "trainer") -> Run
             old_logprobs=denominator,
             uniform_groups="drop",
             shared_prefixes=False,
+            correct_engine=False,
         ),
     )
 

@@ -108,6 +108,7 @@ class Recipe(BaseModel):
         token_budget=1024,
         uniform_groups="drop",
         shared_prefixes=False,
+        correct_engine=False,
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -124,6 +125,7 @@ class Recipe(BaseModel):
             token_budget=1024,
             uniform_groups="drop",
             shared_prefixes=False,
+            correct_engine=False,
         ),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")

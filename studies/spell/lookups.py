@@ -155,7 +155,11 @@ def run_settings(seed: int, steps: int, clusters: int, rate: float) -> RunSettin
         rollouts=None,
         sampling=SAMPLING,
         train=TrainConfig(
-            learning_rate=rate, betas=(0.9, 0.98), uniform_groups="drop", shared_prefixes=False
+            learning_rate=rate,
+            betas=(0.9, 0.98),
+            uniform_groups="drop",
+            shared_prefixes=False,
+            correct_engine=False,
         ),  # as SPELL does
     )
 

@@ -81,6 +81,7 @@ class SumsRecipe(BaseModel):
             old_logprobs="trainer",
             uniform_groups="drop",  # this and the next as the recorded rows were made
             shared_prefixes=False,
+            correct_engine=False,
         ),
     )
     more: Stage = Stage(name="more", steps=2000, learning_rate=1.5e-3, mix=(0.15, 0.35, 0.5), own=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 import sandboxes
@@ -12,17 +13,22 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import mars_env
-from mars_env.agents import Solver, Verifier, make_agents, python_tool, tool
+from mars_env.agents import Coder, Solver, Verifier, make_agents, public_tests_tool, python_tool, tool
+from mars_env.agents.registry import with_tools
 from mars_env.agents.tool_loop import NO_CALLS_LEFT
 from mars_env.agents.tool_prompts import read_calls
 from mars_env.agents.tools import Toolbox, make_tools
+from mars_env.api import prepare
+from mars_env.envs import spec
 from mars_env.errors import ConfigError, SandboxError
+from mars_env.evaluation.run import cost_bound
 from mars_env.identity import identity_of
 from mars_env.models.scripted import ScriptedModel
+from mars_env.problems import ProblemSet
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Completion, Grade, Group, Sampling, Turn, Verdict
+from mars_env.types import Completion, Grade, Group, Problem, Sampling, Turn, Verdict
 
 ASK = {"problem": "What is 6 * 7?"}
 
@@ -217,6 +223,72 @@ def test_specifications_take_tools(tmp_path, monkeypatch):
     assert [each.name for each in make_tools("python")] == ["python"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("solver={m},verifier={m}?max_tokens=9", (["python"], ["python"])),
+        ("solver={m}?tools=with_tools:double,verifier=scripted:a?b", (["double"], None)),
+    ],
+)
+def test_tools_for_all_agents_of_a_team(tmp_path, monkeypatch, spec, names):
+    (tmp_path / "with_tools.py").write_text(
+        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
+        "def double(x: int) -> int:\n    'Double.'\n    return 2 * x\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("with_tools", None)
+    equipped = with_tools(spec.format(m="with_tools:model"), "python")
+    agents = make_agents(equipped, ["solver_0", "verifier_0"])
+    boxes = [agent.toolbox for agent in agents.values()]
+    assert [box and [*box.by_name] for box in boxes] == list(names)
+
+
+def test_a_run_with_tools_continues_without_calling_them_again(tmp_path):
+    called = []
+
+    def count(x: int) -> int:
+        "Count."
+        called.append(x)
+        return x
+
+    def played():
+        model = ScriptedModel(lambda p, s, seed: call("count", x=1) if not so_far(p) else r"\boxed{1}")
+        solver = Solver(model, tools=[count])
+        return mars_env.evaluate("arithmetic-solve", agents=solver, limit=3, out=tmp_path / "run")
+
+    first = played()
+    assert first.metrics == played().metrics
+    assert called == [1] * 3
+    assert first.counts.tool_calls == 3 and "Calls of tools" in str(first)
+
+
+def test_the_bound_of_a_run_counts_what_tools_ask_for():
+    endless = ScriptedModel([call("add", a=1)])
+    how = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False}
+    plan = prepare(spec("arithmetic-solve"), Solver(endless, tools=[add], max_calls=3), limit=2, **how)
+    played = mars_env.evaluate("arithmetic-solve", agents=plan.make_agents(), limit=2)
+    assert cost_bound(plan).calls == played.counts.calls == 2 * 5
+
+
+async def test_public_tests_are_run_on_the_problem_of_the_turn():
+    sandboxes.need_a_sandbox()
+    tests = [{"input": "3", "output": "6", "public": True}, {"input": "8", "output": "77", "public": False}]
+    problem = Problem("double", "Double it.", {"form": "stdin", "tests": tests}, "code")
+    checked = public_tests_tool(ProblemSet("p", [problem]))
+    programs = "print(2 * int(input()))", "print(5)"
+    asked = "".join(call("public_tests", code=program) for program in programs)
+    model = ScriptedModel(lambda p, s, seed: "done" if so_far(p) else asked)
+    [action] = await Coder(model, tools=[checked], prompt="{{ problem }}").act(
+        {"problem": "Double it."}, 1, 0
+    )
+    passed, failed = [done.result for done in action.calls]
+    assert "passed" in passed and "failure" in failed and "77" not in passed + failed
+    [other] = await Coder(model, tools=[checked], prompt="{{ problem }}").act({"problem": "Halve it."}, 1, 0)
+    assert all(done.result.startswith("Error") for done in other.calls) and not other.interrupted
+    with raises(ConfigError):
+        public_tests_tool(mars_env.load_problems("arithmetic"))
+
+
 def test_tools_are_part_of_what_identifies_an_agent():
     model = ScriptedModel(["4"])
     plain, one, other = (
@@ -306,6 +378,39 @@ async def test_a_result_cannot_end_its_message_or_open_another(template):
     added = second.prompt_ids[len(first.prompt_ids) + len(first.token_ids) :]
     control = [i for i in added if i in model.tokenizer.added_tokens_decoder]
     assert model.tokenizer.convert_ids_to_tokens(control) == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
+
+
+RESPONSES = {
+    "start_anchor": "<|im_start|>assistant\n",
+    "defaults": {"role": "assistant"},
+    "fields": {
+        "content": {"content": "text"},
+        "tool_calls": {
+            "open": "<calls>",
+            "close": "</calls>",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+    },
+}
+
+
+async def test_calls_are_read_as_the_tokenizer_says():
+    text = 'I add.<calls>{"name": "add", "arguments": {"a": 41}}</calls>'
+    model = TokenModel(text, "<calls>{broken</calls>", r"\boxed{42}")
+    model.tokenizer.response_template = RESPONSES
+    [action] = await Solver(model, tools=[add]).act(ASK, 1, 0)
+    assert action.calls[0].result == "42"
+    assert [done.outcome for done in action.calls] == ["ok", "error"]
+    assert action.text == r"\boxed{42}"
+
+
+async def test_a_response_template_that_cannot_be_used_is_refused():
+    model = TokenModel("4")
+    model.tokenizer.response_template = {"fields": {}}
+    with raises(ConfigError):
+        await Solver(model, tools=[add]).act(ASK, 1, 0)
 
 
 async def test_a_full_context_ends_the_turn_as_a_limit_does():

@@ -270,11 +270,6 @@ def marsrl(*arguments, steps=1):
     return read_jsonl("run/metrics.jsonl")
 
 
-def test_marsrl_trains_one_model_in_all_roles(folder):
-    marsrl("--model", "one")
-    assert sorted(weights(folder / "run/step-00000001")) == ["policy"]
-
-
 def test_marsrl_is_pipelined_and_segmented_with_importance_weights_and_mastered_tokens(folder):
     options = [
         *("pipeline.staleness=1", "pipeline.groups_per_update=2", "segment_tokens=2"),
@@ -325,3 +320,12 @@ def test_the_command_itself(folder, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     said = run_cli("train", "programs-tree-search", "--model", "nowhere", "--out", "run", code=2)
     assert "nowhere" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("more", [[], ["--lora", 4], ["--option", "train.offload=true"]], ids=str)
+def test_a_dry_run_prints_the_memory_and_starts_nothing(folder, more):
+    memory = ["--dry-run", "--gpu-memory", "1e-6"]
+    printed = search("--model", "one", "--out", "run", *memory, *more)
+    assert "does not fit into 1e-06 GiB" in printed
+    assert ("in the memory of the host" in printed) == ("train.offload=true" in more)
+    assert not (folder / "run").exists()

@@ -142,12 +142,10 @@ async def test_the_mismatch_between_engine_and_trainer_is_logged_whatever_the_lo
     assert with_mismatch(theirs, experience) is theirs
 
 
-async def test_the_engine_scores_the_probe_as_transformers_does(engine, module):
-    from mars_env.models.hf import HFModel
-
-    ids = [*range(5, 30)]
-    expected = HFModel((module, None)).logprobs(ids[:1], ids[1:])
-    assert await engine.score(ids) == pytest.approx(expected, abs=1e-3)
+async def test_the_engine_scores_given_tokens_as_it_samples_them(engine):
+    [sampled] = await engine.sample(PROMPT, [{**REQUEST, "max_tokens": 24}])
+    scored = await engine.score([*PROMPT, *sampled.token_ids])
+    assert scored[len(PROMPT) - 1 :] == pytest.approx(list(sampled.logprobs), abs=1e-3)
 
 
 async def test_engines_without_the_weights_that_were_sent_end_the_run(engine, monkeypatch):

@@ -125,7 +125,20 @@ def groups(before):
     trees = asyncio.run(collect(game, agents, jobs, seed=1))
     first, *rest = groups_of(trees)
     lost = replace(first.turns[0], reward=None)
-    return [replace(first, turns=(lost, *first.turns[1:])), *rest]
+    called = [with_calls(turn) if i % 2 else turn for i, turn in enumerate(first.turns[1:])]
+    return [replace(first, turns=(lost, *called)), *rest]
+
+
+def with_calls(turn):
+    """The turn as one that called a tool twice: what was sampled, a result, and again."""
+    [first] = turn.action.completions
+    completions = [first]
+    for result in ((7, 5, 9), (6,)):
+        read = (*completions[-1].prompt_ids, *completions[-1].token_ids, *result)
+        completions.append(replace(first, prompt_ids=read))
+    action = replace(turn.action, completions=tuple(completions))
+    assert len(action.chains) == 1
+    return replace(turn, action=action)
 
 
 @pytest.fixture(scope="module")
@@ -337,8 +350,9 @@ def trl_numbers(case, samples, trainer, before, after):
         "prompt_mask": left([torch.ones_like(p) for p in prompts]),
         "completion_ids": right(completions),
         "completion_mask": right([torch.ones_like(c) for c in completions]),
+        "tool_mask": right([torch.tensor(s.completion_mask) for s in samples], 1),
         "advantages": torch.tensor([s.advantage for s in samples]),
-        "num_items_in_batch": torch.tensor(sum(len(c) for c in completions)),
+        "num_items_in_batch": torch.tensor(sum(sum(s.completion_mask) for s in samples)),
     }
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
@@ -357,7 +371,7 @@ def trl_numbers(case, samples, trainer, before, after):
     if case.old == "trainer":
         with torch.no_grad():
             old, *_ = trainer._get_per_token_logps_and_entropies(module, ids, mask, width)
-        gap = (old - sampled) * inputs["completion_mask"]
+        gap = (old - sampled) * inputs["completion_mask"] * inputs["tool_mask"]
         cap = settings["vllm_importance_sampling_clip_max"]
         inputs["importance_sampling_ratio"] = gap.exp().clamp(max=cap)  # its mode "token_truncate"
     loss = trainer._compute_loss(module, inputs)
@@ -484,7 +498,7 @@ def test_advantages_pass_through_openrlhf(request, which, rows_of):
     made, padding = made[: len(samples)], made[len(samples) :]
     assert not any(padding)
     for values, sample in zip(made, samples, strict=True):
-        assert values == pytest.approx([sample.advantage] * len(sample.completion_ids), abs=AGREE)
+        assert values == pytest.approx([sample.advantage] * sum(sample.completion_mask), abs=AGREE)
 
 
 @pytest.mark.parametrize(("name", "counted"), [("token-mean", "tokens"), ("sequence-mean", "rows")])
@@ -493,7 +507,7 @@ def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, count
     samples, case = turn_samples(groups, TrainConfig()), CASES[name]
     bare, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples)), before, after)
     filled, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples, 7)), before, after)
-    real = len(samples) if counted == "rows" else sum(len(s.completion_ids) for s in samples)
+    real = len(samples) if counted == "rows" else sum(sum(s.completion_mask) for s in samples)
     assert filled == pytest.approx(bare * real / (real + 7), abs=AGREE)
 
 

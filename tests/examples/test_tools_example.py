@@ -1,24 +1,36 @@
-"""examples/tools.py with its scripted model."""
+"""examples/tools.py, with its scripted model and with a checkpoint."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import real_model
 import sandboxes
+from tiny_checkpoint import tiny_checkpoint
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_example_solves_its_problems(tmp_path):
+def run(folder, *words):
     sandboxes.need_a_sandbox()
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples/tools.py")],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.count("100.0%") >= 2, done.stdout
+    command = [sys.executable, str(ROOT / "examples/tools.py"), *map(str, words)]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_scripted_team_solves_its_problems(tmp_path):
+    assert run(tmp_path).count("100.0%") >= 2
+
+
+@pytest.mark.parametrize("name", ["tiny", "smollm2"])
+def test_a_checkpoint_is_trained_for_three_steps(tmp_path, name):
+    if name == "smollm2" and not real_model.installed():
+        pytest.skip(real_model.MISSING)
+    checkpoint = tiny_checkpoint(tmp_path / "tiny") if name == "tiny" else real_model.made()
+    assert [line.split()[0] for line in run(tmp_path, checkpoint).splitlines()] == ["1", "2", "3"]
+
+
+def test_the_example_is_short():
+    assert len((ROOT / "examples/tools.py").read_text(encoding="utf-8").splitlines()) <= 40

@@ -121,7 +121,7 @@ def digest(trainer: LocalTrainer) -> str:
         sha.update(f"{policy.version} {policy.updates}".encode())
         for name, value in sorted(policy.model.state_dict().items()):
             sha.update(name.encode() + value.numpy().tobytes())
-        for state in policy.optimiser.state.values():
+        for state in policy.optimiser.adamw.state.values():
             for name, value in sorted(state.items()):
                 sha.update(name.encode() + value.numpy().tobytes())
     return sha.hexdigest()

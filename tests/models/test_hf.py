@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 import threading
 from dataclasses import replace
@@ -12,6 +13,7 @@ from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models import BatchLimits
+from mars_env.models.batching import whole_waves
 from mars_env.models.hf import HFModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
@@ -345,3 +347,74 @@ def test_recurrent_models_are_refused(tiny_tokenizer):
     )  # fmt: skip
     with raises(ConfigError):
         HFModel((Mamba2ForCausalLM(config), tiny_tokenizer))
+
+
+async def test_requests_join_the_batch_under_way_and_change_no_sample(tiny_pair):
+    """Short requests that come while a long one is decoded are answered before it, and as they are alone."""
+    model, alone, order = HFModel(tiny_pair), HFModel(tiny_pair), []
+    long = Sampling(max_tokens=200, seed=5, temperature=3.0)
+    [slow] = await alone.complete(PROMPTS[3], 1, long)
+    assert len(slow.token_ids) > 40
+
+    async def ask(name, prompt, n, sampling):
+        found = await model.complete(prompt, n, sampling)
+        order.append(name)
+        return found
+
+    async def chain(i):
+        """Each request follows from the one before."""
+        found = []
+        for turn in range(3):
+            sampling = Sampling(max_tokens=4 + 3 * i, seed=10 * i + turn, temperature=1 + i / 4)
+            found += await ask("short", PROMPTS[(i + turn) % 4], 2, sampling)
+        return found
+
+    [late], *chains = await asyncio.gather(ask("long", PROMPTS[3], 1, long), *map(chain, range(3)))
+    assert order[-1] == "long" and len(order) == 10
+    assert (late.token_ids, late.finish_reason) == (slow.token_ids, slow.finish_reason)
+    for i, found in enumerate(chains):
+        expected = []
+        for turn in range(3):
+            sampling = Sampling(max_tokens=4 + 3 * i, seed=10 * i + turn, temperature=1 + i / 4)
+            expected += await alone.complete(PROMPTS[(i + turn) % 4], 2, sampling)
+        assert [c.token_ids for c in found] == [c.token_ids for c in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+async def test_new_weights_go_on_with_the_tokens_of_the_old(tiny_pair):
+    """A refresh between two rounds: every token has the log-probability of the weights that sampled it."""
+    module, tokenizer = tiny_pair
+    first, other = copy.deepcopy(module), copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(1.3)
+    model = HFModel((copy.deepcopy(module), tokenizer))
+    long = Sampling(max_tokens=120, seed=5, temperature=3.0)
+    slow = asyncio.ensure_future(model.complete(PROMPTS[3], 1, long))
+    await model.complete("1", 3, Sampling(max_tokens=20, seed=1, temperature=3.0))
+    assert not slow.done()
+    model.refresh(other, version=1)
+    [found] = await slow
+    (_, before), (_, after) = found.versions
+    assert [version for version, _ in found.versions] == [0, 1]
+    assert before + after == len(found.token_ids) and min(before, after) > 0
+    old = HFModel((first, tokenizer)).logprobs(found.prompt_ids, found.token_ids, 3.0)
+    new = HFModel((other, tokenizer)).logprobs(found.prompt_ids, found.token_ids, 3.0)
+    assert found.logprobs == pytest.approx([*old[:before], *new[before:]], abs=1e-4)
+
+
+async def test_whole_waves_are_the_same_whatever_else_is_asked(tiny_pair):
+    whole_waves()
+    model, order = HFModel(tiny_pair), []
+
+    async def ask(name, sampling):
+        await model.complete("1+1=", 1, sampling)
+        order.append(name)
+
+    async def two():
+        await ask("first", Sampling(max_tokens=2, seed=1, temperature=3.0))
+        await ask("second", Sampling(max_tokens=2, seed=1, temperature=3.0))
+
+    await asyncio.gather(two(), ask("long", Sampling(max_tokens=100, seed=5, temperature=3.0)))
+    assert order == ["first", "long", "second"]

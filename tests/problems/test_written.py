@@ -105,7 +105,7 @@ def test_what_would_be_read_otherwise_is_refused(tmp_path, metadata):
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"id": "a", "problem": "?", "metadata": {}, "kind": "math"}, "null means that nobody knows it"),
+        ({"id": "a", "problem": "?", "metadata": {}, "kind": "math"}, "null means that it is unknown"),
         ({"id": "a", "problem": "?", "answer": "1", "kind": "maths", "metadata": {}}, "'kind'"),
         ({"id": "a", "problem": " ", "answer": "1", "kind": "math", "metadata": {}}, "'problem' is empty"),
         ({"id": 3, "problem": "?", "answer": "1", "kind": "math", "metadata": {}}, "'id'"),

@@ -2,6 +2,7 @@ import asyncio
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -357,3 +358,23 @@ def test_a_second_process_that_writes_a_run_is_refused_until_the_first_has_ended
         first.wait()
     with Store(tmp_path, {}, []) as store:
         assert not store.finished
+
+
+def test_a_write_that_fails_leaves_the_files_as_they_were(tmp_path):
+    """A limit on the size of files takes the place of a full disk; a server goes on with the same store."""
+
+    def turn(text):
+        return Turn("p0#0", "0", None, "g", "solver_0", "", "p0", Action(text))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+            with pytest.raises(StoreError):
+                store.write_turns([turn("x" * 5000)])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert (tmp_path / "turns.jsonl").read_bytes() == b""
+        store.write_turns([turn("4")])
+        store.write_tree(Tree("p0#0", PROBLEMS[0], (turn("4"),), "0"), {})
+    assert [t.text for t in read_run(tmp_path).trees[0].turns] == ["4"]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from mars_env.evaluation.trees import prompt_tokens, sampled_tokens
 from mars_env.models import HTTPModel, ScriptedModel
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer
+from mars_env.serving import server as server_module
 from mars_env.types import Completion, Sampling
 
 openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
@@ -293,6 +295,50 @@ def test_mars_env_evaluate_plays_a_team_as_one_agent(tmp_path):
     assert len(outer) == len(served) == 64
     assert tokens_of(outer) == tokens_of(served) == (engine.completion_tokens, engine.prompt_tokens)
     assert all(turn.grade is None for tree in served for turn in tree.turns)
+
+
+class Stuck:
+    """An agent that never answers."""
+
+    policy = "stuck"
+
+    async def act(self, observation, n, seed):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_who_asks_a_server_that_stops_gets_an_error(monkeypatch, stream):
+    monkeypatch.setattr(server_module, "_GRACE", 0.2)
+    body = {"model": "arithmetic-solve", "messages": [QUESTION], "stream": stream}
+    async with aiohttp.ClientSession() as session, serving(Stuck(), "arithmetic-solve") as server:
+
+        async def asked():
+            async with session.post(f"{server.url}/chat/completions", json=body) as response:
+                return response.status, (await response.text()).removeprefix("data: ")
+
+        asking = [asyncio.create_task(asked()) for _ in range(8)]
+        while server._expected < 8:
+            await asyncio.sleep(0.01)
+        await server.close()
+        for status, text in await asyncio.gather(*asking):
+            assert status == (200 if stream else 503)
+            assert json.loads(text)["error"]["type"] == "server_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_is_no_error_of_the_server(caplog, stream):
+    body = {"model": "arithmetic-solve", "messages": [QUESTION], "stream": stream}
+    async with serving(Stuck(), "arithmetic-solve") as server:
+        async with aiohttp.ClientSession() as session:
+            asking = asyncio.create_task(session.post(f"{server.url}/chat/completions", json=body))
+            while server._expected < 1:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        async with asyncio.timeout(20):
+            while server._expected:
+                await asyncio.sleep(0.01)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
 
 
 async def test_an_answer_that_an_agents_own_limit_cut_off_is_cut_by_no_context():

@@ -3,13 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 from messages import raises
 
 import mars_env
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers.checks import OPENRLHF, TRL, check_agents, check_run
+from mars_env.trainers.checks import OPENRLHF, TRL, check_agents, check_run, sampled_elsewhere
 from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Sampling
@@ -88,3 +89,40 @@ def test_doors(door):
     for setting in door.lacks[:1]:
         with raises(ConfigError):
             check_agents({"solver_0": Player()}, TrainConfig(**{setting: 2}), door)
+
+
+class Stub:
+    """Enough of a model for the question which engine sampled."""
+
+    def __init__(self, dtype=None):
+        if dtype is not None:
+            self.module = type("Module", (), {"dtype": dtype})
+
+
+@pytest.mark.parametrize(
+    ("model", "autocast", "apart"),
+    [
+        (Stub(torch.float32), False, False),
+        (Stub(torch.float32), True, True),
+        (Stub(torch.bfloat16), False, True),
+        (Stub(), False, True),  # a server, or vLLM
+    ],
+)
+def test_samples_of_another_engine_or_precision_are_corrected(model, autocast, apart):
+    agent = SimpleNamespace(model=model, policy="mars")
+    team = SimpleNamespace(agents={"solver_0": agent}, policies={"mars": None})
+    assert sampled_elsewhere(team, TrainConfig(autocast=autocast)) == ["solver_0"] * apart
+
+
+@pytest.mark.parametrize(
+    ("config", "staleness", "cap"),
+    [
+        (TrainConfig(), 0, 2.0),
+        (TrainConfig(), 1, None),  # the ratio's denominator is the rollout's
+        (TrainConfig(old_logprobs="trainer"), 1, 2.0),
+        (TrainConfig(tis_cap=5.0), 0, 5.0),
+        (TrainConfig(correct_engine=False), 0, None),
+    ],
+)
+def test_the_correction_is_added_where_nothing_corrects(config, staleness, cap):
+    assert config.corrected(staleness).tis_cap == cap

@@ -7,7 +7,7 @@ from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import group_normalised, penalise_overlong
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Grade, Group, Turn
+from mars_env.types import Action, Completion, Grade, Group, ToolCall, Turn
 
 GOOD = Completion(
     "x", prompt_ids=(1, 2), token_ids=(3, 4), logprobs=(-0.5, -0.25), temperature=0.85, versions=((3, 2),)
@@ -38,6 +38,14 @@ def test_all_completions_of_a_turn_share_its_advantage():
     samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
     assert [(s.turn_id, s.completion_ids) for s in samples] == [("0", (3, 4)), ("0", (8, 1)), ("1", (3, 4))]
     assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
+
+
+def test_calls_cost_what_the_settings_say():
+    paid = replace(turn("0", 1.0), action=Action("x", (GOOD,), (ToolCall(0, "f", "", ""),) * 2))
+    groups = [Group("g", (paid, turn("1", 1.0), turn("2", None)))]
+    config = TrainConfig(advantage="mean_centred", call_cost=0.1)
+    samples = turn_samples(groups, config)
+    assert [(s.reward, round(s.advantage, 9)) for s in samples] == [(1.0, -0.1), (1.0, 0.1)]
 
 
 TOLD = replace(GOOD, prompt_ids=(1, 2, 3, 4, 7, 8), token_ids=(5,), logprobs=(-1.0,), versions=((4, 1),))

@@ -7,7 +7,7 @@ from small_runs import ABOUT
 
 from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
-from mars_env.viewer import Display, write_page
+from mars_env.viewer import Display, Episode, write_page
 
 pytestmark = needs_chromium
 PHONE = {"viewport": {"width": 375, "height": 760}, "is_mobile": True, "has_touch": True}
@@ -298,3 +298,16 @@ def test_a_long_run_is_laid_out_in_parts(opened):
     page.evaluate("location.hash = 'tree-t449%230'")
     expect(page.locator("details.tree[open]")).to_have_count(1)
     assert page.locator("[id='tree-t449%230']").is_visible()
+
+
+def test_an_episode_is_open_in_the_cell_of_a_notebook(browser):
+    """A frame without an origin: its script fills in the turns, and model output runs nothing."""
+    text = "<script>document.title = 'owned'</script> It is \\boxed{4}."
+    turn = Turn("p#0", "0", None, "", "solver_0", "tiny", "p", Action(text), Grade.correct())
+    tree = Tree("p#0", Problem("p", "What is 2 + 2?", "4"), (turn,), final="0")
+    page = browser.new_page()
+    page.set_content(Episode(tree)._repr_html_())
+    inside = page.frame_locator("iframe")
+    playwright.expect(inside.locator("details.tree[open]")).to_contain_text("document.title = 'owned'")
+    assert page.frames[1].title() == "p#0"
+    page.close()

@@ -317,7 +317,7 @@ class Peer:
         while (data := self.read()) is not None:
             containers: list[Any] = []
             message = values.decode(data, self.resolve, containers=containers, originals=sent)
-            if message[0] != "ask":
+            if not isinstance(message, tuple) or message[:1] != ("ask",):
                 return message
             self.write(self.reply(message[1:], containers))
         raise self.gone("ended before it answered")

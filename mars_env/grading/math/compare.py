@@ -1,8 +1,8 @@
 r"""Decides whether two parsed answers say the same thing. Runs in worker processes.
 
 Shapes are compared first (a pair is not a set, an equation is not an expression, a list of two is not one
-number), then values. In doubt, every rule says "different": training would reinforce a wrong answer
-that is taken for right.
+number), then values. `_FORMS` says which comparison belongs to which shapes. In doubt, every comparison says
+"different": training would reinforce a wrong answer that is taken for right.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.expressions import COUNTERS, proportional, same_expression, same_line
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators, word_set
-from mars_env.grading.math.sets import is_infinite, same_set, set_like, variable_of
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators
+from mars_env.grading.math.sets import same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
+    SYNONYMS,
     as_family,
     as_interval,
     in_base,
     integer_names,
+    is_equation,
     is_label,
     is_mapping,
     is_name,
@@ -27,17 +29,18 @@ from mars_env.grading.math.shapes import (
     items_of,
     names_collection,
     names_matrix,
+    normal,
+    normal_text,
     renamed,
     value_of,
     values_by_name,
 )
-from mars_env.grading.math.simplify import SYNONYMS, normal_text, simplified
 from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
 from mars_env.grading.math.vectors import same_fonts
 
 _MAX_ITEMS = 64
-_AS_WRITTEN = word_set("to parallel perp cong similar subset subseteq")
-"""Relations that are compared side by side, in the order written."""
+Compare = Callable[[Node, Node, float | None], bool]
+"""A comparison of a reference, an answer, with a tolerance."""
 
 
 def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -> bool:
@@ -59,315 +62,87 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         (True, False)
     """
     reference, answer = same_fonts(reference, answer)
-    return _Comparison(tolerance).same(time_span(simplified(reference)), time_span(simplified(answer)))
+    return _same(time_span(normal(reference)), time_span(normal(answer)), tolerance)
 
 
-class _Comparison:
-    """One comparison; `same` chooses the method by the shapes of the two sides."""
-
-    def __init__(self, tolerance: float | None) -> None:
-        self.tolerance = tolerance
-
-    def same(self, r: Node, a: Node) -> bool:
-        kinds = {r.kind, a.kind}
-        if r == a:
-            return True
-        if (written := in_base(r)) and written[1]:
-            return self.same_numeral(written, a)
-        if any(part.kind == "dots" for node in (r, a) for part in node.walk()):
-            return False
-        if "approx" in kinds:
-            if r.kind != "approx" and not _is_decimal(r):
-                return False  # "about 25" is not 25, but a reference of 3.14 may be rounded itself
-            return self.same(*(node.args[0] if node.kind == "approx" else node for node in (r, a)))
-        if "text" in kinds:
-            return self.same_text(r, a)
-        if "where" in kinds:
-            return self.same_family(*(as_family(node) if is_residue(node) else node for node in (r, a)))
-        if _AS_WRITTEN & {*operators(r), *operators(a)}:
-            return operators(r) == operators(a) and self.same_each(r.args, a.args)
-        if "time" in kinds:
-            return self.same_time(r, a)
-        if set_like(r) or set_like(a):
-            return self.same_region(r, a)
-        if _is_equation(r) and _is_equation(a):
-            return self.same_equation(r, a)
-        if kinds & {"list", "set"}:
-            return self.same_collection(r, a)
-        if _is_equation(r) or _is_equation(a):
-            return self.same_named(r, a)
-        if "mod" in kinds or "==" in (*operators(r), *operators(a)):
-            return self.same_residue(r, a)
-        if kinds == {"group"}:
-            alike = r.value == a.value or len(r.args) > 2
-            return alike and self.same_each(r.args, a.args)
-        if kinds == {"matrix"} or kinds == {"row"}:
-            return self.same_each(r.args, a.args)
-        if "ratio" in kinds:
-            return self.same_ratio(r, a)
-        if is_infinite(r) or is_infinite(a):
-            return is_infinite(r) == is_infinite(a)
-        return self.same_measure(r, a)
-
-    def matches(self, r: Node, a: Node) -> bool:
-        """Like `same`, for items of collections: items that cannot be compared are different."""
-        try:
-            return self.same(r, a)
-        except (Unreadable, Undefined):
-            return False
-
-    def same_each(self, r: Sequence[Node], a: Sequence[Node]) -> bool:
-        return len(r) == len(a) and all(map(self.same, r, a))
-
-    # -- words, times, ratios, residues ------------------------------------------------------
-
-    def same_text(self, r: Node, a: Node) -> bool:
-        if r.kind == a.kind:
-            return normal_text(r.name) == normal_text(a.name)
-        word, other = (r, a) if r.kind == "text" else (a, r)
-        if other.kind == "sym":
-            if len(other.name) > 1 and word.name.casefold() == other.name.casefold():
-                return True
-            return word.name == other.name or SYNONYMS.get(other.name.lower()) == normal_text(word.name)
-        return value_of(other) is not other and self.same(value_of(r), value_of(a))
-
-    def same_time(self, r: Node, a: Node) -> bool:
-        if r.kind != a.kind:
-            return self.same(_time_as_ratio(r, a), _time_as_ratio(a, r))
-        if not (r.pair[2] or a.pair[2]):
-            return r.pair == a.pair
-        return r.pair[1] == a.pair[1] and bool(_hours(r) & _hours(a))
-
-    def same_ratio(self, r: Node, a: Node) -> bool:
-        if r.kind == a.kind:
-            if len(r.args) != len(a.args) or any(exact_value(n.args[0]) == 0 for n in (r, a)):
-                return False
-            return all(
-                same_expression(Node("mul", (x, a.args[0])), Node("mul", (y, r.args[0])))
-                for x, y in zip(r.args, a.args, strict=True)
-            )
-        ratio, other = (r, a) if r.kind == "ratio" else (a, r)
-        comparable = len(ratio.args) == 2 and other.kind in EXPRESSIONS
-        return comparable and same_expression(Node("div", ratio.args), other)
-
-    def same_numeral(self, r: tuple[str, str], a: Node) -> bool:
-        """Whether an answer has a reference's digits, and its base or none: ``400_5`` is not ``202_7``."""
-        *steps, last = a.args if _is_equation(a) else (a,)
-        values = {exact_value(part, WORKER_BITS) for part in (*steps, last) if not is_label(part)}
-        written = in_base(last)
-        return len(values) == 1 and (written == r or (written == (r[0], "") and not steps))
-
-    def same_residue(self, r: Node, a: Node) -> bool:
-        r, a = (n.args[-1] if operators(n) == ("==",) and is_label(n.args[0]) else n for n in (r, a))
-        r, a = (Node("mod", n.args) if n.kind == "call" and n.value == "rem" else n for n in (r, a))
-        if r.kind != "mod" or a.kind != "mod":
-            return False
-        first, modulus, second, other = (exact_value(part, WORKER_BITS) for part in (*r.args, *a.args))
-        if first is None or second is None or not modulus or other is None:
-            return self.same_each(r.args, a.args)
-        return abs(modulus) == abs(other) and (first - second) % modulus == 0
-
-    # -- collections -----------------------------------------------------------------------
-
-    def same_collection(self, r: Node, a: Node) -> bool:
-        for this, other in ((r, a), (a, r)):
-            values = values_by_name(this)
-            if values is not None and other.kind == "group":
-                return other.value == ("(", ")") and self.same_each(other.args, values)
-            if other.kind in ("list", "set") and names_collection(this):
-                return self.same(value_of(r) if this is r else r, value_of(a) if this is a else a)
-        joiners = {r.value, a.value}
-        if is_mapping(r) and is_mapping(a):
-            return (r.value == "or") == (a.value == "or") and self.same_items(r.args, a.args)
-        if is_mapping(r) or is_mapping(a):
-            other = a if is_mapping(r) else r
-            if other.kind == "set" or any(operators(item) == ("=",) for item in other.args):
-                return False  # values of several names, and of one or of none
-            if other.kind == "list" and all(item.kind in EXPRESSIONS for item in other.args):
-                # "2 or 3" does not say which is p and which is q
-                return "or" not in joiners and self.same_each(*(tuple(map(value_of, n.args)) for n in (r, a)))
-        if joiners == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):
-            return False  # a statement of logic, not a list of values
-        items, items2 = items_of(r), items_of(a)
-        if all(item.kind == "group" for item in (*items, *items2)):
-            items, items2 = self.distinct(items), self.distinct(items2)
-        if r.kind == a.kind == "list" and len(items) == len(items2):
-            return self.same_items(items, items2)
-        if "set" not in (r.kind, a.kind) and "or" not in joiners:
-            return False  # a list may name a double root twice, which a set cannot
-        return self.same_items(self.distinct(items), self.distinct(items2))
-
-    def distinct(self, items: tuple[Node, ...]) -> tuple[Node, ...]:
-        kept: list[Node] = []
-        for item in items[:_MAX_ITEMS]:
-            if not any(self.matches(item, other) for other in kept):
-                kept.append(item)
-        return tuple(kept) + items[_MAX_ITEMS:]
-
-    def same_items(self, r: Sequence[Node], a: Sequence[Node]) -> bool:
-        if len(r) == len(a) > _MAX_ITEMS:
-            raise OverLimit(f"a list is longer than the limit of {_MAX_ITEMS} items")
-        return _paired(r, a, self.matches)
-
-    def same_family(self, r: Node, a: Node) -> bool:
-        """Answers with an integer parameter: ``pi/4 + k pi, k in Z``."""
-        if a.kind != "where":
-            return False
-        main2, *remarks2 = a.args
-        names2 = integer_names(tuple(remarks2))
-        if r.kind != "where":  # the reference leaves "for every integer k" unsaid
-            whole = names2 is not None and all(remark.args[1].value == "Z" for remark in remarks2)
-            return whole and set(names2 or ()) <= COUNTERS & free_symbols(r) and self.same(r, main2)
-        main, *remarks = r.args
-        names = integer_names(tuple(remarks))
-        if names is None or names2 is None:
-            return self.same(main, main2) and self.same_items(remarks, remarks2)
-        if {remark.args[1] for remark in remarks} != {remark.args[1] for remark in remarks2}:
-            return False
-        if self.matches(main, renamed(main2, (remarks2[0].args[0],), (remarks[0].args[0],))):
-            return True
-        items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))
-        shift = remarks[0].args[1].value == "Z"
-        return _paired(items, items2, lambda x, y: same_line(x, names[0], y, names2[0], shift=shift))
-
-    # -- regions and equations ---------------------------------------------------------------
-
-    def same_region(self, r: Node, a: Node) -> bool:
-        names = {name for name in (variable_of(r), variable_of(a)) if name}
-        if len(names) > 1 and "builder" not in (r.kind, a.kind):
-            return False
-        try:
-            return same_set(r, a)
-        except Unreadable:
-            pass  # two variables, or end points with variables: compare by form
-        first, second = as_interval(r), as_interval(a)
-        if first is not None and second is not None:
-            return first.value == second.value and self.same_each(first.args, second.args)
-        if r.kind != a.kind:
-            return False
-        if r.kind == "relation" and len(r.args) == len(a.args) == 2:
-            return self.same_equation(r, a)
-        if r.value != a.value or r.kind not in ("setop", "list", "builder"):
-            return False
-        return self.same_each(r.args, a.args) if r.value == "setminus" else self.same_items(r.args, a.args)
-
-    def same_equation(self, r: Node, a: Node) -> bool:
-        left, left2 = r.args[0], a.args[0]
-        if operators(r)[0] == "=" == operators(a)[0] and is_label(left) and is_label(left2):
-            if left == left2 or (
-                {left.kind, left2.kind} == {"call", "sym"} and {left.value, left2.value} & {"y", "z"}
-            ):  # f(x) and y
-                return self.same(self.value(r), self.value(a))
-            if left.kind == left2.kind == "call" and left.value == left2.value:
-                return self.same(self.value(r), renamed(self.value(a), left2.args, left.args))
-        return len(r.args) == len(a.args) == 2 and proportional(r, a)
-
-    def same_named(self, r: Node, a: Node) -> bool:
-        """Compare when only one side is an equation: ``x = 5`` for ``5``."""
-        if _is_equation(r):
-            left = r.args[0]
-            solved = is_name(left) or names_matrix(left, r.args[-1]) or not any(map(free_symbols, r.args))
-            return solved and self.same(self.value(r), a)
-        *exact, last = a.args
-        if operators(a)[-1] == "~" and _is_decimal(r) and self.same(r, last):
-            rounded = value_and_unit(last)[0]
-            return all(_near(member, rounded, 0.01) for member in exact if not free_symbols(member))
-        if operators(a)[0] == "~" and not _is_decimal(r) and is_label(a.args[0]):
-            return False  # "n is about 25"
-        return self.same(r, self.value(a))
-
-    def value(self, equation: Node) -> Node:
-        """The value that an equation gives its left side: ``5`` for ``x = 2 + 3 = 5``.
-
-        A left side that is no name must equal the last member, as in ``x^{-3} = 1/x^3``. A step with other
-        names than the last member, as ``S = ab = 6``, cannot be compared with it.
-
-        Raises:
-            Unreadable: The left side is not a name, or the steps are not equal.
-        """
-        exact = equation.args[: (*operators(equation), "~").index("~") + 1]
-        if len(exact) == 1:
-            return equation.args[-1] if is_label(exact[0]) else exact[0]
-        first, *steps = (node.args[0] if node.kind == "based" else node for node in exact)
-        last = steps.pop()
-        if not (is_label(first) or names_matrix(first, last) or self.same(first, last)):
-            raise Unreadable("the left side is not a name, and differs from the right side")
-        named = free_symbols(last)
-        if any(free_symbols(step) <= named and not self.same(step, last) for step in steps):
-            raise Unreadable("the two sides of an equation differ")
-        return last
-
-    # -- numbers, with and without units -------------------------------------------------------
-
-    def same_measure(self, r: Node, a: Node) -> bool:
-        (value, of), (value2, of2) = value_and_unit(r), value_and_unit(a)
-        if isinstance(of, Unit) and of2 is None:
-            value2, of2 = letter_unit(value2, of)
-        if isinstance(of2, Unit) and of is None:
-            value, of = letter_unit(value, of2)
-        if of == of2:
-            return self.same_number(value, value2)
-        if "%" in (of, of2):
-            share, other = (value, value2) if of == "%" else (value2, value)
-            return {of, of2} == {"%", None} and (
-                self.same_number(Node("div", (share, num(100))), other)
-                or (of == "%" and self.same_number(share, other))
-            )
-        if "deg" in (of, of2):
-            return self.same_angle(value, of, value2, of2)
-        units = [unit for unit in (of, of2) if isinstance(unit, Unit)]
-        if None not in (of, of2) and (len(units) < 2 or units[0].dimension != units[1].dimension):
-            return False
-        if len(units) == 2 or not any(unit.dimension for unit in units):  # "5 million" is a number
-            value, value2 = (
-                scaled(v, u.factor) if isinstance(u, Unit) else v for v, u in ((value, of), (value2, of2))
-            )
-        return self.same_number(value, value2)
-
-    def same_angle(self, value: Node, of: object, value2: Node, of2: object) -> bool:
-        if any(x not in (None, "deg") and getattr(x, "dimension", ()) != (("angle", 1),) for x in (of, of2)):
-            return False
-        bare = value if of is None else value2
-        if None in (of, of2) and not any(n.kind == "const" and n.value == "pi" for n in bare.walk()):
-            return self.same_number(value, value2)  # a bare number means degrees; with pi in it, radians
-        half_turn = Node("div", (Node("const", value="pi"), num(180)))
-        turned = (Node("mul", (v, half_turn)) if x == "deg" else v for v, x in ((value, of), (value2, of2)))
-        return self.same_number(*turned)
-
-    def same_number(self, r: Node, a: Node) -> bool:
-        if {r.kind, a.kind} - EXPRESSIONS:
-            return False
-        if (
-            self.tolerance is None
-            or not (_is_decimal(r) or _is_decimal(a))
-            or free_symbols(r) | free_symbols(a)
-        ):
-            return same_expression(r, a)
-        return _near(r, a, self.tolerance)
+def _same(r: Node, a: Node, tolerance: float | None) -> bool:
+    if r == a:
+        return True
+    forms = ((sides((has(r), has(a))), compare) for has, sides, compare in _FORMS)
+    return next(compare for fits, compare in forms if fits)(r, a, tolerance)
 
 
-def _paired(r: Sequence[Node], a: Sequence[Node], same: Callable[[Node, Node], bool]) -> bool:
-    """Whether the items can be paired, in any order, with none left."""
-    left = list(a)
-    for item in r:
-        match = next((k for k, other in enumerate(left) if same(item, other)), None)
-        if match is None:
-            return False
-        del left[match]
-    return not left
+def _matches(r: Node, a: Node, tolerance: float | None) -> bool:
+    """Like `_same`, for items of collections: items that cannot be compared are different."""
+    try:
+        return _same(r, a, tolerance)
+    except (Unreadable, Undefined):
+        return False
 
 
-def _is_equation(node: Node) -> bool:
-    return node.kind == "relation" and {*operators(node)} <= {"=", "~"}
+def _each(r: Sequence[Node], a: Sequence[Node], tolerance: float | None) -> bool:
+    return len(r) == len(a) and all(_same(x, y, tolerance) for x, y in zip(r, a, strict=True))
 
 
-def _is_decimal(node: Node) -> bool:
-    return any(child.decimal for child in node.walk())
+# -- words, times, ratios, residues ----------------------------------------------------------
 
 
-def _near(r: Node, a: Node, tolerance: float) -> bool:
-    x, y = (value_at(side, {}, digits_needed(r, a), real=True)[0] for side in (r, a))
-    return bool(abs(x - y) <= abs(x) * tolerance)
+def _numeral(r: Node, a: Node, tolerance: float | None) -> bool:
+    """Whether an answer has a reference's digits, and its base or none: ``400_5`` is not ``202_7``."""
+    *steps, last = a.args if is_equation(a) else (a,)
+    values = {exact_value(part, WORKER_BITS) for part in (*steps, last) if not is_label(part)}
+    written, digits = in_base(last), in_base(r)
+    return len(values) == 1 and (written == digits or (written == (digits[0], "") and not steps))  # type: ignore[index]
+
+
+def _rounded(r: Node, a: Node, tolerance: float | None) -> bool:
+    if r.kind != "approx" and not _is_decimal(r):
+        return False  # "about 25" is not 25, but a reference of 3.14 may be rounded itself
+    r, a = (node.args[0] if node.kind == "approx" else node for node in (r, a))
+    return _same(r, a, tolerance)
+
+
+def _text(r: Node, a: Node, tolerance: float | None) -> bool:
+    if r.kind == a.kind:
+        return normal_text(r.name) == normal_text(a.name)
+    word, other = (r, a) if r.kind == "text" else (a, r)
+    if other.kind == "sym":
+        names = (
+            (other.name, word.name) if len(other.name) == 1 else (other.name.casefold(), word.name.casefold())
+        )
+        return names[0] == names[1] or SYNONYMS.get(other.name.lower()) == normal_text(word.name)
+    return value_of(other) is not other and _same(value_of(r), value_of(a), tolerance)
+
+
+def _family(r: Node, a: Node, tolerance: float | None) -> bool:
+    """Answers with an integer parameter: ``pi/4 + k pi, k in Z``."""
+    r, a = (as_family(node) if is_residue(node) else node for node in (r, a))
+    if a.kind != "where":
+        return False
+    main2, *remarks2 = a.args
+    names2 = integer_names(tuple(remarks2))
+    if r.kind != "where":  # the reference leaves "for every integer k" unsaid
+        whole = names2 is not None and all(remark.args[1].value == "Z" for remark in remarks2)
+        return whole and set(names2 or ()) <= COUNTERS & free_symbols(r) and _same(r, main2, tolerance)
+    main, *remarks = r.args
+    names = integer_names(tuple(remarks))
+    if names is None or names2 is None:
+        return _same(main, main2, tolerance) and _all_paired(remarks, remarks2, tolerance)
+    if {remark.args[1] for remark in remarks} != {remark.args[1] for remark in remarks2}:
+        return False
+    items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))
+    shift = remarks[0].args[1].value == "Z"
+    if _paired(items, items2, lambda x, y: same_line(x, names[0], y, names2[0], shift=shift)):
+        return True
+    return names == names2 and _matches(main, main2, tolerance)
+
+
+def _time(r: Node, a: Node, tolerance: float | None) -> bool:
+    if r.kind != a.kind:
+        return _same(_time_as_ratio(r, a), _time_as_ratio(a, r), tolerance)
+    if not (r.pair[2] or a.pair[2]):
+        return r.pair == a.pair
+    return r.pair[1] == a.pair[1] and bool(_hours(r) & _hours(a))
 
 
 def _hours(time: Node) -> set[int]:
@@ -387,3 +162,246 @@ def _time_as_ratio(node: Node, other: Node) -> Node:
     if half or minute.startswith("0") or not lowest:
         raise Unreadable("a time cannot be compared with something else")
     return Node("ratio", (num(int(hour)), num(int(minute))))
+
+
+def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
+    if r.kind == a.kind:
+        pairs = zip(r.args, a.args, strict=True) if len(r.args) == len(a.args) else ()
+        crossed = [(Node("mul", (x, a.args[0])), Node("mul", (y, r.args[0]))) for x, y in pairs]
+        return bool(crossed) and all(same_expression(x, y) for x, y in crossed)
+    ratio, other = (r, a) if r.kind == "ratio" else (a, r)
+    return (
+        len(ratio.args) == 2 and other.kind in EXPRESSIONS and same_expression(Node("div", ratio.args), other)
+    )
+
+
+def _residue(r: Node, a: Node, tolerance: float | None) -> bool:
+    r, a = (n.args[-1] if operators(n) == ("==",) and is_label(n.args[0]) else n for n in (r, a))
+    r, a = (Node("mod", n.args) if n.kind == "call" and n.value == "rem" else n for n in (r, a))
+    if r.kind != "mod" or a.kind != "mod":
+        return False
+    first, modulus, second, other = (exact_value(part, WORKER_BITS) for part in (*r.args, *a.args))
+    if first is None or second is None or not modulus or other is None:
+        return _each(r.args, a.args, tolerance)
+    return abs(modulus) == abs(other) and (first - second) % modulus == 0
+
+
+# -- collections -----------------------------------------------------------------------------
+
+
+def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
+    for this, other in ((r, a), (a, r)):
+        values = values_by_name(this)
+        if values is not None and other.kind == "group":
+            return other.value == ("(", ")") and _each(other.args, values, tolerance)
+        if other.kind in ("list", "set") and names_collection(this):
+            return _same(value_of(r) if this is r else r, value_of(a) if this is a else a, tolerance)
+    joiners = {r.value, a.value}
+    if is_mapping(r) and is_mapping(a):
+        return (r.value == "or") == (a.value == "or") and _all_paired(r.args, a.args, tolerance)
+    if is_mapping(r) or is_mapping(a):
+        other = a if is_mapping(r) else r
+        if other.kind != "list" or any(operators(item) for item in other.args):
+            return False  # values of several names, and of one or of none
+        values, values2 = (tuple(map(value_of, node.args)) for node in (r, a))
+        # "2 or 3" does not say which is p and which is q
+        return "or" not in joiners and _each(values, values2, tolerance)
+    if joiners == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):
+        return False  # a statement of logic, not a list of values
+    items, items2 = items_of(r), items_of(a)
+    if r.kind == a.kind == "list" and len(items) == len(items2):
+        return _all_paired(items, items2, tolerance)
+    if "set" not in (r.kind, a.kind) and "or" not in joiners:
+        return False  # a list may name a double root twice, which a set cannot
+    return _all_paired(_distinct(items, tolerance), _distinct(items2, tolerance), tolerance)
+
+
+def _distinct(items: tuple[Node, ...], tolerance: float | None) -> tuple[Node, ...]:
+    kept: list[Node] = []
+    for item in items[:_MAX_ITEMS]:
+        if not any(_matches(item, other, tolerance) for other in kept):
+            kept.append(item)
+    return tuple(kept) + items[_MAX_ITEMS:]
+
+
+def _all_paired(r: Sequence[Node], a: Sequence[Node], tolerance: float | None) -> bool:
+    if len(r) == len(a) > _MAX_ITEMS:
+        raise OverLimit(f"a list is longer than the limit of {_MAX_ITEMS} items")
+    return _paired(r, a, lambda x, y: _matches(x, y, tolerance))
+
+
+def _paired(r: Sequence[Node], a: Sequence[Node], same: Callable[[Node, Node], bool]) -> bool:
+    """Whether the items can be paired, in any order, with none left."""
+    left = list(a)
+    for item in r:
+        match = next((k for k, other in enumerate(left) if same(item, other)), None)
+        if match is None:
+            return False
+        del left[match]
+    return not left
+
+
+def _group(r: Node, a: Node, tolerance: float | None) -> bool:
+    return (r.value == a.value or len(r.args) > 2) and _each(r.args, a.args, tolerance)
+
+
+def _matrix(r: Node, a: Node, tolerance: float | None) -> bool:
+    return _each(r.args, a.args, tolerance)
+
+
+# -- regions and equations -------------------------------------------------------------------
+
+
+def _region(r: Node, a: Node, tolerance: float | None) -> bool:
+    names = {name for name in (variable_of(r), variable_of(a)) if name}
+    if len(names) > 1 and "builder" not in (r.kind, a.kind):
+        return False
+    try:
+        return same_set(r, a)
+    except Unreadable:
+        pass  # two variables, or end points with variables: compare by form
+    first, second = as_interval(r), as_interval(a)
+    if first is not None and second is not None:
+        return first.value == second.value and _each(first.args, second.args, tolerance)
+    if r.kind != a.kind:
+        return False
+    if r.kind == "relation" and len(r.args) == len(a.args) == 2:
+        return _equation(r, a, tolerance)
+    if r.value != a.value or r.kind not in ("setop", "list", "builder"):
+        return False
+    return (_each if r.value == "setminus" else _all_paired)(r.args, a.args, tolerance)
+
+
+def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
+    left, left2 = r.args[0], a.args[0]
+    if operators(r)[0] == "=" == operators(a)[0] and is_label(left) and is_label(left2):
+        names = {left.value, left2.value} & {"y", "z"}
+        if left == left2 or ({left.kind, left2.kind} == {"call", "sym"} and names):  # f(x) and y
+            return _same(_value(r, tolerance), _value(a, tolerance), tolerance)
+        if left.kind == left2.kind == "call" and left.value == left2.value:
+            return _same(
+                _value(r, tolerance), renamed(_value(a, tolerance), left2.args, left.args), tolerance
+            )
+    return len(r.args) == len(a.args) == 2 and proportional(r, a)
+
+
+def _named(r: Node, a: Node, tolerance: float | None) -> bool:
+    """Compare when only one side is an equation: ``x = 5`` for ``5``."""
+    if is_equation(r):
+        left = r.args[0]
+        solved = is_name(left) or names_matrix(left, r.args[-1]) or not any(map(free_symbols, r.args))
+        return solved and _same(_value(r, tolerance), a, tolerance)
+    *exact, last = a.args
+    if operators(a)[-1] == "~" and _is_decimal(r) and _same(r, last, tolerance):
+        rounded = value_and_unit(last)[0]
+        return all(_near(member, rounded, 0.01) for member in exact if not free_symbols(member))
+    if operators(a)[0] == "~" and not _is_decimal(r) and is_label(a.args[0]):
+        return False  # "n is about 25"
+    return _same(r, _value(a, tolerance), tolerance)
+
+
+def _value(equation: Node, tolerance: float | None) -> Node:
+    """The value that an equation gives its left side: ``5`` for ``x = 2 + 3 = 5``.
+
+    A left side that is no name must equal the last member, as in ``x^{-3} = 1/x^3``. A step with other
+    names than the last member, as ``S = ab = 6``, cannot be compared with it.
+
+    Raises:
+        Unreadable: The left side is not a name, or the steps are not equal.
+    """
+    exact = equation.args[: (*operators(equation), "~").index("~") + 1]
+    if len(exact) == 1:
+        return equation.args[-1] if is_label(exact[0]) else exact[0]
+    first, *steps = (node.args[0] if node.kind == "based" else node for node in exact)
+    last = steps.pop()
+    if not (is_label(first) or names_matrix(first, last) or _same(first, last, tolerance)):
+        raise Unreadable("the left side is not a name, and differs from the right side")
+    named = free_symbols(last)
+    if any(free_symbols(step) <= named and not _same(step, last, tolerance) for step in steps):
+        raise Unreadable("the two sides of an equation differ")
+    return last
+
+
+# -- numbers, with and without units ---------------------------------------------------------
+
+
+def _measure(r: Node, a: Node, tolerance: float | None) -> bool:
+    (value, of), (value2, of2) = value_and_unit(r), value_and_unit(a)
+    if isinstance(of, Unit) and of2 is None:
+        value2, of2 = letter_unit(value2, of)
+    if isinstance(of2, Unit) and of is None:
+        value, of = letter_unit(value, of2)
+    if of == of2:
+        return _number(value, value2, tolerance)
+    if "%" in (of, of2):
+        share, other = (value, value2) if of == "%" else (value2, value)
+        return {of, of2} == {"%", None} and (
+            _number(Node("div", (share, num(100))), other, tolerance)
+            or (of == "%" and _number(share, other, tolerance))
+        )
+    if "deg" in (of, of2):
+        return _angle(value, of, value2, of2, tolerance)
+    units = [unit for unit in (of, of2) if isinstance(unit, Unit)]
+    if None not in (of, of2) and (len(units) < 2 or units[0].dimension != units[1].dimension):
+        return False
+    if len(units) == 2 or not any(unit.dimension for unit in units):  # "5 million" is a number
+        value, value2 = (
+            scaled(v, u.factor) if isinstance(u, Unit) else v for v, u in ((value, of), (value2, of2))
+        )
+    return _number(value, value2, tolerance)
+
+
+def _angle(value: Node, of: object, value2: Node, of2: object, tolerance: float | None) -> bool:
+    if any(x not in (None, "deg") and getattr(x, "dimension", ()) != (("angle", 1),) for x in (of, of2)):
+        return False
+    bare = value if of is None else value2
+    if None in (of, of2) and not any(n.kind == "const" and n.value == "pi" for n in bare.walk()):
+        return _number(value, value2, tolerance)  # a bare number means degrees; with pi in it, radians
+    half_turn = Node("div", (Node("const", value="pi"), num(180)))
+    value = Node("mul", (value, half_turn)) if of == "deg" else value
+    value2 = Node("mul", (value2, half_turn)) if of2 == "deg" else value2
+    return _number(value, value2, tolerance)
+
+
+def _number(r: Node, a: Node, tolerance: float | None) -> bool:
+    if {r.kind, a.kind} - EXPRESSIONS:
+        return False
+    if tolerance is None or not (_is_decimal(r) or _is_decimal(a)) or free_symbols(r) | free_symbols(a):
+        return same_expression(r, a)
+    return _near(r, a, tolerance)
+
+
+def _is_decimal(node: Node) -> bool:
+    return any(child.decimal for child in node.walk())
+
+
+def _near(r: Node, a: Node, tolerance: float) -> bool:
+    x, y = (value_at(side, {}, digits_needed(r, a), real=True)[0] for side in (r, a))
+    return bool(abs(x - y) <= abs(x) * tolerance)
+
+
+def _first(sides: Sequence[bool]) -> bool:
+    return sides[0]
+
+
+def _kind(*kinds: str) -> Callable[[Node], bool]:
+    return lambda node: node.kind in kinds
+
+
+_FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Compare], ...] = (
+    (lambda node: bool((in_base(node) or ("", ""))[1]), _first, _numeral),
+    (_kind("approx"), any, _rounded),
+    (_kind("text"), any, _text),
+    (_kind("where"), any, _family),
+    (_kind("time"), any, _time),
+    (set_like, any, _region),
+    (is_equation, all, _equation),
+    (_kind("list", "set"), any, _collection),
+    (is_equation, any, _named),
+    (lambda node: node.kind == "mod" or "==" in operators(node), any, _residue),
+    (_kind("group"), all, _group),
+    (_kind("matrix", "row"), all, _matrix),
+    (_kind("ratio"), any, _ratio),
+    (lambda node: True, any, _measure),
+)
+"""A shape, which of the two sides must have it, and the comparison then; the first row that fits decides."""

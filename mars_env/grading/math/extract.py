@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
 from mars_env.grading.math.doubt import QUOTED, doubtful, is_conditional, is_denied, without_quotations
-from mars_env.grading.math.question import claimed, is_unasked
+from mars_env.grading.math.question import claimed, is_another, is_unasked, restated, with_unit_after
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
@@ -66,6 +66,7 @@ _OFFER_OR_REMARK = re.compile(
     r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
     r"|that['’]s (?:the|my) answer|if you(?:['’]d| would)? (?:like|want|have|need)"
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
+    r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
     r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
     re.IGNORECASE,
 )
@@ -73,6 +74,7 @@ _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
 _OTHER_LABEL = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
+_NO_SOLUTION = re.compile(r"\bno (?:real |integer )?solutions?(?=\.?\Z)")
 _RESULT = re.compile(r"=\s*\$?\\?\$?\s*(-?\d[\d,]*(?:\.\d+)?)")
 _KIND = re.compile(r"(?:So|Thus|Hence|Therefore),? [A-Za-z ]+ is ([a-z]+)\Z", re.IGNORECASE)
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
@@ -149,6 +151,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
     said = _marked(text, statement)
     if said is None:
         value = _last_line(text, statement)
+        value = value and with_unit_after(statement, last_sentence(text[text.rfind("\n") + 1 :]), value)
         return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
     if meant := _meant(text[-200:]):
         return Extraction(meant, "marker")
@@ -179,6 +182,8 @@ def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
 
 def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
     """What follows a marker, and whether it is a value; None for nothing, a question, or a remark."""
+    if marker.group().rstrip("*_ \t\n:").endswith("s") and (items := _items(text[marker.end() :])):
+        return ", ".join(items), True
     said, asked = clause(escape_money(text[marker.end() : marker.end() + 5000]))
     if not said or asked or _REMARK_ON_THE_ANSWER.match(said):
         return None, False
@@ -191,7 +196,7 @@ def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
         return number, False
     bold = BOLD.findall(text[marker.end() : marker.end() + len(said) + 8])
     sure = len(bold) == 1 and not doubtful(said, beside_number=True)
-    return undelimited(bold[0]) if sure else said, False
+    return undelimited(bold[0]) if sure else said.replace("**", ""), False
 
 
 def _last_line(text: str, statement: str) -> str | None:
@@ -225,11 +230,21 @@ def _last_line(text: str, statement: str) -> str | None:
         line = bold[1]
     bare, sentence = undelimited(without_remarks(line)), last_sentence(line[-4000:])
     value = claimed(statement, sentence) or (bare if is_value(bare) else None)
+    if not value and is_another(statement, without_remarks(sentence)):
+        return None
     value = value or concluded(sentence) or _repeated(text, sentence)
-    value = value or (only_number(without_remarks(sentence)) if whole else None)
+    if whole and not value:
+        value = only_number(without_remarks(sentence))
+    value = value or restated(statement, without_remarks(sentence)) or _none(sentence)
     if value or is_unasked(statement, sentence) or doubtful(hidden(sentence)):
         return value
     return asserted(sentence) or _few_words(bare)
+
+
+def _none(sentence: str) -> str | None:
+    """What a sentence says that there is none of: "no solution"."""
+    none = _NO_SOLUTION.search(sentence)
+    return None if none is None or doubtful(_NO_SOLUTION.sub(" ", sentence)) else none[0]
 
 
 def _few_words(line: str) -> str | None:

@@ -23,8 +23,7 @@ from itertools import combinations
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, operators, word_set
-from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
-from mars_env.grading.math.simplify import simplified
+from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix, normal
 from mars_env.grading.math.units import Unit, letter_unit, unit, value_and_unit
 
 _RATIONAL = word_set("/ ^ product scientific")
@@ -55,7 +54,7 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     """
     rounded = any(part.decimal for part in reference.walk())
     if reference.kind == "text":
-        reference = simplified(reference)
+        reference = normal(reference)
     elif is_residue(reference):
         reference = as_family(reference)
     theirs = [node for ways in _numbers(reference, is_name, rounded=True) for node in ways]
@@ -70,7 +69,7 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
     """The numbers and expressions that an answer consists of, each in all ways that a chain writes it."""
     parts: tuple[Node, ...] = ()
     if _COMPARISONS & {*operators(node)}:
-        node = simplified(node)  # "x < 1 \\cup x > 3"
+        node = normal(node)  # "x < 1 \\cup x > 3"
     if node.kind == "relation":
         ways = _values(node, named, rounded)
         if len(ways) == 1 and ways[0] is not node:

@@ -17,8 +17,11 @@ from mars_env.grading.math.parser import plain_integer, read_answer, read_intege
 from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
 from mars_env.grading.math.question import (
     asked_value,
+    is_copied,
     names_another,
     with_asked_unit,
+    without_label,
+    without_modulus,
     without_numbering,
 )
 from mars_env.grading.math.tokens import MAX_LENGTH
@@ -177,6 +180,12 @@ class MathGrader:
         if not self.strict:
             if "=" not in reference and names_another(problem.statement, answer):
                 return wrong("the answer names something else than the problem asks for")
+            if is_copied(problem.statement, reference, answer):
+                return wrong("the answer repeats what the problem gives")
+            if "=" not in reference:
+                answer = without_modulus(problem.statement, without_label(answer))
+            elif "=" not in answer:
+                reference = without_label(reference)
             answer = without_numbering(problem.statement, answer)
             answer = asked_value(problem.statement, answer)
             reference = with_asked_unit(problem.statement, reference, answer)

@@ -7,17 +7,14 @@ rules of `compare.py`. What cannot be read is no answer.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from mars_env.grading.math.compare import same_answer
 from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
-from mars_env.grading.math.labels import unlabelled, unnamed, without_letter
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.shapes import in_order
-from mars_env.grading.math.simplify import normal_text
+from mars_env.grading.math.shapes import in_order, normal_text
 from mars_env.grading.math.spelled import date
 
 DIFFERENT = "the answer differs from the reference"
@@ -38,31 +35,51 @@ _FONTS = re.compile(
 _WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
 
 
-@dataclass(frozen=True)
-class _Parsed:
-    """A text and every way to read it; usually one, but ``1,024`` may be a number or a list."""
+_OPEN = r"[\s$]*(?P<font>\\(?:text(?:bf|it|rm)?|mathrm|mathbf|mbox)\s*\{\s*)?"
+_SAID = (
+    r"(?:(?:the|my|our)\s+)?(?:(?:final|correct|right)\s+)?answers?\s*(?:is|are|[:=])"
+    r"|the\s+(?:(?:minimum|maximum|smallest|largest|least|greatest|total|required|desired|exact)\s+)?"
+    r"(?:value|number|area|sum|length|probability|minimum|maximum|product|ratio|perimeter|volume|distance"
+    r"|remainder|total)(?:\s+of\s+[A-Za-z]+)?\s*(?:is|are|[:=])"
+    r"|there\s+(?:are|is)(?:\s+(?:exactly|only))?(?=[\s}])|it\s+is(?:\s+an?)?(?=[\s}])|(?:option|choice)(?=[\s}({\\])"
+    r"|答案\s*(?:是|为|:)|选项?(?=[\s(A-J])"
+)
+_LABEL = re.compile(rf"{_OPEN}(?:{_SAID})\s*(?P<shut>\}})?[\s~:]*(?:\\[,;: ]\s*)*", re.IGNORECASE)
+_LETTER = re.compile(
+    rf"{_OPEN}\(\s*[A-J]\s*\)\s*[.:]?\s*(?P<shut>\}})?"
+    r"(?:\\[,;: ]|\\q?quad\b|[\s~])*(?=[-+]?[\d\\$.])(?!\\(?:cdot|times|cup|cap|text\w*\s*\{\s*(?:and|or)\b))"
+)
 
-    text: str
-    readings: tuple[Node, ...]
-    problem: str = ""
+_ARGUMENT = r"(?:\([^()=]{1,40}\)|\\left\([^()=]{1,40}\\right\))"
+_QUANTITY = re.compile(
+    rf"[\s$]*(?:\\(?:phi|varphi|tau|sigma|zeta|Gamma|omega|Omega|mu|psi)\s*{_ARGUMENT}"
+    r"|\\(?:det|dim|deg|Pr|(?:operatorname|text|mathrm|mathbb)\s*\{\s*(?:[A-Z][A-Za-z]{0,11}|rank|tr|ord|nullity|lcm)\s*\})\s*"
+    r"(?:\\left)?(?:[A-Za-z]|\([^()]{1,60}\)|\[[^\[\]]{1,60}\])"
+    r"|P\s*(?:\\left)?\([^()=]{1,30}(?:\\mid|\|)[^()=]{1,30}\)"
+    r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*\\(?:cap|cup|setminus)\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
+    r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)"
+    r")\s*=(?!=)\s*(?=\S)"
+)
+_VERDICT = re.compile(
+    r"\s*(?:\\text\w*\s*\{\s*)?(?P<word>yes|no|true|false)\s*(?:[.,;:–—]|-)\s*(?P<rest>[^{}]{1,200})\}?\s*\Z",
+    re.IGNORECASE,
+)
+_SECOND_THOUGHT = re.compile(r"\b(?:yes|no|true|false|if|unless|but|maybe|perhaps|wait|or)\b", re.IGNORECASE)
+
+_Parsed = tuple[tuple[Node, ...], str]
+"""Every way to read a text (``1,024`` may be a number or a list), and why there is none."""
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> _Parsed:
-    """Read a text in the library's own grammar; if there is no reading, `problem` says why.
-
-    Raises:
-        OverLimit: It is too long or too deep.
-    """
-    readings: list[Node] = []
-    problem = ""
+    readings, problem = list[Node](), ""
     list_too = _COMMAS.search(text) and not _ZEROS.search(text)
     for commas in (True, False) if list_too else (True,):
         try:
             readings.append(read_answer(text, commas=commas))
         except Unreadable as error:
             problem = str(error)
-    return _Parsed(text, tuple(readings), problem)
+    return tuple(readings), problem
 
 
 def _parsed(answer: str) -> _Parsed:
@@ -99,9 +116,7 @@ def judge(
     equal, why = _judge(reference, answer, tolerance, ordered, integer)
     if equal:
         return True, ""
-    bare = unlabelled(answer) if "=" in reference else unnamed(unlabelled(answer))
-    if re.search(r"\d", reference) and not re.search(r"[A-J]\b", _plain(reference)):
-        bare = without_letter(bare)
+    bare = without_label(reference, answer)
     if bare != answer and bare.strip():
         return _judge(reference, bare, tolerance, ordered, integer)
     if said_twice := _SAID_TWICE.fullmatch(answer[:400]):
@@ -119,9 +134,9 @@ def _judge(
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
-    first, second, why = _parse(reference), _parsed(answer), DIFFERENT
-    for left in first.readings:
-        for right in second.readings:
+    (first, _), (second, _), why = _parse(reference), _parsed(answer), DIFFERENT
+    for left in first:
+        for right in second:
             try:
                 if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
                     if finished(left, right, integer=integer):
@@ -129,7 +144,7 @@ def _judge(
                     why = UNFINISHED
             except (Unreadable, Undefined):
                 continue  # different shapes, or no value: not equal
-    return False, why if second.readings else NOT_READ
+    return False, why if second else NOT_READ
 
 
 def _judge_offered(
@@ -152,16 +167,16 @@ def _judge_offered(
 def unfit(reference: str) -> str | None:
     r"""Why a reference cannot be used; None if it can."""
     try:
-        parsed = _parse(reference)
-        for reading in parsed.readings:
+        readings, problem = _parse(reference)
+        for reading in readings:
             try:
                 _evaluate(reading)
             except Unreadable:
                 continue
-        if not (parsed.readings or _wordy(reference)):
-            return f"it cannot be read: {parsed.problem}"
+        if not (readings or _wordy(reference)):
+            return f"it cannot be read: {problem}"
         if not judge(reference, reference)[0]:
-            return f"not even the same text would equal it: {parsed.problem}"
+            return f"not even the same text would equal it: {problem}"
     except OverLimit as limit:
         return str(limit)
     except Undefined as undefined:
@@ -171,11 +186,10 @@ def unfit(reference: str) -> str | None:
 
 def _evaluate(node: Node) -> None:
     """Compare each expression in a reference with itself plus one, to detect now what is too large."""
-    for part in (
-        node.args if node.kind in ("list", "set", "group", "relation", "row", "matrix", "quantity") else ()
-    ):
-        _evaluate(part)
-    if node.kind in ("add", "mul", "div", "pow", "call", "neg", "sum", "prod"):
+    if node.kind in ("list", "set", "group", "relation", "row", "matrix", "quantity"):
+        for part in node.args:
+            _evaluate(part)
+    elif node.kind in EXPRESSIONS:
         same_answer(node, Node("add", (node, num(1))))
 
 
@@ -192,12 +206,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
     r, a = _plain(reference), _plain(answer)
     if r and r == a and "^" not in r and "_" not in r:
         return True if _wordy(reference) else None
-    if (
-        re.search(r"[A-Za-z]{3}", r)
-        and _WORDY.match(r)
-        and _WORDY.match(a)
-        and normal_text(r) == normal_text(a)
-    ):
+    words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
+    if words and normal_text(r) == normal_text(a):
         return True
     if (day := date(r)) and (other := date(a)):
         return day.agrees(other)
@@ -209,3 +219,23 @@ def _same_words(reference: str, answer: str) -> bool | None:
     if len(a) <= 100 and "、" in a and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
         return list(r) == sorted(letter for letter in a if letter.isupper()) or None
     return None
+
+
+def without_label(reference: str, answer: str) -> str:
+    """An answer without what stands before its value: words, a quantity's name, a choice's letter."""
+    verdict = _VERDICT.match(answer)
+    if verdict and not _SECOND_THOUGHT.search(verdict["rest"]):
+        return verdict["word"]
+    bare = _without(_LABEL.match(answer), answer)
+    if "=" not in reference and (named := _QUANTITY.match(bare)):
+        bare = bare[named.end() :]
+    if re.search(r"\d", reference) and not re.search(r"[A-J]\b", _plain(reference)):
+        bare = _without(_LETTER.match(bare), bare)
+    return bare
+
+
+def _without(label: re.Match[str] | None, answer: str) -> str:
+    """The answer after a label; a font that is opened in the label and not shut there stays."""
+    if label is None or label.end() == len(answer) or (label["shut"] and not label["font"]):
+        return answer
+    return ("" if label["shut"] else (label["font"] or "").strip()) + answer[label.end() :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mars_env.grading.math.doubt import doubtful
-from mars_env.grading.math.spelled import date, spelled_number
+from mars_env.grading.math.spelled import date, spelled_number, with_digits
 from mars_env.grading.math.units import NOT_UNITS
 from mars_env.grading.math.vocabulary import (
     CONCLUDES,
@@ -24,7 +24,15 @@ MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
 )
 BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
-_DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'), ("“", "”"))
+_DELIMITERS = (
+    ("$$", "$$"),
+    ("$", "$"),
+    ("\\(", "\\)"),
+    ("\\[", "\\]"),
+    ("\\boldsymbol{", "}"),
+    ('"', '"'),
+    ("“", "”"),
+)
 _FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
 _SENTENCE_END = re.compile(
     r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?"
@@ -36,7 +44,8 @@ _EXPLANATION = re.compile(
 )
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
-    r"|(?:which is )?(?:attained|achieved|reached|including(?=[^,]*\Z)|with equality)\b)[^$]*\Z"
+    r"|(?:which (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|with equality"
+    r"|including(?=[^,]*\Z))\b|(?:while|whereas)\s)[^$]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
@@ -45,6 +54,11 @@ _SUM = re.compile(
     r"(\\?\$?\d[\d,]*(?:\.\d+)?%?)(?:[\s/][A-Za-z'’, -]{1,80})?[.!]?\Z"
 )
 """A computation with its result, and words after it."""
+_REASON = re.compile(r"(?:since|because)\s[^,]*,\s+", re.IGNORECASE)
+_IN_TOTAL = re.compile(r"\b(?:in total|altogether|in all)\Z", re.IGNORECASE)
+_PRODUCT = re.compile(r"\$?\d[^=+−-]*[^=+−\s-]\s*=\s*((?:[^=A-Za-z$]|\\[a-z]+)+)\$?")
+"""``2\\pi r = 8\\pi``: a formula and its value."""
+_CHINESE_REST = re.compile(r"(?<=\d)\s?(?!平方|立方)(?![^\d]*[万亿百千以多左半])[\u4e00-\u9fff]{3,}\Z")
 _ADVERB = re.compile(
     r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to)"
     r"(?![A-Za-z])[\s,:]*|[：:]\s*)+",
@@ -54,7 +68,7 @@ _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
     r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
-    r"|(?:[是为得故]|等于|所以|因此)[\s,:、，]*(?=[\d$\\(\[-])",
+    r"|(?:[是为得故]|等于|所以|因此|最[大小]值)[\s,:、，]*(?=[\d$\\(\[-])",
     re.IGNORECASE,
 )
 """What stands between the words of a sentence and its value."""
@@ -80,15 +94,19 @@ _ASSERTS = re.compile(
     re.IGNORECASE,
 )
 """What stands before the value of a sentence that asserts one: "the average is", "Tina makes"."""
-_BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
-"""In a sentence with one bold value: it is not all of the answer, or a reason."""
+_BESIDE_BOLD = re.compile(
+    r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b"
+    r"|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d",
+    re.IGNORECASE,
+)
+"""In a sentence with one bold value: it is not all of the answer, a reason, or a circumstance."""
 
 
 def undelimited(text: str) -> str:
     """A text without white space, emphasis, a full stop, and the delimiters around one whole formula."""
     while True:
         before = text
-        text = text.strip().strip("*_`").strip()
+        text = text.strip().strip("*_`✓✔✅∎∴").strip()
         if _FULL_STOP.match(text, len(text) - 1):
             text = text[:-1]
         for left, right in _DELIMITERS:
@@ -115,7 +133,7 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
-    if CONCLUDES.search(plain) or re.search("[是为]", plain):
+    if CONCLUDES.search(plain) or re.search("[是为得]|等于", plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
     if spelled_number(" ".join(words)) is not None:
@@ -172,9 +190,8 @@ def stated(sentence: str) -> str | None:
         >>> stated("The largest $n$ is 34"), stated("34 is the answer"), stated("it is not 34")
         ('34', '34', None)
     """
-    if is_value(sentence):
-        number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
-        return with_long_unit(sentence) if number is None else str(number)
+    if is_value(written := with_digits(sentence)):
+        return with_long_unit(written)
     masked = hidden(sentence)
     for link in _LINK.finditer(masked):
         if value := _trusted(masked[: link.start()], sentence[link.end() :]):
@@ -187,6 +204,7 @@ def stated(sentence: str) -> str | None:
 
 def with_long_unit(value: str) -> str:
     """A number with a unit of several words (15 toy cars) as the parser reads it."""
+    value = _CHINESE_REST.sub("", value)
     return re.sub(r"(?<=\d)(?! square| cubic)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
 
 
@@ -194,6 +212,8 @@ def _trusted(before: str, value: str) -> str | None:
     """A value, unless the words before it cast doubt on it."""
     value = undelimited(value)
     doubt = doubtful(before) or _NUMBER_OR.search(before)
+    if product := _PRODUCT.fullmatch(value):
+        value = product[1]
     return with_long_unit(value) if is_value(value) and not doubt else None
 
 
@@ -215,14 +235,17 @@ def concluded(sentence: str) -> str | None:
     unit = sentence[spans[-1].end() :].strip(" *_") if spans else ""
     formula = spans and not re.search(r"\d", unit) and not (unit and doubt)
     therefore = list(CONCLUDES.finditer(hidden(sentence))) if ended else []
-    opening = therefore[-1] if therefore else CONCLUSION.match(sentence)
+    opening = therefore[-1] if therefore else CONCLUSION.match(sentence) or _REASON.match(hidden(sentence))
     conclusion = sentence[opening.end() if opening else 0 :].lstrip(" ,:")
     if (opening or formula) and (value := stated(undelimited(conclusion))):
         return value
-    computed = _SUM.search(sentence) if ended and sentence.count("=") == 1 else None
+    computed = _SUM.search(sentence) if ended and conclusion.count("=") == 1 else None
     if computed:
         return None if doubt else computed[1]
-    return only_number(sentence) if ended and CONCLUSION.match(sentence) else None
+    in_total = CONCLUSION.match(sentence) or _IN_TOTAL.search(sentence)
+    if ended and in_total:
+        return only_number(sentence)
+    return only_number(conclusion) if therefore else None
 
 
 def asserted(sentence: str) -> str | None:

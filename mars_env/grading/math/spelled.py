@@ -47,6 +47,15 @@ def spelled_number(text: str) -> Fraction | None:
     return None if value is None else Fraction(sign * value)
 
 
+def with_digits(text: str) -> str:
+    """A number in words in digits, also before a unit: "3 bolts" for "three bolts"."""
+    words = text.lower().replace("-", " ").removeprefix("a ").split()
+    for end in range(len(words), 0, -1) if len(words) <= 24 else ():
+        if (value := spelled_number(" ".join(words[:end]))) is not None:
+            return " ".join((str(value), *words[end:]))
+    return text
+
+
 def _integer(words: list[str]) -> int | None:
     """The integer whose words these are, with "and" or without it, and perhaps without the first "one"."""
     said = [word for word in words if word != "and"]

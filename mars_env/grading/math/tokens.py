@@ -60,12 +60,15 @@ UNICODE = {
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
 _CHINESE_UNITS = {
     "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
-    "千米": "km", "公里": "km", "米": "m", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
+    "千米/小时": "km/h", "千米/时": "km/h", "米/秒": "m/s", "千米": "km", "公里": "km",
+    "米": "m", "吨": "tonne", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
     "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
     "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees",
-    **dict.fromkeys("个只人种次本张条块页名辆棵颗", "units"),
+    **dict.fromkeys("个只人种次本张条块页名辆棵颗件位支枝根枚双朵头杯盒箱袋组层间份步圈项", "units"),
 }  # fmt: skip
-_CHINESE_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_CHINESE_UNITS)})(?![\u4e00-\u9fff])")
+_CHINESE_UNIT = re.compile(
+    rf"(?<=[0-9}}\s)])(?:\\text\s*\{{)?\s*\(?({'|'.join(_CHINESE_UNITS)})\)?(?![\u4e00-\u9fff])\s*\}}?"
+)
 SPACING = word_set(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
     r" \thinspace \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl"
@@ -145,7 +148,8 @@ _SAID = (
     r"|integers?)\b\s*)+"
 )
 _REMARK = re.compile(
-    rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{{_SAID}\}}\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})\$?\s*"
+    rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{{_SAID}\}}\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})"
+    r"(?:\s*\\in\s*\\mathbb\s*\{R\})?\$?\s*"
     rf"(?:\\text\w*\s*\{{{_SAID}\}}\s*)?\Z"
 )
 """``where c is a constant``, ``for any integer k``."""
@@ -243,6 +247,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     ),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     (r"\text", _REMARK, _declared),
+    (r"\text", re.compile(r"(?<=[0-9}\s])(\\text\s*\{)\s*\(\s*([A-Za-z ]{2,40})\)\s*\}"), r"\1\2}"),
 )
 """A text that must occur, what is then looked for, and what is written in its place."""
 

@@ -23,8 +23,8 @@ _ROWS = {
         "mi mile": "1609344/1000",
     },
     "mass": {
-        "mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000", "lb pound": "45359237/100000",
-        "oz ounce": "28349523125/1000000000",
+        "mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000", "tonne": "1000000",
+        "lb pound": "45359237/100000", "oz ounce": "28349523125/1000000000",
     },
     "time": {
         "s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400", "week": "604800",
@@ -33,7 +33,7 @@ _ROWS = {
     "money": {"dollar usd buck": "1", "cent ¢": "1/100"},
     "euro": {"euro eur": "1"},
     "sterling": {"gbp": "1"},
-    "volume": {"l liter litre": "1", "ml milliliter millilitre": "1/1000"},
+    "volume": {"l L liter litre": "1", "ml mL milliliter millilitre": "1/1000"},
     "angle": {"rad radian": "1"},
     "force": {"N newton": "1", "kN": "1000"},
     "energy": {"J joule": "1", "kJ kilojoule": "1000"},

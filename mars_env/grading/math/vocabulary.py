@@ -95,7 +95,7 @@ OTHER_CASE = re.compile(
 PROVISIONAL = _any_of(
     r"""I you my your now then also still add subtract multiply upper lower estimate\w* target
     subtotal intermediate candidate example initial\w* original\w* old new given other another one
-    friend textbook book first next previous some any part
+    friend textbook book first (?:second|third)~[a-z]+ next previous some any part
     nobody hardly want\w* key manual far running partial placeholder default bound
     take see steps? page theorem lemma equation cases? problem question check\w* not""",
     "初始 原来 情况 第",

@@ -4,7 +4,7 @@
        ^                                          │
        └────────── solvable questions ────────────┘
 
-`spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/methods.md explains the method.
+`spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/methods.md has the method.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from mars_env.loggers import Logger
 from mars_env.methods.spell.memory import QuestionMemory, question_job, remembered, rows_of
 from mars_env.methods.spell.rewards import SpellReward, majority_vote, outcomes, votes_of
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, Spell
+from mars_env.models.batching import whole_waves
 from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch, collect, groups_of
 from mars_env.seeds import derive_seed
@@ -204,6 +205,7 @@ async def spell_batches(
         concurrency: Most trees played at the same time; each has up to ``group * verifiers`` requests.
     """
     assert run.game is not None
+    whole_waves()
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
     memory = QuestionMemory().plus(remembered(new for row in rows for new in row["new"]))

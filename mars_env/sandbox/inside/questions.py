@@ -38,8 +38,8 @@ def answer(listener: int) -> None:
 def _keeps_children(task: int, address: int) -> bool:
     """Whether a ``struct sigaction`` neither ignores children nor discards them.
 
-    It could change between this look and the kernel's, so nobody else must be able to write to it: it is in
-    private memory of a process that has one thread and shares its memory with no other process.
+    It could change between this look and the kernel's, so no other thread or process may be able to write to
+    it: it is in private memory of a process that has one thread and shares its memory with no other process.
     """
     try:
         if (

@@ -49,7 +49,7 @@ class Look:
     """What is in use at one time."""
 
     def __init__(self) -> None:
-        self.cpu = 0.0  # seconds of all live processes, and of ended ones that nobody has collected
+        self.cpu = 0.0  # seconds of all live processes, and of ended ones that are not collected
         self.memory = 0  # bytes, without those that every warm interpreter has
         self.tasks = 0  # processes and threads
         self.descriptors = 0  # files held open, beyond `FREE_DESCRIPTORS` for each process

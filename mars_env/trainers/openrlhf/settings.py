@@ -75,6 +75,8 @@ class TeamSettings(GroupedSettings, PipelineSettings):
     """The policy of each role or agent; empty: agents and policies are paired in their order."""
     thinking: Literal["tags", "opened", "off"] = "tags"
     """How the model marks its thinking (`mars_env.agents.thinking`); for the library's own agents."""
+    tools: str = ""
+    """What they may call while they write: ``python``, ``my_module:my_tool``, joined by ``+``."""
     overflow: Literal["check", "unknown", "refuse"] = "check"
     """What happens if a prompt leaves less room than the limit (``--data.max_len``): see `Sampling`."""
 
@@ -95,6 +97,8 @@ class TeamSettings(GroupedSettings, PipelineSettings):
     """Credit along the tree; None turns it off."""
     overlong: Overlong | None = None
     """A penalty near the length limit; None turns it off."""
+    call_cost: float = 0.0
+    """What each call of a tool takes off its turn's reward."""
     train_roles: tuple[str, ...] | None = None
     """Roles whose turns are trained; None: all that the trained model plays."""
 
@@ -155,6 +159,7 @@ class TeamSettings(GroupedSettings, PipelineSettings):
             uniform_groups=self.uniform_groups,
             tree_credit=self.tree_credit,
             overlong=self.overlong,
+            call_cost=self.call_cost,
             train_roles=self.trained_roles(),
         )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
+from mars_env.agents.tools import toolbox_of
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -63,7 +64,7 @@ def agents_by_name(
     """The agents by name.
 
     Args:
-        settings: Their `agents`, `others`, `plays` and `thinking` are used.
+        settings: Their `agents`, `others`, `plays`, `thinking` and `tools` are used.
         names: Names of the agents.
         models: The models of the policies, by policy, which is their name.
         sampling: How they are sampled.
@@ -85,10 +86,10 @@ def agents_by_name(
     for policy in dict.fromkeys(policies.values()):
         mine = [name for name in names if policies.get(name) == policy]
         if settings.agents is None:
-            thinking = THINKING_MODES[settings.thinking]
+            thinking, tools = THINKING_MODES[settings.thinking], toolbox_of(settings.tools)
             for name in mine:
                 agents[name] = as_agent(
-                    models[policy], name, sampling=sampling, thinking=thinking, roles=roles
+                    models[policy], name, sampling=sampling, thinking=thinking, roles=roles, tools=tools
                 )
         else:
             agents |= _of_function(settings.agents, mine, models[policy], sampling, policy)

@@ -93,7 +93,7 @@ class Connection:
             return await (await session()).ws_connect(
                 self._base / "v1/sampler",
                 headers=self._headers,
-                heartbeat=_HEARTBEAT,
+                heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
                 max_msg_size=_MESSAGE_BYTES,
                 timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
             )
@@ -110,10 +110,8 @@ class Connection:
                         f"the weights of {name} are announced with {wanted.size:,} bytes, where at most "
                         f"{self._file_bytes:,} are expected: does the sampler have the learner's model?"
                     )
-                path, address = (
-                    Path(folder) / f"{name}.safetensors",
-                    f"v1/weights/{publication.number}/{name}",
-                )
+                path = Path(folder) / f"{name}.safetensors"
+                address = f"v1/weights/{publication.number}/{name}"
                 await self._persistently(partial(self._download, address, path, wanted.size))
                 found[name] = await asyncio.to_thread(read_tensors, path, wanted)
         return found
@@ -313,11 +311,11 @@ class _Weights:
             async with self._change:
                 if self._received is not None and self._received.store != publication.store:
                     self._ready.clear()
-                self._received = publication
                 if self._demanded:
                     self._ready[publication.number] = (publication, tensors)
                 else:
                     await self._use(publication, tensors)
+                self._received = publication  # only now: a lost connection may end the lines above
                 self._change.notify_all()
             await send(wire.Holds(number=publication.number))
 

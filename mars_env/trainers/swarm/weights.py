@@ -4,7 +4,7 @@
     00000012/solver.safetensors    the weights of one policy
 
 A publication is complete or not there. Numbers only grow: a learner that resumes from an older checkpoint
-publishes under a new number, so nobody takes the lost weights for newer. Nothing is pickled.
+publishes under a new number, so the lost weights do not count as newer. Nothing is pickled.
 """
 
 from __future__ import annotations

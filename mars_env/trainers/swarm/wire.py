@@ -86,7 +86,7 @@ class RemoteAct(_Message):
 
 
 class Drop(_Message):
-    """Nobody waits for this ask any more."""
+    """This ask is cancelled."""
 
     kind: Literal["drop"] = "drop"
     ask: _Name

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,11 +51,6 @@ def wait_for(condition, seconds=60.0):
         time.sleep(0.02)
 
 
-def test_a_verdict(pool):
-    assert pool.submit(EQUAL).result()["equal"] is True
-    assert pool.submit({**EQUAL, "answer": "3"}).result()["equal"] is False
-
-
 def test_cpu_limit_ends_a_verdict_and_the_next_is_right(pool):
     outcome = pool.submit(HEAVY).result()
     assert "CPU time limit" in outcome["limit"]
@@ -89,22 +83,17 @@ def faulty(monkeypatch, judge: str) -> None:
         ("os.abort()", "limit", "crashed the evaluator twice"),
         ("os.kill(os.getpid(), 9)", "fault", "signal 9"),
         ("time.sleep(60)", "fault", "wall-clock ceiling"),
+        ("5 ** 5 ** 12", "limit", "CPU time limit"),  # C code, deaf to signals' handlers
         ("1 / 0", "error", "ZeroDivisionError"),
         ("{}[chr(128512) * 600]", "error", "KeyError"),
     ],
 )
 def test_what_becomes_of_a_verdict_that_goes_wrong(monkeypatch, judge, key, says):
     faulty(monkeypatch, judge)
-    with WorkerPool(workers=1, limits=VerdictLimits(memory_mb=512, wall_seconds=4)) as own:
+    limits = VerdictLimits(1.0, 512, wall_seconds=4 if "sleep" in judge else 120)
+    with WorkerPool(workers=1, limits=limits) as own:
         outcome = own.submit({**EQUAL, "answer": "bad"}).result()
         assert says in (outcome[key])
-        assert own.submit(EQUAL).result()["equal"] is True
-
-
-def test_c_code_is_killed_too(monkeypatch):
-    faulty(monkeypatch, "5 ** 5 ** 12")  # deaf to signals' handlers
-    with WorkerPool(workers=1, limits=VerdictLimits(cpu_seconds=0.5)) as own:
-        assert "CPU time limit" in own.submit({**EQUAL, "answer": "bad"}).result()["limit"]
         assert own.submit(EQUAL).result()["equal"] is True
 
 
@@ -138,13 +127,6 @@ def test_why_a_reference_is_unfit_is_cut_to_the_length_of_a_reply(pool):
     assert "'9999" in outcome["unfit"], outcome
 
 
-def test_a_path_in_sys_path_that_is_no_text_is_ignored_as_python_does(monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
-    with WorkerPool(workers=1) as own:
-        outcome = own.submit(EQUAL).result()
-    assert outcome.get("equal"), outcome
-
-
 @pytest.mark.parametrize("name", ["cpu_seconds", "memory_mb", "wall_seconds", "recycle_after"])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_a_limit_that_is_none_is_refused(name, value):
@@ -155,12 +137,6 @@ def test_a_limit_that_is_none_is_refused(name, value):
 def test_workers_are_recycled():
     with WorkerPool(workers=1, limits=VerdictLimits(recycle_after=3)) as own:
         assert all(own.submit(EQUAL).result()["equal"] for _ in range(10))
-
-
-def test_many_threads(pool):
-    with ThreadPoolExecutor(16) as threads:
-        outcomes = list(threads.map(lambda _: pool.submit(EQUAL).result(), range(200)))
-    assert all(outcome["equal"] for outcome in outcomes)
 
 
 def test_several_event_loops(pool):
@@ -256,14 +232,3 @@ def test_a_closed_pool_says_so():
     own.close()
     with raises(RuntimeError):
         own.submit(EQUAL)
-
-
-def test_needs_a_worker():
-    with raises(ValueError):
-        WorkerPool(workers=0)
-
-
-def test_a_worker_that_cannot_start_is_a_fault(monkeypatch):
-    monkeypatch.setattr(pool_module, "_BOOTSTRAP", "raise SystemExit(1)")
-    with WorkerPool(workers=1) as own:
-        assert own.submit(EQUAL).result()["fault"]

@@ -5,86 +5,15 @@ import pytest
 from mars_env.grading.math.question import (
     asked_units,
     asked_value,
-    claimed,
-    is_unasked,
+    is_another,
+    is_copied,
     names_another,
+    restated,
     with_asked_unit,
-    without_numbering,
+    with_unit_after,
+    without_label,
+    without_modulus,
 )
-
-SIDE = "A rectangle has area 120. What is the length of its longer side?"
-
-
-@pytest.mark.parametrize(
-    ("statement", "sentence", "value"),
-    [
-        (SIDE, "So the longer side is 15 cm.", "15 cm"),
-        (SIDE, "The longer side = 120/8 = 15", "15"),
-        (SIDE, "The longer side is 15, not 16.", "15"),
-        (SIDE, "The longer side is 15", None),  # a cut
-        (
-            "What is the area of the garden?",
-            "The area of the garden is 30 square metres.",
-            "30 square metres",
-        ),
-        ("Find the number of divisors of $360$.", "The number of divisors of 360 is 24.", "24"),
-        ("Find the number of divisors of $360$.", "The number of divisors of 36 is 24.", None),
-        ("Find all values of $k$.", "The values of k are 6 and -6.", "6 and -6"),
-        ("Find all values of $k$.", "The values of m are 6 and -6.", None),
-        ("What is the chance of a 7?", "The chance of a 7 is 1/6, or about 16.7%.", "1/6"),
-        ("Find $a_5$.", "$a_4=24, a_5=48$", "a_5=48"),
-        (SIDE, "The longer side is 15 or so.", None),
-        (SIDE, "The longer side is not 15.", None),
-        (SIDE, "The longer side may be 15.", None),
-        (SIDE, "The shorter side is 15.", None),
-        (SIDE, "The side of the rectangle is 15.", None),
-        (SIDE, "The longer side is 15 and the length is 16.", None),
-        ("Find $a_4$.", "$a_2=5$, $a_3=14$, $a_4=41$.", "a_4=41"),
-        ("Find $a_4$.", "$a_4=41$ or $a_4=40$.", None),
-        ("Find $a_4$.", "$a_4=41$, which contradicts $a_3=14$.", None),
-        ("Find $a_4$.", "If $a_4=41$, then $a_5=122$.", None),
-        ("Find $a_4$.", "$a_5=41$.", None),
-        ("求 $a_4$。", "所以 $a_4=41$。", "a_4=41"),
-        ("?", "The longer side is 15.", None),
-    ],
-)
-def test_claims(statement, sentence, value):
-    assert claimed(statement, sentence) == value
-
-
-@pytest.mark.parametrize(
-    ("statement", "sentence", "unasked"),
-    [
-        (SIDE, "The perimeter is 46.", True),
-        (SIDE, "The length is 15.", False),
-        (SIDE, "The answer is 15.", False),
-        (SIDE, "There is no such side.", False),
-        ("?", "The perimeter is 46.", False),
-    ],
-)
-def test_unasked(statement, sentence, unasked):
-    assert is_unasked(statement, sentence) is unasked
-
-
-@pytest.mark.parametrize(
-    ("statement", "answer", "value"),
-    [
-        (r"Find $x^4+\frac{1}{x^4}$.", r"x^4 + \frac1{x^4} = 49 - 2 = 47", "49 - 2 = 47"),
-        (r"Determine the value of \(2x\)", "2x=10", "10"),
-        (r"Compute $\int_0^1 3x^2\,dx$.", r"\int_0^1 3x^2\,dx = \left[x^3\right]_0^1 = 1", "1"),
-        (r"Find $\sum_{k=3}^{9} d(k).$", r"\sum_{k=3}^9 d(k) = 20", "20"),
-        (r"Compute $\int_0^1 x^2\,dx$.", r"\int_{0}^{1} x^2 dx = \frac13", r"\frac13"),
-        # unchanged
-        (r"Find $x^4+\frac{1}{x^4}$.", r"x^2+\frac1{x^2}=7", None),
-        ("Find $x$ if $2x=10$.", "2x=10", None),
-        ("Find $2x$ and $3x$.", "2x=", None),
-        ("Find $2x$.", "2x <= 10", None),
-        ("For what value of $x$ is it least?", r"x=-\frac{b}{2a}=4", None),
-        (r"Compute $\int_0^1 x^2\,dx$.", r"\int_0^2 x^2\,dx = \frac13", None),
-    ],
-)
-def test_the_left_side_is_asked_for(statement, answer, value):
-    assert asked_value(statement, answer) == (answer if value is None else value)
 
 
 @pytest.mark.parametrize(
@@ -109,10 +38,9 @@ def test_asked_units(statement, units):
         ("72", r"72\text{ m/s}", r"\text{ km/h}"),
         ("72", "v = 72 m/s", r"\text{ km/h}"),
         ("72", r"72\text{ km/h}", ""),
-        ("72", r"72\text{ hours}", ""),
+        ("72", r"72\text{ hours}", r"\text{ km/h}"),
         ("72", r"72\text{ km h}", r"\text{ km/h}"),
         ("72", "72", ""),
-        ("72", "72x", ""),
         (r"72\text{ m/s}", r"72\text{ m/s}", ""),
         ("72x", r"72\text{ m/s}", ""),
     ],
@@ -126,19 +54,20 @@ def test_a_reference_has_the_asked_unit(reference, answer, unit):
     [
         ("Let $x+y=7$. Find $x$.", "y=5", True),
         ("Let $x+y=7$. Find $x$.", "x=5", False),
-        ("Let $x+y=7$. Find $x$.", "s=5", False),
+        ("Let $x+y=7$. Find $x$.", "s=5", True),
         ("Let $x+y=7$. Find $x$.", "y<5", False),
         ("Let $x+y=7$. Find $x$ and $y$.", "y=5", False),
         (r"Let $A=1$. Find $\angle A$.", "A=60", False),
         ("Find $a_4$.", "a_5=41", True),
         ("Find $m+n$.", "m=23", True),
-        ("Find $m+n$.", "m+n=23", False),
         ("Find $2x$.", "x=23", True),
         ("Find $|z|$.", "z=23", False),
         ("Find $a_4$.", "b_5=41", False),
         ("Let $f(x)=x^2$. Find $f^{-1}(4)$.", "x=2", False),
         ("Let $x+y=7$. Find $x$.", "y=5, x=2", False),
         ("Let $P(x)$ be cubic. Find $P(2)$.", "P=4", False),
+        ("Find $f(2)$ if $f(x)=x^3-x$.", "f(3)=6", True),
+        ("Find $f(2)$ if $f(x)=x^3-x$.", "f(2)=6", False),
     ],
 )
 def test_another_name(statement, answer, another):
@@ -146,16 +75,105 @@ def test_another_name(statement, answer, another):
 
 
 @pytest.mark.parametrize(
-    ("statement", "answer", "left"),
+    ("statement", "reference", "answer", "copied"),
     [
-        ("Solve it.", r"\lambda_1=3,\ \lambda_2=1", r"3,\ 1"),
-        ("Solve it.", "x_{1} = 3 or x_{2} = 1", "3 or 1"),
-        ("Find the foci.", "$F_1(-4,0)$ and $F_2(4,0)$", "$(-4,0)$ and $(4,0)$"),
-        ("Find $x_1$ and $x_2$.", "x_1=3, x_2=1", "x_1=3, x_2=1"),
-        ("Solve it.", "x_2=3, x_3=1", "x_2=3, x_3=1"),
-        ("Solve it.", "x_1=3, y_2=1", "x_1=3, y_2=1"),
-        ("Solve it.", "x_1=3", "x_1=3"),
+        ("Expand $(x-1)^3$ fully.", "x^3-3x^2+3x-1", "(x-1)^3", True),
+        ("Reduce $\\frac{84}{126}$ to lowest terms.", "2/3", r"\dfrac{84}{126}", True),
+        ("Write 0.00042 in scientific notation.", r"4.2\times 10^{-4}", "0.00042", True),
+        ("How many grams are 3 kilograms?", "3000", r"3 \text{ kg}", True),
+        ("How many grams are 3 kilograms?", "3000", r"3000 \text{ g}", False),
+        ("Simplify $x+1$.", "x+1", "x + 1", False),
+        ("What is greater, $0.5$ or $0.4$?", r"\frac12", "0.5", False),
     ],
 )
-def test_numbered_solutions(statement, answer, left):
-    assert without_numbering(statement, answer) == left
+def test_a_copy_of_what_is_given(statement, reference, answer, copied):
+    assert is_copied(statement, reference, answer) is copied
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"e=\frac{c}{a}=\frac35", r"\frac35"),
+        (r"f^{-1}(x)=\frac{x}{2}", r"\frac{x}{2}"),
+        ("x=3", "x=3"),
+        (r"e^{i\pi}=-1", r"e^{i\pi}=-1"),
+    ],
+)
+def test_labels(text, value):
+    assert without_label(text) == value
+
+
+def test_a_remainder_may_have_its_modulus():
+    statement = "What is the remainder of $2^5$ by $7$?"
+    assert without_modulus(statement, r"4 \pmod{7}") == "4"
+    for answer in (r"11 \pmod{7}", r"4 \pmod{8}", r"x \pmod{7}"):
+        assert without_modulus(statement, answer) == answer
+
+
+TRAIN = "A train goes 180 miles in 3 hours. Find its average speed in mph."
+PENS = "A box has 24 pens, a quarter of which are red. How many are not red?"
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence", "value"),
+    [
+        (TRAIN, "The average speed of the train is 60 miles per hour.", "60"),
+        (PENS, "There are 18 pens that are not red.", "18"),
+        ("How many primes are less than 20?", "There are 8 primes less than 20.", "8"),
+        ("How far does a car go in 3 hours at 50 km/h?", "The car travels 150 km in 3 hours.", "150"),
+        (
+            "What was the original price of a hat?",
+            "The original price of the hat was 30 dollars.",
+            "30 dollars",
+        ),
+        ("It doubles from 1500. What is it in 3 years?", "In 3 years it is 1500 × 8 = 12,000.", "12,000"),
+        ("Solve $x^2-5x+6=0$.", "The roots are 2 and 3.", "2 and 3"),
+        ("What is $17-9$?", "17 minus 9 equals 8.", "8"),
+        # another thing, a given value, a bound, a cut
+        ("Solve $x^2-7x+6=0$.", "The discriminant is 25.", None),
+        (PENS, "There are 6 red pens.", None),
+        ("How many primes are less than 20?", "The number of primes is less than 9.", None),
+        ("How many prime factors has 30?", "3 is a prime factor of 30.", None),
+        ("How far does a car go in 3 hours?", "The car goes for 3 hours.", None),
+        (TRAIN, "The average speed is 60", None),
+    ],
+)
+def test_a_sentence_in_the_words_of_the_question(statement, sentence, value):
+    assert restated(statement, sentence) == value
+
+
+BOOKS = "Ali has twice as many books as Bo; together they have 30. "
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence", "another"),
+    [
+        (BOOKS + "How many does Ali have?", "Bo has 10 books.", True),
+        (BOOKS + "How many does Ali have?", "Ali has 20 books.", False),
+        (BOOKS + "How many more books does Ali have than Bo?", "Bo has 10 books.", True),
+        (BOOKS + "How many more books does Ali have than Bo?", "Ali has 10 more books.", False),
+        ("Rita earns 20 and spends 10. How much is left?", "Rita spends 10.", True),
+        ("求函数 $f(x)=x^2-6x+12$ 的最小值。", "对称轴为 $x=3$。", True),
+        ("求函数 $f(x)=x^2-6x+12$ 的最小值。", "最小值为 $3$。", False),
+    ],
+)
+def test_a_sentence_about_another_thing(statement, sentence, another):
+    assert is_another(statement, sentence) is another
+
+
+def test_a_number_keeps_the_unit_that_follows_it():
+    assert with_unit_after(TRAIN, "It is 60 m/s.", "60") == r"60\text{ m/s}"
+    assert with_unit_after("How many trains?", "It is 60 m/s.", "60") == "60"
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer", "value"),
+    [
+        ("Find the determinant of $A$.", r"\det = -2", "-2"),
+        ("What is the remainder of 100 by 7?", "100 mod 7 = 2", "2"),
+        ("Find the derivative of $x^3$.", r"\frac{d}{dx}x^3 = 3x^2", "3x^2"),
+        ("What is the remainder of 100 by 7?", "100 mod 6 = 4", "100 mod 6 = 4"),
+    ],
+)
+def test_the_left_side_has_the_words_of_the_problem(statement, answer, value):
+    assert asked_value(statement, answer) == value

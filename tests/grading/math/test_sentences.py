@@ -61,49 +61,45 @@ def test_quotations(value, quote):
     assert extract_answer(f"{said}\n\nI have looked at it for long and cannot solve it.").answer is None
 
 
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
-        ("$10,200 + $255 = $10,455.", r"\$10,200 + \$255 = \$10,455."),
-        ("$10,455$", "$10,455$"),
-        ("it costs $5", r"it costs \$5"),
-        ("$x$ and $5$", "$x$ and $5$"),
-        (r"\$5 and $x$", r"\$5 and $x$"),
-        ("$2 < x$ of $7", r"$2 < x$ of \$7"),
-    ],
-)
-def test_money(text, escaped):
-    assert escape_money(text) == escaped
+MONEY = r"""
+$10,200 + $255 = $10,455. | \$10,200 + \$255 = \$10,455.
+$10,455$ | $10,455$
+it costs $5 | it costs \$5
+$x$ and $5$ | $x$ and $5$
+\$5 and $x$ | \$5 and $x$
+$2 < x$ of $7 | $2 < x$ of \$7
+"""
+REMARKS = """
+It is **5/16** (about 31.25%). | It is **5/16**.
+It is $7$ cm (and its length is $14$ cm). | It is $7$ cm.
+It is **5** (or 6). | It is **5** (or 6).
+The minimum is 4, attained at $x = 2$. | The minimum is 4
+The maximum is 4, which occurs at x = 2. | The maximum is 4
+Ali has 20 books, while Bo has 10. | Ali has 20 books
+The longer side is 15, not 16. | The longer side is 15
+$x = 1$ (a double root) and $x = 2$ | $x = 1$ and $x = 2$
+"""
+CONCLUSIONS = r"""
+Therefore, the total is \$10. | \$10
+So x = 2 or x = -5. | x = 2 or x = -5
+She makes 9 × \$2 = \$18 every day. | \$18
+因此，一共有12种方法。 | 12
+The circumference is $2\pi r = 8\pi$. | 8\pi
+移项得 $2x=8$，解得 $x=4$。 | x=4
+Counting them, we get 8 in total. | 8
+In **4** years Jo will be 16. | None
+There may be **42** posts. | None
+There are **15** (or 16). | None
+So n is a multiple of 25. | None
+We have 2x + 6 = 0, so we try x = -3. | None
+For comparison, the ratio is $2$. | None
+"""
 
 
 @pytest.mark.parametrize(
-    ("sentence", "kept"),
-    [
-        ("It is **5/16** (about 31.25%).", "It is **5/16**."),
-        ("It is $7$ cm (and its length is $14$ cm).", "It is $7$ cm."),
-        ("It is **5** (or 6).", "It is **5** (or 6)."),
-        ("The minimum is 4, attained at $x = 2$.", "The minimum is 4"),
-        ("The longer side is 15, not 16.", "The longer side is 15"),
-        ("$x = 1$ (a double root) and $x = 2$", "$x = 1$ and $x = 2$"),
-    ],
+    ("read", "table"), [(escape_money, MONEY), (without_remarks, REMARKS), (concluded, CONCLUSIONS)]
 )
-def test_remarks(sentence, kept):
-    assert without_remarks(sentence) == kept
-
-
-@pytest.mark.parametrize(
-    ("sentence", "value"),
-    [
-        ("Therefore, the total is \\$10.", "\\$10"),
-        ("So x = 2 or x = -5.", "x = 2 or x = -5"),
-        ("She makes 9 × \\$2 = \\$18 every day.", "\\$18"),
-        ("因此，一共有12种方法。", "12"),
-        ("There may be **42** posts.", None),
-        ("There are **15** (or 16).", None),
-        ("So n is a multiple of 25.", None),
-        ("We have 2x + 6 = 0, so we try x = -3.", None),
-        ("For comparison, the ratio is $2$.", None),
-    ],
-)
-def test_conclusions(sentence, value):
-    assert concluded(sentence) == value
+def test_readers_of_a_sentence(read, table):
+    for row in table.strip().splitlines():
+        sentence, _, value = row.partition(" | ")
+        assert str(read(sentence)) == value

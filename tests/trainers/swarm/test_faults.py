@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+import time
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -259,4 +261,25 @@ async def test_cancelled_sampler(tmp_path):
         await asyncio.gather(slow, return_exceptions=True)
         helper = asyncio.create_task(swarm_run.sample(swarm.url))
         assert slow.cancelled() and len(await acting) == 1  # that was no attempt
+    await helper
+
+
+async def test_connection_lost_while_weights_are_used(tmp_path):
+    playing, begun = swarm_run.model(), threading.Event()
+    refresh = playing.refresh
+
+    def slow(tensors, version=None):
+        if not begun.is_set():
+            begun.set()
+            time.sleep(0.3)
+        refresh(tensors, version=version)
+
+    playing.refresh = slow
+    async with learner(tmp_path) as swarm:
+        acting = act(swarm)
+        helper = asyncio.create_task(swarm_run.sample(swarm.url, playing))
+        assert await asyncio.to_thread(begun.wait, 60)
+        [sampler] = swarm._samplers
+        sampler.socket._req.transport.abort()
+        assert len(await asyncio.wait_for(acting, 60)) == 1
     await helper

@@ -37,7 +37,7 @@ class PolicyRun:
             self._run.define_metric(f"{kind}/*", step_metric=f"{kind}/global_step", step_sync=True)
 
     def log_train(self, global_step: int, logs_dict: Mapping[str, Any]) -> None:
-        """Log the figures of an update, and its sample (a text and its reward) where there is one."""
+        """Log the metrics of an update, and its sample (a text and its reward) where there is one."""
         sample = logs_dict.get("generated_samples")
         if sample:
             self._samples.append([global_step, *sample])
@@ -46,15 +46,15 @@ class PolicyRun:
         self._log("train", global_step, logs_dict)
 
     def log_eval(self, global_step: int, logs_dict: Mapping[str, Any]) -> None:
-        """Log the figures of an evaluation."""
+        """Log the metrics of an evaluation."""
         self._log("eval", global_step, logs_dict)
 
     def close(self) -> None:
         """End this policy's run, and no other."""
         self._run.finish()
 
-    def _log(self, kind: str, global_step: int, figures: Mapping[str, Any]) -> None:
-        known = {key: value for key, value in figures.items() if value is not None}
+    def _log(self, kind: str, global_step: int, metrics: Mapping[str, Any]) -> None:
+        known = {key: value for key, value in metrics.items() if value is not None}
         known.pop("generated_samples", None)
         self._run.log(
             {f"{kind}/{key}": value for key, value in {**known, "global_step": global_step}.items()}

@@ -85,7 +85,6 @@ def response_row(
     score: float,
     logs: Mapping[str, float],
     *,
-    name: str = "",
     mask: Sequence[int] = (),
 ) -> dict[str, Any]:
     """The fields of an agent's answer that OpenRLHF reads; only tokens where the mask is 1 are trained.
@@ -95,7 +94,7 @@ def response_row(
     trained = [0, *(mask or [1] * len(sampled)), 0]
     edges = [len(prompt) + i for i, (one, next) in enumerate(pairwise(trained)) if one != next]
     return {
-        "prompt": name,
+        "prompt": "",
         "label": "",
         "observation_tokens": [*prompt, *sampled],
         "action_ranges": list(zip(edges[::2], edges[1::2], strict=True)),
@@ -130,10 +129,9 @@ def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[st
         float(sample.reward),
         float(sample.reward if sample.score is None else sample.score),
         {ADVANTAGE: float(sample.advantage), "age": float(age)},
-        name=sample.group_id,
         mask=sample.completion_mask,
     )
-    return made | {"truncated": sample.truncated}
+    return made | {"prompt": sample.group_id, "truncated": sample.truncated}
 
 
 def responses(

@@ -14,36 +14,20 @@ from mars_env.trainers.openrlhf.planning.checks import (
     require_model,
     require_room_for,
 )
-from mars_env.trainers.openrlhf.planning.dry_run import applied
 from mars_env.trainers.openrlhf.planning.models import architecture
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(env="arithmetic-solve", problems=5)
 
 
-def run(model="Qwen/Qwen3-8B", **changes):
-    """OpenRLHF's arguments, as far as all checks read them."""
-    args = arguments()
-    args.actor.model_name_or_path = model
-    args.ds.lora = S(rank=0)
-    args.algo.kl.use_loss = False
-    args.algo.advantage = S(
-        estimator="reinforce", is_correction_level="token", is_correction_mode="clip",
-        is_correction_gating="ratio", is_correction_threshold=[0.0, 5.0],
-    )  # fmt: skip
-    vars(args.rollout).update(top_p=1.0, temperature=1.0, max_new_tokens=64)
-    vars(args.train).update(async_queue_size=1, batch_size=64)
-    return applied(args, {name.replace("__", "."): value for name, value in changes.items()})
-
-
 def test_a_run_that_is_right():
-    assert check_launch(SETTINGS, run()) == [("", "Qwen/Qwen3-8B")]
+    assert check_launch(SETTINGS, arguments()) == [("", "Qwen/Qwen3-8B")]
 
 
 def test_all_that_is_wrong_is_reported_together(tmp_path):
-    wrong = run(
-        str(tmp_path / "nothing"), train__batch_size=63, train__colocate_all=True, vllm__num_engines=2,
-        algo__kl__init_coef=0.1, ref__num_gpus_per_node=2, rollout__max_new_tokens=2000,
+    wrong = arguments(
+        actor__model_name_or_path=str(tmp_path / "nothing"), train__batch_size=63, train__colocate_all=True,
+        vllm__num_engines=2, algo__kl__init_coef=0.1, ref__num_gpus_per_node=2, rollout__max_new_tokens=2000,
     )  # fmt: skip
     with pytest.raises(ConfigError) as refused:
         check_launch(SETTINGS, wrong)

@@ -1,0 +1,135 @@
+"""Tools of a server of the Model Context Protocol (MCP), through its official package."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Final
+
+from mars_env.agents.tools import Tool, always
+from mars_env.errors import ConfigError, MarsError, MissingExtra
+from mars_env.text import describe_error, shown
+
+_INVALID: Final = -32602
+"""The protocol's code of arguments that do not fit: the model's own error."""
+
+
+@asynccontextmanager
+async def mcp_tools(
+    server: str | Sequence[str], *, seconds: float = 30.0, characters: int = 10_000
+) -> AsyncIterator[list[Tool]]:
+    """The tools of an MCP server, for agents that act on this event loop while the context is open.
+
+        async with mcp_tools("http://localhost:8000/mcp") as tools:
+            await mars_env.aevaluate("aime-solve", agents={"solver": Solver(model, tools=tools)})
+
+    What a tool says of its own errors goes to the model. A server that ends or cannot be reached in the
+    middle makes the turn UNKNOWN.
+
+    Args:
+        server: The address of a server, or the command that starts one, which then ends with the context.
+        seconds: How long one call may take.
+        characters: How much of a result the model reads.
+
+    Raises:
+        ConfigError: The server cannot be reached or started, or has no tools.
+    """
+    try:
+        from mcp import Client, StdioServerParameters, stdio_client
+    except ImportError as error:
+        raise MissingExtra(
+            "tools of MCP servers need the package mcp: pip install 'mars-env[mcp]'"
+        ) from error
+    name = server if isinstance(server, str) else shlex.join(server)
+    target: Any = server
+    if not isinstance(server, str):
+        target = stdio_client(StdioServerParameters(command=server[0], args=list(server[1:])))
+    session = _Session(shown(name))
+    # The package ends the task that opened it when the server dies, so that is a task of its own.
+    task = asyncio.create_task(session.serve(Client(target)))
+    try:
+        await session.opened(seconds)
+        if session.tools is None:
+            raise ConfigError(
+                f"the MCP server {shown(name)} does not answer: {session.fault or 'it is silent'}"
+            )
+        yield [
+            Tool(
+                name=each.name,
+                description=each.description or "",
+                parameters=each.input_schema,
+                start=always(partial(session.run, each.name)),
+                seconds=seconds,
+                characters=characters,
+            )
+            for each in session.tools
+        ]
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+class _Session:
+    """A connection to a server, from its opening to its end."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.fault = name, ""
+        self.loop = asyncio.get_running_loop()
+        self.tools: list[Any] | None = None
+        self._settled, self._ended = asyncio.Event(), asyncio.Event()
+
+    async def opened(self, seconds: float) -> None:
+        """Wait until the tools are known, or the connection has failed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._settled.wait()
+
+    async def serve(self, opening: Any) -> None:
+        """Open the connection, list the tools, and stay until cancelled or until the server ends."""
+        try:
+            async with opening as self.client:
+                listed = await self.client.list_tools()
+                found = list(listed.tools)
+                while listed.next_cursor:
+                    listed = await self.client.list_tools(cursor=listed.next_cursor)
+                    found += listed.tools
+                self.tools = found
+                self._settled.set()
+                await asyncio.Event().wait()
+        except Exception as error:  # the package raises what the transport raises
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            self.fault = describe_error(error)
+        finally:
+            self._settled.set()
+            self._ended.set()
+
+    async def run(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Run one call.
+
+        Raises:
+            MarsError: The server is lost; or this is another event loop than the session's.
+        """
+        from mcp import MCPError
+
+        if asyncio.get_running_loop() is not self.loop:
+            raise ConfigError("tools of an MCP server work on the event loop that opened them: use aevaluate")
+        call = asyncio.ensure_future(self.client.call_tool(tool, dict(arguments)))
+        end = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait({call, end}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise MarsError(f"the MCP server {self.name} was lost: {self.fault}")
+            result = call.result()
+        except MCPError as error:
+            if error.code == _INVALID:
+                return f"Error: {error}"
+            raise MarsError(f"the MCP server {self.name} failed in the tool {tool}: {error}") from error
+        finally:
+            call.cancel()
+            end.cancel()
+        parts = [getattr(part, "text", f"({part.type})") for part in result.content]
+        return "\n".join(["Error:"] * result.is_error + parts) or "(no output)"

@@ -1,0 +1,89 @@
+"""The contract suite for tools: the promises that a user's own `Tool` must keep."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from mars_env.agents.tools import Tool, as_tool
+from mars_env.errors import MarsError
+from mars_env.identity import identity_of
+from mars_env.testing.agent_suite import OBSERVATIONS
+from mars_env.types import Observation
+
+TURNS = 16
+"""Turns that use the tool at the same time."""
+
+
+async def check_tool(
+    tool: Tool | Callable[..., Any],
+    arguments: Mapping[str, Any],
+    *,
+    observation: Observation = OBSERVATIONS["solver"],
+    same: bool = True,
+) -> None:
+    """Check a tool, or a typed function that becomes one.
+
+    Args:
+        tool: The tool to check.
+        arguments: Of a call that succeeds.
+        observation: Of the turn that calls it.
+        same: Whether the same call has the same result in every turn.
+
+    Raises:
+        AssertionError: The broken promise.
+    """
+    tool = as_tool(tool)
+    try:
+        assert json.loads(json.dumps(tool.schema)) == tool.schema
+    except (TypeError, ValueError, AssertionError) as error:
+        raise AssertionError(f"the schema is not plain data: {tool.schema!r:.300}") from error
+    assert tool.description, "the description tells the model what the tool does, and there is none"
+    assert tool.parameters.get("type") == "object", "the parameters are the JSON schema of an object"
+    assert identity_of(tool) == identity_of(tool), "what identifies the tool changes"
+    first = await _called(tool, observation, arguments)
+    found = await asyncio.gather(*(_called(tool, observation, arguments) for _ in range(TURNS)))
+    assert not same or {*found} == {first}, (
+        f"{TURNS} turns at the same time have other results than one alone"
+    )
+    await _check_wrong(tool, observation)
+    await _check_cancellation(tool, observation, arguments)
+
+
+async def _called(tool: Tool, observation: Observation, arguments: Mapping[str, Any]) -> str:
+    async with tool.start(observation) as run, asyncio.timeout(tool.seconds):
+        result: Any = await run(arguments)
+    assert isinstance(result, str), f"a result is a string for the model, got {result!r:.100}"
+    return result
+
+
+async def _check_wrong(tool: Tool, observation: Observation) -> None:
+    """Arguments that do not fit are the model's own error."""
+    unknown = {"an argument that no tool has": None}
+    for wrong in (unknown, {name: object() for name in tool.parameters.get("properties", {})}):
+        try:
+            await _called(tool, observation, wrong)
+        except ValidationError:
+            continue
+        except MarsError as error:
+            raise AssertionError(
+                f"wrong arguments are taken for a fault of the machinery: {error}"
+            ) from error
+        except Exception as error:
+            raise AssertionError(
+                f"wrong arguments raise {error!r}: check them, or return a string"
+            ) from error
+
+
+async def _check_cancellation(tool: Tool, observation: Observation, arguments: Mapping[str, Any]) -> None:
+    """A turn that is cancelled in a call leaves the tool to others."""
+    task = asyncio.ensure_future(_called(tool, observation, arguments))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled() or not task.exception(), f"a cancelled call raised {task.exception()!r}"
+    await _called(tool, observation, arguments)

@@ -1,0 +1,130 @@
+"""Untrusted input of every reader: its own errors alone, and time that grows with the length of the input.
+
+`corpus.json` has minimal inputs that once mattered, or that are at an edge. A test takes as long as
+its examples take: `MARS_ENV_FUZZ=100` in the environment draws a hundred times as many.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_env.envs.verdicts import read_judgement
+from mars_env.errors import MarsError
+from mars_env.grading.math.extract import extract_answer
+from mars_env.models.openai_dialect import completions_of, context_of, embedded_error, retry_after
+from mars_env.net import UNREADABLE, Refusal, plain_json
+from mars_env.problems.files import load_file
+from mars_env.serving.wire import read_request
+from mars_env.trainers.sample_files import read_samples
+from mars_env.types import Sampling
+
+CORPUS = json.loads(Path(__file__).with_name("corpus.json").read_text(encoding="utf-8"))
+WORDS = (
+    "\\boxed{", "}", "{", "$", "\\frac", "\\text{", "answer", "is", "The", "=", "Correctness:", "Correct",
+    "Wrong", "**", "\n", " ", "4", "-", ",", "(", ")", "<think>", "</think>", "或", "\ud800", "\u202e", "\0",
+)  # fmt: skip
+TEXTS = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=40).map("".join)
+KEYS = st.sampled_from(
+    ["choices", "message", "content", "usage", "index", "error", "code", "finish_reason", "logprobs", "data",
+     "id", "parent", "max_model_len", "messages", "role", "model", "n", "seed", "stream", "tests",
+     "token_ids", "prompt_token_ids", "completion_tokens", "problem", "answer", "tool_calls"]
+)  # fmt: skip
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.sampled_from(["user", "m", "stop"])
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
+)
+BYTES = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode())
+
+more = settings(max_examples=100 * int(os.environ.get("MARS_ENV_FUZZ", "1")))
+
+
+def corpus(name):
+    """The inputs of the corpus beside those that a strategy draws."""
+    return st.sampled_from(CORPUS[name])
+
+
+@more
+@given(corpus("answers") | TEXTS)
+def test_answers_are_read_or_not_found(text):
+    for strict in (False, True):
+        found = extract_answer(text, strict=strict)
+        assert found.answer is None or isinstance(found.answer, str)
+
+
+@more
+@given(corpus("verdicts") | TEXTS)
+def test_verdicts_are_read_or_malformed(text):
+    judgement = read_judgement(text)
+    assert not judgement.passed or "Correctness: Correct".lower() in text.lower()
+
+
+@more
+@given(corpus("json").map(str.encode) | BYTES)
+def test_answers_of_servers_are_completions_or_cannot_be_read(body):
+    sampling = Sampling(max_tokens=9)
+    try:
+        for each in completions_of(body, 1, sampling, processed=False, version=0):
+            assert isinstance(each.text, str) and each.sampled_tokens >= 0
+    except (*UNREADABLE, MarsError):
+        pass
+    error = embedded_error(body)
+    assert error is None or 100 <= error[0] < 1000
+    context = context_of(body, "m")
+    assert context is None or context > 0
+
+
+@more
+@given(corpus("headers") | st.text(max_size=30))
+def test_a_server_makes_a_client_wait_for_two_minutes_at_most(header):
+    assert 0 <= retry_after(header) <= 120
+
+
+@more
+@given(corpus("json").map(str.encode) | BYTES, st.sampled_from(["math", "code"]))
+def test_requests_of_clients_are_questions_or_refused(body, kind):
+    try:
+        wanted = read_request(plain_json(body), "m", kind)
+    except (Refusal, MarsError, *UNREADABLE[:1], RecursionError) as error:
+        assert not isinstance(error, Refusal) or 400 <= error.status < 500
+    else:
+        assert wanted.n >= 1 and wanted.problem.statement
+
+
+@pytest.mark.parametrize(
+    "read", [load_file, lambda path: list(read_samples(path))], ids=["problems", "samples"]
+)
+@more
+@given(
+    lines=st.lists(corpus("rows").map(lambda row: row.encode("utf-8", "surrogatepass")) | BYTES, max_size=4)
+)
+def test_files_are_read_or_refused_in_one_line(tmp_path_factory, read, lines):
+    path = tmp_path_factory.mktemp("fuzz") / "rows.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    try:
+        read(path)
+    except MarsError as error:
+        assert "\n" not in str(error) and len(str(error)) < 2000
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("read", [extract_answer, read_judgement])
+def test_time_grows_with_the_length(read, word):
+    """Eight times the text takes at most forty times the CPU time: nothing quadratic, which takes 64."""
+
+    def seconds(count):
+        began = time.process_time()
+        read(word * count)
+        return time.process_time() - began
+
+    read(word * 10)
+    small = min(seconds(2000) for _ in range(3))
+    assert min(seconds(16_000) for _ in range(3)) < 40 * small + 0.05

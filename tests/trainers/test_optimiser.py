@@ -1,0 +1,53 @@
+from dataclasses import replace
+
+import torch
+
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
+
+
+def trained(toy, groups, dtype=torch.float32, **settings):
+    model = toy.tiny_model().to(dtype)
+    config = TrainConfig(learning_rate=1e-3, minibatches=2, token_budget=60, weight_decay=0.1, **settings)
+    trainer = LocalTrainer({"mars": Policy(model)}, config)
+    trainer.step(groups)
+    return trainer
+
+
+def groups_of(toy):
+    groups = toy.toy_groups(toy.tiny_model(), 0)
+    return [
+        replace(g, turns=tuple(replace(t, reward=float(i % 2)) for i, t in enumerate(g.turns)))
+        for g in groups
+    ]
+
+
+def test_copies_on_the_host_change_nothing_but_where_they_are(toy):
+    groups = groups_of(toy)
+    here, there = (trained(toy, groups, offload=offload).policies["mars"] for offload in (False, True))
+    for one, other in zip(here.model.parameters(), there.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+        assert one.grad is not None and other.grad is None
+
+
+def test_updates_below_the_rounding_of_bfloat16_add_up(toy):
+    """A hundred of them; weights alone would lose each."""
+    groups = groups_of(toy)
+    policy = trained(toy, groups, torch.bfloat16, offload=True).policies["mars"]
+    [(name, copy), *_] = policy.optimiser.weights.items()
+    own = dict(policy.model.named_parameters())[name]
+    assert own.dtype == torch.bfloat16 and copy.dtype == torch.float32
+    assert torch.equal(own, copy.bfloat16())
+    assert not torch.equal(own.float(), copy)
+
+
+def test_copies_are_in_the_checkpoint(toy, tmp_path):
+    groups = groups_of(toy)
+    first = trained(toy, groups, torch.bfloat16, offload=True)
+    first.save(tmp_path)
+    second = LocalTrainer({"mars": Policy(toy.tiny_model(3).bfloat16())}, first.config)
+    assert second.resume(tmp_path)
+    for trainer in (first, second):
+        trainer.step(groups)
+    one, other = (trainer.policies["mars"].optimiser.tensors() for trainer in (first, second))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
