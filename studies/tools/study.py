@@ -25,7 +25,7 @@ from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team, refresher
-from mars_env.types import Completion, Observation, Problem, Sampling, Tree, Turn
+from mars_env.types import Completion, Observation, Problem, Sampling, Tree
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import copied, mean, played_often
 from studies.common.ledger import LedgerRow, arms_table, origins
@@ -48,10 +48,9 @@ class Recipe(BaseModel):
     """Updates of the warm start, 64 texts each."""
     called: float = 0.1
     """Share of the demonstrations that call; the others answer at once, hard problems by a guess."""
-    steps: int = 40
+    steps: int = 60
     problems: int = 16
     rate: float = 1e-3
-    advantage: str = "mean_centred"
     cost: float = 0.2
     """What a call costs in the arm that pays for calls."""
     tested: int = 400
@@ -162,23 +161,12 @@ def demonstration(
     return [call, model.written(follow, f"{BOX}{right}{CLOSE}")]
 
 
-def paid(cost: float) -> dict[str, object]:
-    """The reward: 1 for a right answer, less the cost of each call."""
-
-    def reward(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-        right = turn.grade.score if turn.grade else None
-        return None if right is None else right - cost * len(turn.action.calls)
-
-    return {"solver": reward}
-
-
 @arm_by_arm
 async def play(name: str, run: Run) -> Result:
     """Train one arm of a seed and test it."""
     arm, recipe, seed = ARMS[name], run.recipe, run.seed
     model = copied(warm_started(seed, recipe.demonstrations, recipe.called))
-    rewards = paid(recipe.cost if arm.costs else 0.0)
-    game, agent = Game(Solve(), grader_for("math"), rewards=rewards), reckoner(model, arm.tools)  # type: ignore[arg-type]
+    game, agent = Game(Solve(), grader_for("math")), reckoner(model, arm.tools)
     history = []
     if arm.trained:
         settings = RunSettings(
@@ -186,7 +174,12 @@ async def play(name: str, run: Run) -> Result:
             steps=recipe.steps,
             problems_per_step=recipe.problems,
             rollouts=GroupedSettings(group=8, branches=1),
-            train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), advantage=recipe.advantage),
+            train=TrainConfig(
+                learning_rate=recipe.rate,
+                betas=(0.9, 0.98),
+                advantage="mean_centred",  # a cost counts as much as it is, also where nothing else differs
+                call_cost=recipe.cost if arm.costs else 0.0,
+            ),
         )
         policies = {NAME: Policy(model.module, model.tokenizer)}
         team = Team({"solver_0": agent}, policies, refresher({NAME: model}))
