@@ -31,6 +31,7 @@ NAMES: Final = (
     "promptcot",
     "spell",
     "smollm2",
+    "tools",
 )
 STUDIES: Final[tuple[Study, ...]] = tuple(import_module(f"studies.{name}.study").STUDY for name in NAMES)
 

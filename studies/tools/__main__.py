@@ -1,0 +1,5 @@
+"""`python -m studies.tools`."""
+
+from studies.tools.study import STUDY
+
+STUDY.main()
