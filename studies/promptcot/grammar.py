@@ -160,7 +160,7 @@ def new_model(name: str, seed: int) -> HFModel:
 def taught_solver(*, steps: int, seed: int = 0, slips: float = 0.0, name: str = "solver") -> HFModel:
     """A solver that has imitated right solutions."""
     model = new_model(name, seed)
-    config = TrainConfig(learning_rate=3e-3, betas=(0.9, 0.98), warmup_updates=20)
+    config = TrainConfig(learning_rate=3e-3, betas=(0.9, 0.98), warmup_updates=20, shared_prefixes=False)
     trainer = LocalTrainer({name: Policy(model.module, model.tokenizer)}, config)
     rng = random.Random(derive_seed(seed, "solutions"))
     for _ in range(steps):
