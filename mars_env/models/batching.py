@@ -30,10 +30,11 @@ engine_lock = threading.RLock()
 
 @dataclass(eq=False, slots=True)
 class Ticket(Generic[Q, A]):
-    """A pending request, and the future of its answer."""
+    """A pending request, the future of its answer, and whether its wave is a whole one (`whole_waves`)."""
 
     request: Q
     future: asyncio.Future[A]
+    whole: bool = False
 
     @property
     def dropped(self) -> bool:
@@ -175,7 +176,7 @@ async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     nothing but models. All engines of a loop share its waves for the same reason.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
-    ticket: Ticket[Q, A] = Ticket(request, loop.create_future())
+    ticket: Ticket[Q, A] = Ticket(request, loop.create_future(), queue.whole)
     queue.waiting.setdefault(engine, []).append(ticket)
     queue.arrived += 1
     if queue.pump is None or queue.pump.done():

@@ -282,7 +282,7 @@ class _Running:
         self.waiting.sort(key=lambda row: len(row.ids))
         self._forget({ticket: [] for ticket in (*self.found, *tickets) if ticket.dropped}, answers)
         try:
-            ended = self._decoded()
+            ended = self._decoded(any(ticket.whole for ticket in tickets))
             completions = model.completions(ended)
         except _FAULTS as error:
             rows = [*self.joining, *(self.batch.rows if self.batch else ())]
@@ -307,15 +307,18 @@ class _Running:
         self._forget(whole, answers)
         return answers
 
-    def _decoded(self) -> list[SampleRow]:
-        """The rows that end next, after those that wait have joined as far as there is room."""
+    def _decoded(self, whole: bool) -> list[SampleRow]:
+        """The rows that end next, after those that wait have joined as far as there is room.
+
+        In a whole wave they wait until the batch is empty, so a batch is the same whatever ends first.
+        """
         with _quiet(self.model.module):
             if self.batch is None or not self.batch.rows:
                 self.batch = self.model.batch()
             elif self.refreshes != self.model.refreshes:
                 self.batch.use(self.model.version)
             self.refreshes = self.model.refreshes
-            room = self.batch.room(self.limits, self.waiting)
+            room = 0 if whole and self.batch.rows else self.batch.room(self.limits, self.waiting)
             self.joining, self.waiting = self.waiting[:room], self.waiting[room:]
             if self.joining:
                 self.batch.join(self.joining)
