@@ -70,7 +70,7 @@ _QUANTITY = re.compile(
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
-_NO_VALUE = re.compile(r"[是为得]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
+_NO_VALUE = re.compile(r"[是为得即]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
 
 
