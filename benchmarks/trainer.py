@@ -424,7 +424,8 @@ def main() -> None:
     chosen = parser.parse_args()
     globals()["GROUPS"] = chosen.groups
     if chosen.only:
-        print(json.dumps(measure(*chosen.only[:2], chosen.size, chosen.only[2], chosen.steps)))
+        whole, contender, workload = chosen.only
+        print(json.dumps(measure(whole, contender, chosen.size, workload, chosen.steps)))
         return
     workloads = chosen.workload or list(UPDATES if chosen.update else WORKLOADS)
     whole = "update" if chosen.update else "step"
