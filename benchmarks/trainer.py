@@ -313,14 +313,14 @@ def plain_step(model: Any) -> Callable[..., Any]:
 CONTENDERS = {"ours": ours, "lean": lean, "trl": trl, "floor": floor}
 
 
-def rows_of(workload: str, tokens: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Prompt and completion of each row of an update."""
+def rows_of(workload: str, tokens: int, times: int = 1) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Prompt and completion of each row of an update; every length `times` as long."""
     import numpy as np
 
     draw = np.random.default_rng(1)
 
     def text(length: int) -> tuple[int, ...]:
-        return tuple(draw.integers(2, tokens, length).tolist())
+        return tuple(draw.integers(2, tokens, length * times).tolist())
 
     if workload == "tools":
         rows = []
@@ -354,21 +354,28 @@ def update(way: str, size: str, workload: str, steps: int, clock: Clock) -> None
     """The local trainer's update alone."""
     from mars_env.trainers import LocalTrainer, TrainConfig
     from mars_env.trainers.local import Policy
-    from mars_env.types import Action, Completion, Group, Turn
 
     config = TrainConfig(shared_prefixes=way != "plain", learning_rate=1e-6, **LEAN if way == "lean" else {})
     trainer = LocalTrainer({"model": Policy(new_model(SIZES[size])[0])}, config)
+    group = group_of(rows_of(workload, SIZES[size][3]))
+    for _ in range(steps):
+        trainer.step([group])
+        clock.tokens = sum(len(turn.action.completions[0].token_ids) for turn in group.turns)
+        clock.tick()
+
+
+def group_of(rows: list[tuple[tuple[int, ...], tuple[int, ...]]], policy: str = "model") -> Any:
+    """The rows as turns of one group; every second one has a reward."""
+    from mars_env.types import Action, Completion, Group, Turn
+
     turns = [
         Turn(
-            "t", str(i), None, "g", "solver_0", "model", "p", reward=float(i % 2),
+            "t", str(i), None, "g", "solver_0", policy, "p", reward=float(i % 2),
             action=Action("", (Completion("", prompt_ids=p, token_ids=c, logprobs=(-1.0,) * len(c)),)),
         )
-        for i, (p, c) in enumerate(rows_of(workload, SIZES[size][3]))
+        for i, (p, c) in enumerate(rows)
     ]  # fmt: skip
-    for _ in range(steps):
-        trainer.step([Group("g", tuple(turns))])
-        clock.tokens = sum(len(turn.action.completions[0].token_ids) for turn in turns)
-        clock.tick()
+    return Group("g", tuple(turns))
 
 
 def measure(whole: str, contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
