@@ -298,7 +298,7 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
 def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
     """The local trainer's update on the rows of `marsrl`, by the ways of trainer.py; the first one warms up.
 
-    Lengths are 16 times those of trainer.py (prompts of 384 to 2,432 tokens, 1,024 sampled). Operations are
+    `full` has float32 weights and keeps all activations but in `lean`; the other kinds are always lean. Lengths are 16 times those of trainer.py (prompts of 384 to 2,432 tokens, 1,024 sampled). Operations are
     6 a trained weight and 4 a frozen one, for each token of each row, also where a way computes fewer.
 
     Args:
@@ -327,11 +327,11 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
     rows = rows_of("marsrl", tokens, times)
     read, length = sum(len(p) + len(c) for p, c in rows), times * (ROLES[-1] + LIMIT)
     found: dict[str, Any] = {"card": card, "tokens": read}
-    for way in WAYS:
-        lean = LEAN | {"token_budget": 2 * length} if way == "lean" else {"token_budget": 4 * length}
+    for way in WAYS if kind == "full" else WAYS[:2]:
+        lean = LEAN if way == "lean" or kind != "full" else {}
         config = TrainConfig(
             shared_prefixes=way != "plain", learning_rate=1e-6, autocast=device == "cuda",
-            offload=kind == "offload", **lean,
+            offload=kind == "offload", **lean | {"token_budget": 3 * length},
         )  # fmt: skip
         torch.manual_seed(0)
         with torch.device(device):

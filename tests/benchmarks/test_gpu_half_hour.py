@@ -83,7 +83,7 @@ def test_the_update_is_measured_three_ways(half_hour, monkeypatch, kind):
     monkeypatch.syspath_prepend(str(SOURCE.parent))
     told = half_hour.update("tiny", kind, steps=1)
     assert told["plain"]["tokens_a_second"] > 0
-    assert told["lean"]["estimate_bytes"] < told["plain"]["estimate_bytes"]
+    assert told["shared"]["estimate_bytes"] > 0
     json.dumps(told)
 
 
