@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import is_right, judged_turn
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.advantages import advantage_stats
-from mars_env.trainers.config import TrainConfig, estimator_of
+from mars_env.trainers.advantages import advantage_stats, over_batch
+from mars_env.trainers.config import Credit, estimator_of
 from mars_env.trainers.metrics import role_metrics
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Tree, Turn
@@ -23,7 +23,7 @@ EVALUATED = (
 def training_metrics(
     batch: UpdateBatch,
     samples: Sequence[TurnSample],
-    config: TrainConfig,
+    config: Credit,
     *,
     waited: float,
     between: float,
@@ -37,7 +37,7 @@ def training_metrics(
     """
     trained = frozenset((sample.tree_id, sample.turn_id) for sample in samples)
     roles = role_metrics(batch.groups, trained)
-    stats = advantage_stats(batch.groups, estimator_of(config)(batch.groups))
+    stats = advantage_stats(over_batch(batch.groups, config.batch_roles), estimator_of(config)(batch.groups))
     completions = [c for group in batch.groups for turn in group.turns for c in turn.action.completions]
     return {
         **{f"team/{role}/{name}": value for role, table in roles.items() for name, value in table.items()},
