@@ -135,11 +135,11 @@ def check_agents(
     require_limit(config.overlong, agents)
     if agents:
         require_roles(config, agents)
-    roles, known = config.train_roles, None if policies is None else set(policies)
+    known = None if policies is None else set(policies)
     trained = [
         name
         for name, agent in agents.items()
-        if (known is None or agent.policy in known) and (roles is None or role_of(name) in roles)
+        if (known is None or agent.policy in known) and config.trains(role_of(name))
     ]
     for name in trained:
         if isinstance(sampling := getattr(agents[name], "sampling", None), Sampling):

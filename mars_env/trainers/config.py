@@ -93,6 +93,10 @@ class Credit(BaseModel):
     turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`.
     """
 
+    def trains(self, role: str) -> bool:
+        """Whether turns of this role enter the loss."""
+        return self.train_roles is None or role in self.train_roles
+
 
 class TrainConfig(Credit):
     """How turns become updates. How turns are sampled belongs to the rollout.
@@ -268,10 +272,10 @@ def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) 
         [True, False]
     """
     differing = config.model_copy(update={"uniform_groups": "drop"})
-    advantages, roles = estimator_of(differing)([group]), config.train_roles
+    advantages = estimator_of(differing)([group])
     return not any(
         (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
         and turn.policy not in frozen
-        and (roles is None or turn.role in roles)
+        and config.trains(turn.role)
         for turn in group.turns
     )

@@ -114,7 +114,7 @@ def turn_samples(
     samples: list[TurnSample] = []
     for key in sorted(found.keys() & turns.keys()):
         turn = turns[key]
-        if turn.policy in frozen or (config.train_roles is not None and turn.role not in config.train_roles):
+        if turn.policy in frozen or not config.trains(turn.role):
             continue
         if not (why := _unfit(turn, policies)):
             samples += [_sample(turn, chain, found[key]) for chain in turn.action.chains]

@@ -427,7 +427,7 @@ def test_losses_and_gradients_agree(request, name, which, before, after, trl_tra
         agent_file = experiences(*by_the_agent_file(samples))
         others["agent file"] = openrlhf_numbers(case, agent_file, before, after)
         others["TRL"] = trl_numbers(case, samples, trl_trainer, before, after)
-    assert abs(loss) > 100 * AGREE
+    assert abs(loss) > 50 * AGREE
     assert slope.norm() > 100 * AGREE
     for trainer, (other, other_slope) in others.items():
         assert other == pytest.approx(loss, abs=AGREE), trainer
