@@ -102,15 +102,6 @@ class UpdateBatch:
         """The ages, by group id."""
         return {group.id: age for group, age in zip(self.groups, self.ages, strict=True)}
 
-    @property
-    def metrics(self) -> dict[str, float]:
-        """How old its groups are, in versions, and how many turns were dropped."""
-        return {
-            "pipeline/age": sum(self.ages) / max(1, len(self.ages)),
-            "pipeline/oldest": float(max(self.ages, default=0)),
-            "pipeline/dropped": float(self.dropped),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Training:

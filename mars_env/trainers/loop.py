@@ -34,7 +34,7 @@ from mars_env.trainers.checkpoints import run_identity
 from mars_env.trainers.checks import check_run, require_steps, sampled_elsewhere
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.metrics import StepMetrics
+from mars_env.trainers.metrics import StepMetrics, batch_metrics
 from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.samplers import Samplers
@@ -206,7 +206,8 @@ async def fit(
                 metrics = await asyncio.to_thread(_update, trainer, batch)
                 refreshed = await _refresh(refresh, trainer.policies)
                 history.append(metrics)
-                values = {"seconds/waited": waited, **batch.metrics, **metrics.flat(), **refreshed}
+                own = batch.metrics if isinstance(batch, Texts) else batch_metrics(batch)
+                values = {"seconds/waited": waited, **own, **metrics.flat(), **refreshed}
                 for logger in loggers:
                     logger.log(metrics.step, values)
                 if trainer.steps == steps:

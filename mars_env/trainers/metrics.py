@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars_env.envs.rewards import REWARD_FAULT
+from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import AdvantageStats, turn_key
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Group, Turn
@@ -50,6 +51,15 @@ class StepMetrics:
         for kind, tables in (("role", self.roles), ("policy", self.policies)):
             values |= {f"{kind}/{of}/{name}": v for of, table in tables.items() for name, v in table.items()}
         return values
+
+
+def batch_metrics(batch: UpdateBatch) -> dict[str, float]:
+    """How old the groups of a batch are, in versions, and how many turns were dropped."""
+    return {
+        "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
+        "pipeline/oldest": float(max(batch.ages, default=0)),
+        "pipeline/dropped": float(batch.dropped),
+    }
 
 
 def role_metrics(groups: Sequence[Group], samples: Sequence[TurnSample]) -> dict[str, dict[str, float]]:

@@ -9,7 +9,7 @@ from mars_env.evaluation.trees import is_right, judged_turn
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import advantage_stats, over_batch
 from mars_env.trainers.config import Credit, estimator_of
-from mars_env.trainers.metrics import role_metrics
+from mars_env.trainers.metrics import batch_metrics, role_metrics
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Tree, Turn
 
@@ -41,7 +41,7 @@ def training_metrics(
     return {
         **{f"team/{role}/{name}": value for role, table in roles.items() for name, value in table.items()},
         **{f"team/groups/{name}": float(count) for name, count in stats.asdict().items()},
-        **batch.metrics,
+        **batch_metrics(batch),
         "pipeline/mixed": float(sum(len(completion.versions) > 1 for completion in completions)),
         "pipeline/waited": waited,
         "pipeline/idle_share": waited / between if between > 0 else 0.0,
