@@ -42,7 +42,8 @@ Agents = Annotated[
 Tools = Annotated[
     str | None,
     typer.Option(
-        help="What agents may call: python, my_module:my_tool, joined by +; where --agents names no tools."
+        help="What agents may call: python, public_tests, my_module:my_tool, joined by +; where --agents "
+        "names no tools."
     ),
 ]
 Problems = Annotated[

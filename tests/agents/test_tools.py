@@ -288,6 +288,23 @@ async def test_public_tests_are_run_on_the_problem_of_the_turn():
         public_tests_tool(mars_env.load_problems("arithmetic"))
 
 
+def test_public_tests_by_name_are_those_of_the_run(tmp_path, monkeypatch):
+    (tmp_path / "a_coder.py").write_text(
+        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    tests = [{"input": "3", "output": "6", "public": True}]
+    problems = ProblemSet("p", [Problem("double", "Double it.", {"form": "stdin", "tests": tests}, "code")])
+    team = with_tools("a_coder:model", "python+public_tests")
+    coder = make_agents(team, ["coder_0"], problems=problems)["coder_0"]
+    assert [*coder.toolbox.by_name] == ["python", "public_tests"]
+    how = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False}
+    plan = prepare(spec("programs-tree-search"), team, problems, **how)
+    assert "public_tests" in plan.make_agents()["coder_0"].toolbox.by_name
+    with raises(ConfigError):
+        make_agents(team, ["coder_0"])
+
+
 def test_tools_are_part_of_what_identifies_an_agent():
     model = ScriptedModel(["4"])
     plain, one, other = (
