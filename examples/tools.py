@@ -34,7 +34,8 @@ if sys.argv[1:]:
     team = make_team(settings, env.possible_agents, [HFModel(sys.argv[1], dtype="float32")])
     for step in run_sync(train(env.game, team, env.problems, settings)):
         print(step.step, {role: metrics["trained"] for role, metrics in step.roles.items()})
+    agents = team.agents
 else:
     model, tools = ScriptedModel(write), [python_tool()]
     agents = [Solver(model, tools=tools), Verifier(model, tools=tools), Corrector(model)]
-    print(mars_env.evaluate("aime-solve-verify-correct", agents=agents, problems=env.problems))
+print(mars_env.evaluate("aime-solve-verify-correct", agents=agents, problems=env.problems, rounds=1))

@@ -107,9 +107,9 @@ def make_agents(
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``), and ``tools``
     (``python``, ``public_tests``, ``my_module:my_tool``, joined by ``+``) with ``max_calls`` and ``calls``;
     servers and checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too
-    (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object) and
-    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification loads
-    one model, however many agents use it.
+    (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object)
+    and ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification
+    loads one model, however many agents use it.
 
     Args:
         spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
