@@ -298,7 +298,8 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
 def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
     """The local trainer's update on the rows of `marsrl`, by the ways of trainer.py; the first one warms up.
 
-    `full` has float32 weights and keeps all activations but in `lean`; the other kinds are always lean. Lengths are 16 times those of trainer.py (prompts of 384 to 2,432 tokens, 1,024 sampled). Operations are
+    `full` has float32 weights and keeps all activations but in `lean`; the other kinds are always lean.
+    Lengths are 16 times those of trainer.py (prompts of 384 to 2,432 tokens, 1,024 sampled). Operations are
     6 a trained weight and 4 a frozen one, for each token of each row, also where a way computes fewer.
 
     Args:
