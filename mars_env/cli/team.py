@@ -133,7 +133,7 @@ def serve(  # public edge: one parameter is one option of the command
 ) -> None:
     """Serve a team as one model behind an OpenAI-compatible API.
 
-    The team may be a search: docs/team.md.
+    The team may be a search: docs/how-to/serve-a-team.md.
     """
     agents = with_tools(agents, tools)
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))

@@ -246,7 +246,7 @@ def load_vllm() -> Any:
     try:
         return importlib.import_module("vllm")
     except ImportError as error:
-        raise MissingExtra("VLLMModel needs vLLM: pip install 'mars-env[vllm]' (docs/engines.md)") from error
+        raise MissingExtra("VLLMModel needs vLLM: pip install 'mars-env[vllm]' (docs/agents.md)") from error
 
 
 def on_cpu() -> bool:

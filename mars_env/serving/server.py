@@ -39,7 +39,7 @@ _GRACE = 4.0
 
 
 class TeamServer:
-    """Serves a team's answers as chat completions (docs/team.md); an asynchronous context manager.
+    """Serves a team's answers as chat completions (docs/how-to/serve-a-team.md); an asynchronous context manager.
 
     A request is one question; its usage is the sum over all turns.
     With `out`, each turn is stored as soon as it is finished: a request that was cut off by a kill, a lost

