@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_half_hour.py --out gpu.json [--budget 1800] [--only trainer-100m] [--small]
 
-docs/gpu.md is the plan. Each step is a process of its own with its own time limit. Its result is written as
-soon as it is there; a step that fails or takes too long is noted, and the next one runs. The same command
-runs what is not done yet. `--small` takes tiny sizes, so that everything can be tried on a CPU.
+docs/limitations.md names the steps. Each step is a process of its own with its own time limit. Its result
+is written as soon as it is there; a step that fails or takes too long is noted, and the next one runs. The
+same command runs what is not done yet. `--small` takes tiny sizes, so that everything can be tried on a
+CPU.
 """
 
 from __future__ import annotations
