@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mars_env.agents.registry import role_agent, roles_of
+from mars_env.agents.registry import as_agent, roles_of
 from mars_env.agents.roles import RoleAgent
 from mars_env.cli.options import Settings, StoredEnv, StoredRun, settings
 from mars_env.cli.screen import say
@@ -163,7 +163,7 @@ def _library_prompt(
         raise ConfigError(
             f"there is no built-in prompt for the role {turn.role!r}: give --prompt or --tokenizer"
         )
-    messages: Any = role_agent(ScriptedModel([""]), turn.agent, roles=roles).prompt(observation)
+    messages: Any = as_agent(ScriptedModel([""]), turn.agent, roles=roles).prompt(observation)
     return [dict(message) for message in messages]
 
 
