@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 
 from mars_env.checks import MAX_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError
+from mars_env.lazy import needs
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import encode_prompt, written
 from mars_env.models.requests import is_messages
@@ -106,9 +107,7 @@ class Scorer:
             if found is not None:
                 self._form = form
                 return found[len(given.prompt_ids) - 1 :]
-        raise ConfigError(
-            f"{self._name}: the server scores no given texts, neither by prompt_logprobs nor by echo: {why}"
-        )
+        raise ConfigError(f"{self._name}: the server scores no texts, by prompt_logprobs or echo: {why}")
 
     def tokenizer(self) -> Any:
         """The tokenizer; a name is loaded on first use."""
@@ -118,11 +117,7 @@ class Scorer:
                 "model's tokenizer or its name, or token ids and end=False"
             )
         if isinstance(self._tokenizer, str | Path):
-            try:
+            with needs("hf", "a tokenizer's name needs transformers"):
                 from transformers import AutoTokenizer
-            except ImportError as error:
-                raise MissingExtra(
-                    "a tokenizer's name needs transformers: pip install 'mars-env[hf]'"
-                ) from error
             [self._tokenizer] = from_checkpoint(self._tokenizer, AutoTokenizer.from_pretrained)
         return self._tokenizer
