@@ -41,7 +41,7 @@ class Recipe(BaseModel):
         train=TrainConfig(learning_rate=5e-4, warmup_updates=5, betas=(0.9, 0.98)),
     )
     calls: PositiveInt = 4
-    """Calls of a turn of the agent that revises, in training; in the test as many as the System's tokens buy."""
+    """Of a turn of the agent that revises, in training; in the test as many as the System's tokens buy."""
     most_calls: PositiveInt = 8
     tested: PositiveInt = 200
     attempts: PositiveInt = 8
@@ -61,8 +61,10 @@ COLUMNS: Final = {
     "fix_rate": "fixes",
 }
 CLAIMS: Final = (
-    Claim("the bar: after training, System above fresh retries with its own Verifier", TRAINED, SYSTEM, TRAINED, FRESH),
-    Claim("after training, System above one agent that revises with the calculator", TRAINED, SYSTEM, TRAINED, REVISED),
+    Claim("the bar: after training, System above fresh retries with its own Verifier",
+        TRAINED, SYSTEM, TRAINED, FRESH),
+    Claim("after training, System above one agent that revises with the calculator",
+        TRAINED, SYSTEM, TRAINED, REVISED),
     Claim("before training, System above fresh retries", WARM, SYSTEM, WARM, FRESH),
     Claim("before training, System above one agent that revises", WARM, SYSTEM, WARM, REVISED),
     Claim("training improves the System", TRAINED, SYSTEM, WARM),
