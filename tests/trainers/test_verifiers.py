@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import openai_server
 import pytest
 from aiohttp import web
+from http_app import served
 from messages import raises
 
 import mars_env
@@ -198,15 +199,10 @@ async def test_what_a_filter_cuts_off_is_no_wrong_answer():
             {"id": "a", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice]}
         )
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server = SimpleNamespace(url=f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
     env = load_environment("arithmetic-solve", seed=0)
-    [episode] = await played(env, server, list(env.taskset.take(1)))
-    await runner.cleanup()
+    async with served({"POST /v1/chat/completions": answer}) as url:
+        server = SimpleNamespace(url=f"{url}/v1")
+        [episode] = await played(env, server, list(env.taskset.take(1)))
     assert not episode.ok
     assert episode.traces[0].info["mars_env"]["verdict"] == "UNKNOWN" and episode.traces[0].rewards == {}
 
