@@ -1,6 +1,6 @@
 """What a trainer needs of a rollout: one record a text, made in one place for all trainers.
 
-docs/samples.md describes the fields, `mars_env.trainers.sample_files` the files. No torch in here.
+`mars_env.trainers.sample_files` writes and reads files of them (docs/other-trainers.md). No torch in here.
 """
 
 from __future__ import annotations
