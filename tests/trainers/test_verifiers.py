@@ -67,8 +67,9 @@ async def test_the_page_s_example_has_the_scores_of_evaluate(tmp_path, monkeypat
     monkeypatch.setenv("MY_KEY", "not-a-real-key")
     for removed in ("verifiers.v1.cli.eval", "verifiers.v1.configs.cli.eval"):  # by its pull request 2610
         monkeypatch.setitem(sys.modules, removed, None)
-    page = {}
-    exec(re.search("```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1], page)  # noqa: S102
+    blocks = re.findall("```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    [block], page = [block for block in blocks if "verifiers" in block], {}
+    exec(block, page)  # noqa: S102
     config = TeamConfig(taskset=TeamTasksetConfig(id=PLUGIN, env_id=ENV, seed=5, samples=2))
     with openai_server.Server(answers=answers()) as server:
         episodes = await page["episodes"](vf.load_environment(config), server.url, "tiny", 16)
