@@ -39,7 +39,8 @@ Json = Annotated[bool, typer.Option("--json")]
 
 HELP = {
     "agents": "Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).",
-    "tools": "What agents may call: python, my_module:my_tool, joined by +; where --agents names no tools.",
+    "tools": "What agents may call: python, public_tests, my_module:my_tool, joined by +; where --agents "
+    "names no tools.",
     "problems": "Other problems: a set's name or a file; - is standard input.",
     "fields": "The file's fields, where they differ: "
     "id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",

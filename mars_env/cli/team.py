@@ -123,7 +123,7 @@ def serve(  # public edge: one parameter is one option of the command
 ) -> None:
     """Serve a team as one model behind an OpenAI-compatible API.
 
-    The team may be a search: docs/team.md.
+    The team may be a search: docs/how-to/serve-a-team.md.
 
     Args:
         env_id: E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.

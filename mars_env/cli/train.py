@@ -125,6 +125,7 @@ def train(  # public edge: one parameter is one option of the command
         agent=team_maker(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
         engine=engine,
+        problems=env.problems,
     )
     run_sync(
         train_team(

@@ -93,7 +93,8 @@ class HTTPModel:
         headers: More headers of each request.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
-        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`.
+        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`; and, with
+            ``exact=True``, for turns with tools, whose prompts are then token ids.
 
     Attributes:
         capacity: `concurrency`.
@@ -232,6 +233,16 @@ class HTTPModel:
     def takes_tools(self) -> bool:
         """Whether `complete` takes tools: chats do."""
         return self._api != "completions"
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer, where prompts of token ids are exact; else None."""
+        exact = self.exact and self._api != "chat" and self._scorer.has_tokenizer
+        return self._scorer.tokenizer() if exact else None
+
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """The token ids of a prompt, by the given tokenizer; as `HFModel.encode`."""
+        return self._scorer.encode(prompt, tools)
 
     async def complete(
         self, prompt: Prompt, n: int, sampling: Sampling, *, tools: Sequence[Mapping[str, Any]] = ()

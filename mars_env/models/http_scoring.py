@@ -76,13 +76,19 @@ class Scorer:
     def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any]) -> None:
         self._name, self._tokenizer, self._template_options = name, tokenizer, template_options
         self._form: Form | None = None  # the one that worked
+        self.has_tokenizer = tokenizer is not None
+
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """See `HTTPModel.encode`."""
+        tokenizer = self.tokenizer()
+        return encode_prompt(tokenizer, prompt, len(tokenizer), self._name, self._template_options, tools)
 
     def written(self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool) -> Completion:
         """See `HTTPModel.written`."""
         needed = (
             end or isinstance(prompt, str) or is_messages(prompt) or any(isinstance(t, str) for t in texts)
         )
-        tokenizer = self._loaded() if needed else None
+        tokenizer = self.tokenizer() if needed else None
         most = MAX_TOKEN_ID if tokenizer is None else len(tokenizer)
         ids = encode_prompt(tokenizer, prompt, most, self._name, self._template_options)
         return written(tokenizer, ids, texts, most, self._name, end=end)
@@ -103,7 +109,7 @@ class Scorer:
                 return found[len(given.prompt_ids) - 1 :]
         raise ConfigError(f"{self._name}: the server scores no texts, by prompt_logprobs or echo: {why}")
 
-    def _loaded(self) -> Any:
+    def tokenizer(self) -> Any:
         """The tokenizer; a name is loaded on first use."""
         if self._tokenizer is None:
             advice = "give HTTPModel(tokenizer=...) the model's tokenizer or its name, or ids and end=False"

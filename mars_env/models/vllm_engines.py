@@ -242,7 +242,7 @@ class StreamingEngine(_Sleeper):
 
 def load_vllm() -> Any:
     """The module vllm; not imported before it is needed, since that takes seconds."""
-    with needs("vllm", "VLLMModel needs vLLM (docs/engines.md)"):
+    with needs("vllm", "VLLMModel needs vLLM (docs/agents.md)"):
         return importlib.import_module("vllm")
 
 

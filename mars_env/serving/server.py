@@ -39,9 +39,9 @@ _GRACE = 4.0
 
 
 class TeamServer:
-    """Serves a team's answers as chat completions (docs/team.md); an asynchronous context manager.
+    """Serves a team's answers as chat completions; an asynchronous context manager.
 
-    A request is one question; its usage is the sum over all turns.
+    docs/how-to/serve-a-team.md shows its use. A request is one question; its usage is the sum over all turns.
     With `out`, each turn is stored as soon as it is finished: a request that was cut off by a kill, a lost
     client or a lost model is continued when it comes again, and one with a seed that was answered before gets
     the same answer.
