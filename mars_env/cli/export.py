@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mars_env.agents.registry import role_agent, roles_of
+from mars_env.agents.registry import as_agent, roles_of
 from mars_env.agents.roles import RoleAgent
 from mars_env.cli import options
 from mars_env.cli.screen import say
@@ -146,7 +146,7 @@ def _library_prompt(
         return None
     if turn.role not in roles:
         raise ConfigError(f"the role {turn.role!r} has no built-in prompt: give --prompt or --tokenizer")
-    messages: Any = role_agent(ScriptedModel([""]), turn.agent, roles=roles).prompt(observation)
+    messages: Any = as_agent(ScriptedModel([""]), turn.agent, roles=roles).prompt(observation)
     return [dict(message) for message in messages]
 
 

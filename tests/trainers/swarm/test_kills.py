@@ -2,14 +2,12 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections import Counter
-from itertools import groupby
 
 import pytest
 import swarm_run
 import torch
+from kills import killed, lasting
 
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
@@ -22,27 +20,11 @@ from studies.rubrics.lock import opener
 STEPS = 12
 
 
-def lasting(rows):
-    """The rows of updates whose weights were kept: what is done again after a kill takes their place."""
-    kept = {}
-    for (_, step), block in groupby(rows, key=lambda row: (row["attempt"], row["step"])):
-        kept = {earlier: turns for earlier, turns in kept.items() if earlier < step} | {step: list(block)}
-    return kept
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", [0, 2])
 def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
-    done = subprocess.run(
-        [sys.executable, swarm_run.__file__, str(tmp_path), str(bound), str(STEPS)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    killed(swarm_run, tmp_path, bound, STEPS)
     updates = lasting(read_jsonl(tmp_path / swarm_run.TURNS))
     assert list(updates) == list(range(1, STEPS + 1))
     assert len({row["attempt"] for update in updates.values() for row in update}) == 3
