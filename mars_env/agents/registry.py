@@ -21,6 +21,7 @@ from mars_env.lazy import declared, import_object, is_object_name
 from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
+from mars_env.problems import ProblemSet
 from mars_env.text import shown
 from mars_env.types import Agent, Model, Sampling, role_of
 
@@ -46,7 +47,7 @@ _SWITCH = {
 _OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
 
 _COMMON: _Parsers = {
-    "tools": make_tools,
+    "tools": str,
     "max_calls": int,
     "calls": str,
     "temperature": float,
@@ -79,6 +80,7 @@ def make_agents(
     *,
     sampling: Sampling | None = None,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
+    problems: ProblemSet | None = None,
 ) -> dict[str, Agent]:
     r"""Agents for all places of a team.
 
@@ -103,11 +105,11 @@ def make_agents(
     Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`), ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``), and ``tools``
-    (``python``, ``my_module:my_tool``, joined by ``+``) with ``max_calls`` and ``calls``; servers and
-    checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
-    ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object) and
-    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification loads
-    one model, however many agents use it.
+    (``python``, ``public_tests``, ``my_module:my_tool``, joined by ``+``) with ``max_calls`` and ``calls``;
+    servers and checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too
+    (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object)
+    and ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification
+    loads one model, however many agents use it.
 
     Args:
         spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
@@ -115,6 +117,7 @@ def make_agents(
         possible_agents: Names of the places, e.g. ``env.possible_agents``.
         sampling: How models are sampled where the specification does not say.
         roles: The agents that models become, by role; those of some rules are `roles_of`.
+        problems: Whose public tests the tool ``public_tests`` runs.
 
     Raises:
         ConfigError: A string cannot be understood, or a place is left out.
@@ -139,14 +142,14 @@ def make_agents(
     agents = {}
     for name, one in given.items():
         if isinstance(one, str) and one.startswith(_TEAM):
-            teams[one] = teams.get(one) or _trained(one.removeprefix(_TEAM))
+            teams[one] = teams.get(one) or _trained(one.removeprefix(_TEAM), problems)
             agents[name] = teams[one].agent(name, roles)
             continue
         if not isinstance(one, str):
             agents[name] = as_agent(one, name, sampling=sampling, roles=roles)
             continue
         role = role_of(name)
-        loaded = shared.get(one) or shared.get(f"{role}={one}") or _load(one, role, sampling)
+        loaded = shared.get(one) or shared.get(f"{role}={one}") or _load(one, role, sampling, problems)
         shared[one if loaded.shared else f"{role}={one}"] = loaded
         agents[name] = as_agent(
             loaded.value,
@@ -168,7 +171,6 @@ def with_tools(spec: str, tools: str | None) -> str:
     """
     if not tools:
         return spec
-    make_tools(tools)  # a mistake in their names is better known now
     team = _by_role(spec)
     option = f"tools={quote(tools, safe=':')}"
 
@@ -194,7 +196,7 @@ def team_size(spec: object) -> int | None:
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
     """The object that a specification names, and the sampling that it asks for."""
-    loaded = _load(spec, "judge", None)
+    loaded = _load(spec, "judge")
     return loaded.value, loaded.use.sampling
 
 
@@ -349,7 +351,9 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
     return given
 
 
-def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
+def _load(
+    spec: str, role: str, sampling: Sampling | None = None, problems: ProblemSet | None = None
+) -> _Loaded:
     kind, colon, rest = spec.partition(":")
     if colon and kind == "scripted":
         return _Loaded(ScriptedModel([rest]), _Use(sampling))
@@ -360,14 +364,14 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         )
     if kind in ("http", "https"):
         target, options = _options(spec, _HTTP)
-        use = _use(sampling, options)
+        use = _use(sampling, options, problems)
         return _Loaded(_http(target, spec, options), use)
     if colon and kind == "hf":
         from mars_env.models.batching import BatchLimits
         from mars_env.models.hf import HFModel  # brings torch
 
         target, options = _options(rest, _HF)
-        use = _use(sampling, options)
+        use = _use(sampling, options, problems)
         limits = {"max_batch_rows": "rows", "max_batch_tokens": "tokens"}
         batch = {field: options.pop(name) for name, field in limits.items() if name in options}
         return _Loaded(HFModel(target, batch=BatchLimits(**batch), **options), use)
@@ -375,21 +379,21 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         from mars_env.models.vllm import VLLMModel  # brings vLLM
 
         target, options = _options(rest, _VLLM)
-        use = _use(sampling, options)
+        use = _use(sampling, options, problems)
         engine = {name: options.pop(name) for name in ("dtype",) if name in options}
         return _Loaded(VLLMModel(target, options=engine, **options), use)
     target, options = _options(spec, {})
     value, shared = _made(_find(target), role)
-    return _Loaded(value, _use(sampling, options), shared)
+    return _Loaded(value, _use(sampling, options, problems), shared)
 
 
-def _trained(spec: str) -> Any:
+def _trained(spec: str, problems: ProblemSet | None) -> Any:
     """The team of a training run: a `TrainedTeam`, which is made above this layer."""
     folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
     own = set(options) & set(_COMMON) - {"thinking", "tools", *_OF_TOOLS}
     changes = {name: options.pop(name) for name in own}
-    use, function = _use(None, options), options.pop("function", None)
-    how = {"thinking": use.thinking, "tools": use.tools}
+    use, function = _use(None, options, problems), options.pop("function", None)
+    how = {"thinking": use.thinking, "tools": use.tools, "problems": problems}
     make = import_object("mars_env.trainers.trained:TrainedTeam")
     return make(folder, function=function, changes=changes, model=options, **how)
 
@@ -442,15 +446,15 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
     return target, options
 
 
-def _use(sampling: Sampling | None, options: dict[str, Any]) -> _Use:
+def _use(sampling: Sampling | None, options: dict[str, Any], problems: ProblemSet | None) -> _Use:
     """How the model is used, as far as the options say; removes these from the options."""
-    thinking, tools = options.pop("thinking", THINKING), options.pop("tools", ())
+    thinking, tools = options.pop("thinking", THINKING), options.pop("tools", "")
     how = {name: options.pop(name) for name in _OF_TOOLS if name in options}
     if how and not tools:
         raise ConfigError(f"{' and '.join(sorted(how))} are for agents with tools=")
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON)}
     own = replace(sampling or Sampling(), **changes) if changes else sampling
-    return _Use(own, thinking, Toolbox(tools, **how) if tools else None)
+    return _Use(own, thinking, Toolbox(make_tools(tools, problems), **how) if tools else None)
 
 
 def _find(target: str) -> Any:

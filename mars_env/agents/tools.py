@@ -251,26 +251,35 @@ def _shared_interpreters() -> Interpreters:
     return _shared[loop]
 
 
-def make_tools(names: str) -> tuple[Tool, ...]:
-    """The tools that a string names, joined by ``+``: ``python``, or ``my_module:object``.
+def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ...]:
+    """The tools that a string names, joined by ``+``: ``python``, ``public_tests``, or ``my_module:object``.
 
-    An object is a `Tool`, a typed function, or a list of these.
+    An object is a `Tool`, a typed function, or a list of these. The public tests are those of `problems`.
     """
     found: list[Tool] = []
     for name in names.split("+"):
         if name == "python":
             found.append(python_tool())
+        elif name == "public_tests":
+            if problems is None:
+                raise ConfigError(
+                    "public_tests by name needs the problems of an evaluation or a training run; elsewhere "
+                    "give agents public_tests_tool(problems)"
+                )
+            found.append(public_tests_tool(problems))
         elif is_object_name(name):
             value = import_object(name)
             found += map(as_tool, value if isinstance(value, list | tuple) else [value])
         else:
-            raise ConfigError(f"there is no tool {shown(name)}: give python or my_module:my_tool")
+            raise ConfigError(
+                f"there is no tool {shown(name)}: give python, public_tests or my_module:my_tool"
+            )
     return tuple(found)
 
 
-def toolbox_of(names: str) -> Toolbox | None:
+def toolbox_of(names: str, problems: ProblemSet | None = None) -> Toolbox | None:
     """The tools that a string names, as for `make_tools`; None for an empty one."""
-    return Toolbox(make_tools(names)) if names else None
+    return Toolbox(make_tools(names, problems)) if names else None
 
 
 def as_tool(value: Tool | Callable[..., Any]) -> Tool:

@@ -120,9 +120,8 @@ async def _probe(model: HTTPModel, names: list[str]) -> None:
             raise
         listed = one_line(", ".join(names), 300)
         hint = suggestion(model.model_name, names)
-        raise ConfigError(
-            f"the server has no model {shown(model.model_name)}; it has {listed}{hint} ({error})"
-        ) from error
+        lacks = f"the server has no model {shown(model.model_name)}; it has {listed}{hint}"
+        raise ConfigError(f"{lacks} ({error})") from error
     if model.exact and not completion.trainable:
         lacks = "log-probabilities" if completion.token_ids and completion.prompt_ids else "token ids"
         raise ConfigError(

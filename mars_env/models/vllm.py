@@ -282,12 +282,9 @@ class VLLMModel(_Client):
         version = self.version + 1 if version is None else version
         if isinstance(weights, str | Path):
             if not Path(weights).is_dir():
-                raise ConfigError(
-                    f"there is no checkpoint at {weights}: give a directory, a module or a state dict"
-                )
-            self._engine.reload(
-                ("reload_weights", {"weights_path": str(weights)}), version, interrupt=interrupt
-            )
+                raise ConfigError(f"there is no checkpoint at {weights}: give a folder, a module or a state")
+            source = "reload_weights", {"weights_path": str(weights)}
+            self._engine.reload(source, version, interrupt=interrupt)
         else:
             state = weights if isinstance(weights, Mapping) else weights.state_dict()
             with shared(complete_weights(state, self._config)) as where:
@@ -358,9 +355,7 @@ class VLLMAdapter(_Client):
             version: Version of the adapter; by default one more than the old.
         """
         if self.base._loras is None:
-            raise ConfigError(
-                f"{self.base.name}: adapters need max_lora_rank, e.g. 16, when the model is made"
-            )
+            raise ConfigError(f"{self.base.name}: make the model with max_lora_rank, e.g. 16, for adapters")
         if not isinstance(path, str | Path):
             memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
             self._folders.append(tempfile.TemporaryDirectory(prefix="mars-env-adapter-", dir=memory))

@@ -11,7 +11,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError
+from mars_env.lazy import needs
 from mars_env.models.batching import Ticket, UnderWay, engine_lock, submit
 from mars_env.models.vllm_weights import PACK_RELOADED
 
@@ -243,10 +244,8 @@ class StreamingEngine(_Sleeper):
 
 def load_vllm() -> Any:
     """The module vllm; not imported before it is needed, since that takes seconds."""
-    try:
+    with needs("vllm", "VLLMModel needs vLLM (docs/agents.md)"):
         return importlib.import_module("vllm")
-    except ImportError as error:
-        raise MissingExtra("VLLMModel needs vLLM: pip install 'mars-env[vllm]' (docs/agents.md)") from error
 
 
 def on_cpu() -> bool:

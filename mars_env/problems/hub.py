@@ -1,14 +1,15 @@
-"""A real set, from the Hugging Face hub with `datasets` or from a local copy: one `HubSet` describes one.
+"""A real set, from the Hugging Face hub with `datasets` or from a local copy: ``data/hub.json`` lists all.
 
 docs/problems.md says how each repository, revision and column name was checked against the hub.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -49,7 +50,7 @@ class HubSet:
     name: str
     repo: str
     licence: str
-    splits: Mapping[str, int | tuple[str, ...]]
+    splits: Mapping[str, int | Sequence[str]]
     default: str
     convert: HubConvert
     revision: str = "main"
@@ -158,6 +159,19 @@ class HubSet:
         )
         for number, row in enumerate(rows, 1):
             yield f"{self.repo}, split {split}, row {number}", row
+
+
+@cache
+def described(name: str) -> dict[str, Any]:
+    """What ``data/hub.json`` says of a set: fields of `HubSet`."""
+    sets = json.loads((Path(__file__).parent / "data" / "hub.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = sets[name]
+    return found
+
+
+def hub_set(name: str, convert: HubConvert) -> HubSet:
+    """The set that ``data/hub.json`` describes under this name."""
+    return HubSet(name=name, convert=convert, **described(name))
 
 
 def _unreachable(what: str, error: Exception) -> ProblemError:

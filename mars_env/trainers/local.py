@@ -18,7 +18,7 @@ import numpy as np
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
-from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch, turn_key
+from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch
 from mars_env.trainers.checks import refuse_other_prompts
 from mars_env.trainers.config import Preferences, TrainConfig, estimator_of
 from mars_env.trainers.metrics import StepMetrics, role_metrics
@@ -150,36 +150,20 @@ class LocalTrainer:
             MarsError: A gradient is not finite. The weights are as they were before that update.
         """
         began = time.perf_counter()
-        roles, known = self.config.train_roles, (self.policies.keys(), self.frozen)
-        samples: dict[str, list[TurnSample]] = {name: [] for name in self.policies}
-        advantages = self.estimator(groups)
-        trained = frozenset(
-            turn_key(turn)
-            for group in groups
-            for turn in group.turns
-            if turn_key(turn) in advantages
-            and turn.policy not in self.frozen
-            and (roles is None or turn.role in roles)
-        )
+        known, advantages = (self.policies.keys(), self.frozen), self.estimator(groups)
         if self.preferences is None:
             objective = REWARD
             found = turn_samples(groups, self.config, advantages, *known)
         else:
             objective = preference(self.preferences)
             found = preference_pairs(groups, self.config, *known)
-            trained = frozenset((sample.tree_id, sample.turn_id) for sample in found)
-        for sample in found:
-            samples[sample.policy].append(sample)
-        return self._stepped(
-            samples,
-            objective,
-            StepMetrics(
-                self.steps + 1,
-                advantages=advantage_stats(over_batch(groups, self.config.batch_roles), advantages),
-                roles=role_metrics(groups, trained),
-            ),
-            began,
+        metrics = StepMetrics(
+            self.steps + 1,
+            advantages=advantage_stats(over_batch(groups, self.config.batch_roles), advantages),
+            roles=role_metrics(groups, found),
         )
+        samples = {name: [sample for sample in found if sample.policy == name] for name in self.policies}
+        return self._stepped(samples, objective, metrics, began)
 
     def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
         """Update policies by maximum likelihood on given completions, by policy; one step.

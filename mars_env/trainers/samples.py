@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, turn_key
-from mars_env.trainers.config import TrainConfig, estimator_of
+from mars_env.trainers.config import Credit, estimator_of
 from mars_env.types import Action, Completion, Group, Turn
 
 
@@ -80,7 +80,7 @@ class TurnSample:
 
 def turn_samples(
     groups: Sequence[Group],
-    config: TrainConfig,
+    config: Credit,
     advantages: Mapping[TurnKey, float] | None = None,
     policies: Collection[str] | None = None,
     frozen: Collection[str] = (),
@@ -93,7 +93,7 @@ def turn_samples(
     the prompts of its completions continue each other, else several, which share its advantage.
 
     Args:
-        groups: Whole groups; with `TrainConfig.tree_credit` whole trees.
+        groups: Whole groups; with `Credit.tree_credit` whole trees.
         config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
         advantages: By `turn_key`, those of another estimator than the configuration's.
         policies: Names of the policies that there are; None means any.
@@ -106,7 +106,7 @@ def turn_samples(
 
     Example:
         >>> [(s.turn_id, s.group_id, s.role, s.reward, s.advantage)
-        ...  for s in turn_samples([_example_group()], TrainConfig(advantage="mean_centred"))]
+        ...  for s in turn_samples([_example_group()], Credit(advantage="mean_centred"))]
         [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
     """
     found = estimator_of(config)(groups) if advantages is None else advantages
@@ -114,7 +114,7 @@ def turn_samples(
     samples: list[TurnSample] = []
     for key in sorted(found.keys() & turns.keys()):
         turn = turns[key]
-        if turn.policy in frozen or (config.train_roles is not None and turn.role not in config.train_roles):
+        if turn.policy in frozen or not config.trains(turn.role):
             continue
         if not (why := _unfit(turn, policies)):
             samples += [_sample(turn, chain, found[key]) for chain in turn.action.chains]
@@ -125,7 +125,7 @@ def turn_samples(
 
 def preference_pairs(
     groups: Sequence[Group],
-    config: TrainConfig,
+    config: Credit,
     policies: Collection[str] | None = None,
     frozen: Collection[str] = (),
 ) -> list[TurnSample]:

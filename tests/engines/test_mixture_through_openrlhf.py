@@ -12,7 +12,8 @@ import pytest
 from real_model import word_problem_file
 from tiny_checkpoint import tiny_mixture
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES
+from mars_env.trainers.rollouts import read_lines
 
 pytest.importorskip("openrlhf")
 

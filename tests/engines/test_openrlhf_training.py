@@ -17,7 +17,8 @@ from pathlib import Path
 import openrlhf_on_cpu
 import pytest
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES
+from mars_env.trainers.rollouts import read_lines
 
 pytest.importorskip("openrlhf")
 

@@ -71,9 +71,9 @@ def test_killed_asynchronous_training_on_trees_loses_repeats_and_over_ages_no_tu
     assert 0 < max(turn["age"] for turn in turns) <= mars2_run.BOUND
 
     ledger = read_jsonl(tmp_path / LEDGER)
-    assert [row["step"] for row in ledger] == steps
+    assert [row["update"] for row in ledger] == steps
     for row in ledger:
-        assert sorted(row["groups"]) == sorted({turn["tree"] for turn in updates[row["step"]]})
+        assert sorted(row["groups"]) == sorted({turn["tree"] for turn in updates[row["update"]]})
     figures = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in figures] == steps
     for row in figures:

@@ -126,11 +126,11 @@ async def test_a_resumed_run_trains_no_group_twice(tmp_path):
     short = settings.model_copy(update={"steps": 2})
     await Run().train(short, directory=tmp_path, checkpoint_every=1)
     with (tmp_path / LEDGER).open("a", encoding="utf-8") as file:
-        file.write('{"step": 3, "groups": ["of weights that are lost"], "trees": []}\n{"torn')
+        file.write('{"update": 3, "groups": ["of weights that are lost"], "trees": []}\n{"torn')
     history = await Run().train(settings, directory=tmp_path, checkpoint_every=1)
     assert [metrics.step for metrics in history] == [3]
     rows = [json.loads(line) for line in (tmp_path / LEDGER).read_text(encoding="utf-8").splitlines()]
-    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert [row["update"] for row in rows] == [1, 2, 3]
     groups = [group for row in rows for group in row["groups"]]
     assert len(groups) == len(set(groups)) >= 9
     assert "of weights that are lost" not in groups

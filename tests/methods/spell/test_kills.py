@@ -15,7 +15,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kill
 def test_a_killed_run_ends_with_bitwise_the_same_weights_and_memory(tmp_path):
     digest, memory = spell_run.train(tmp_path / "whole", 3)
     rows = [json.loads(line) for line in memory.splitlines()]
-    assert [row["step"] for row in rows] == list(range(1, spell_run.STEPS + 1))
+    assert [row["update"] for row in rows] == list(range(1, spell_run.STEPS + 1))
     assert sum(len(row["new"]) for row in rows) > 3
     done = subprocess.run(
         [sys.executable, spell_run.__file__, str(tmp_path / "killed"), "3", "4"],

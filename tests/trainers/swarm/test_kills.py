@@ -56,7 +56,7 @@ def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
     assert Counter(row["turn"] for row in turns) == dict.fromkeys(wanted, 1)  # none twice, none lost
     assert max(row["age"] for row in turns) <= bound
     ledger = read_jsonl(tmp_path / LEDGER)
-    assert [row["step"] for row in ledger] == list(range(1, STEPS + 1))
+    assert [row["update"] for row in ledger] == list(range(1, STEPS + 1))
     if bound == 0:
         assert_bitwise_the_synchronous_run(tmp_path)
 
