@@ -35,7 +35,7 @@ class Recipe(BaseModel):
     inference: Schedule = Schedule(rounds=3, accept_after=1)
     """S, V, C, V, C, V, C, V at most; one pass accepts."""
     marsrl: RunSettings = RunSettings(
-        steps=40,
+        steps=120,
         problems_per_step=6,
         rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
         train=TrainConfig(learning_rate=5e-4, warmup_updates=5, betas=(0.9, 0.98)),
