@@ -52,10 +52,8 @@ def load_file(
     """
     unknown = set(fields or ()) - set(FIELDS)
     if unknown:
-        raise ConfigError(
-            "fields maps 'id', 'problem' and 'answer' to a row's own names, not"
-            f" {', '.join(sorted(unknown))!r}"
-        )
+        others = ", ".join(sorted(unknown))
+        raise ConfigError(f"fields maps 'id', 'problem' and 'answer' to a row's own names, not {others!r}")
     path = Path(path)
     if not path.is_dir() and path.suffix in SUFFIXES and is_written(file_rows(path)):
         return read_written(path.stem, file_rows(path))

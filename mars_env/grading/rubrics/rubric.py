@@ -119,9 +119,8 @@ class Rubric:
         for criterion in self.criteria:
             if criterion.id == id:
                 return criterion
-        raise ConfigError(
-            f"the rubric has no criterion {shown(id)}; it has {', '.join(c.id for c in self.criteria)}"
-        )
+        known = ", ".join(criterion.id for criterion in self.criteria)
+        raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {known}")
 
     def tagged(self, tags: Sequence[str]) -> Rubric:
         """The criteria that have one of these tags: those of one stage.
