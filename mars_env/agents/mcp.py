@@ -51,7 +51,8 @@ async def mcp_tools(
     # The package ends the task that opened it when the server dies, so that is a task of its own.
     session.task = task = asyncio.create_task(session.serve(Client(target)))
     try:
-        await asyncio.wait({task, session.tools}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        first: set[asyncio.Future[Any]] = {task, session.tools}
+        await asyncio.wait(first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not session.tools.done():
             raise ConfigError(
                 f"the MCP server {shown(name)} does not answer: {session.fault or 'it is silent'}"

@@ -144,7 +144,7 @@ def tool(
         raise ConfigError(f"the tool {title!r} needs a docstring: it tells the model what the tool does")
     try:
         untyped = [p.name for p in inspect.signature(function).parameters.values() if p.annotation is p.empty]
-        schema, checked = TypeAdapter(function).json_schema(), validate_call(function)
+        schema, checked = _schema(function), validate_call(function)
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
         raise ConfigError(f"the tool {title!r} has no readable signature: {error}") from error
     if untyped or schema["type"] != "object":
@@ -200,7 +200,7 @@ def python_tool(
         "from one call to the next. There is no network."
     )
     # The interpreter keeps the time of a call itself; starting one may have to wait.
-    return Tool("python", description, TypeAdapter(_code).json_schema(), start, seconds * 10 + 60, characters)
+    return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters)
 
 
 def public_tests_tool(
@@ -235,7 +235,11 @@ def public_tests_tool(
         return nullcontext(run)
 
     description = "Run a whole program on the problem's public tests, and read which of them it passes."
-    return Tool("public_tests", description, TypeAdapter(_code).json_schema(), start, seconds)
+    return Tool("public_tests", description, _schema(_code), start, seconds)
+
+
+def _schema(function: Any) -> dict[str, Any]:
+    return TypeAdapter(function).json_schema()
 
 
 @validate_call
