@@ -34,8 +34,8 @@ from mars_env.loggers import read_jsonl
 from mars_env.rollout import read_run
 
 ENV = "arithmetic-solve-verify-correct"
-EPISODES_PER_SECOND = 8.0
-"""About how many a run plays under faults, mostly waiting; of 15 turns each. Decides how long the run is."""
+EPISODES_PER_SECOND = 30.0
+"""About how many a run plays under faults, mostly waiting, of 2 to 5 turns each. Decides how long it is."""
 STEPS_PER_SECOND = 1.0
 """About how many steps the miniature trains a second."""
 FLAT = 1.15
@@ -118,6 +118,7 @@ def command(ports: list[int], out: Path, episodes: int) -> list[str]:
     urls = "+".join(f"http://127.0.0.1:{port}/v1" for port in ports)
     agents = f"{urls}#m?timeout=4&patience=120&attempts=8"
     options = ["--n", str(episodes // 100), "--limit", "100", "--seed", "3", "--concurrency", "64"]
+    options += ["--set", "schedule=training"]
     return [
         sys.executable,
         "-m",
@@ -310,7 +311,7 @@ def main() -> None:
             played([clean[0].port], folder / "whole", episodes)
             sound = time.monotonic() - began
             began = time.monotonic()
-            every, outage = min(60.0, max(5.0, seconds / 24)), 60.0 if seconds >= 600 else 10.0
+            every, outage = min(60.0, max(5.0, seconds / 15)), 60.0 if seconds >= 600 else 10.0
             watched, events, more = disturbed(replicas, folder / "run", episodes, every, outage)
             took = time.monotonic() - began
         finally:

@@ -13,7 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.errors import ConfigError, ProblemError
+from mars_env.lazy import needs
 from mars_env.problems.files import file_rows, files_of
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
@@ -122,13 +123,8 @@ class HubSet:
             ProblemError: They cannot be downloaded, or their number differs from the recorded one.
             MissingExtra: The extra ``datasets`` is not installed.
         """
-        try:
+        with needs("datasets", f"the problem set {self.name!r}, unless source= names a local copy"):
             import datasets
-        except ImportError as error:
-            raise MissingExtra(
-                f"the problem set {self.name!r} comes from the Hugging Face hub: run pip install "
-                f"'mars-env[datasets]', or load a local copy with load_problems({self.name!r}, source=FILE)"
-            ) from error
         files = self.splits[split]
         if isinstance(files, int):
             yield from self._sized(datasets, split, files)

@@ -82,12 +82,6 @@ class RunSettings(BaseModel):
                 "pipeline.groups_per_update needs groups that are complete before their tree is: "
                 "leave it out, or give rollouts"
             )
-        overlong = self.train.overlong
-        if overlong is not None and overlong.limit != self.sampling.max_tokens:
-            raise ValueError(
-                f"the overlong penalty is for a limit of {overlong.limit} tokens, but sampling.max_tokens is "
-                f"{self.sampling.max_tokens}: set train.overlong.limit to it"
-            )
         return self
 
 

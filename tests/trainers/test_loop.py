@@ -140,38 +140,6 @@ async def test_a_resumed_run_trains_no_group_twice(tmp_path):
         await Run().train(other, directory=tmp_path)
 
 
-async def test_resuming_by_steps_goes_on_with_the_next_step(tmp_path):
-    """At a bound of 0 a resumed run ends in the weights of one that was never stopped."""
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=0))
-    whole, stopped, resumed = Run(), Run(), Run()
-    await whole.train(settings)
-    await stopped.train(settings.model_copy(update={"steps": 2}), directory=tmp_path, checkpoint_every=1)
-    await resumed.train(settings, directory=tmp_path)
-    assert torch.equal(whole.weights, resumed.weights)
-
-
-async def test_an_async_refresh_is_awaited():
-    run = Run()
-    told = []
-
-    async def refresh(policies):
-        run.player.refresh(policies["miniature"].model, version=policies["miniature"].version)
-        told.append(policies["miniature"].version)
-
-    run.refresh = refresh
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=1))
-    await run.train(settings.model_copy(update={"steps": 1}))
-    assert told == [0, 1]
-
-
-async def test_a_game_of_another_grower_is_grown_in_groups():
-    run = Run()
-    run.game = replace(run.game)
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(groups_per_update=2))
-    history = await run.train(settings.model_copy(update={"steps": 1}))
-    assert history[0].advantages.turns >= 2 * 4
-
-
 @pytest.mark.parametrize(("train", "trained_with", "warned"), [
     ({}, "rollout", False),
     ({"tis_cap": 2.0}, "trainer", False),

@@ -8,27 +8,19 @@ replaces it), the last marker such as "the answer is" (`vocabulary.py`), the las
 from __future__ import annotations
 
 import re
-from itertools import takewhile
 
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
-from mars_env.grading.math.doubt import QUOTED, doubtful, is_conditional, is_denied, without_quotations
-from mars_env.grading.math.question import claimed, is_another, is_unasked, restated, with_unit_after
+from mars_env.grading.math.closing import closing_value, list_items
+from mars_env.grading.math.doubt import doubtful, is_conditional, is_denied, without_quotations
 from mars_env.grading.math.sentences import (
     BOLD,
-    MATH_SPAN,
-    asserted,
     clause,
-    concluded,
-    hidden,
-    is_value,
-    last_sentence,
     only_number,
     stated,
     undelimited,
-    without_remarks,
 )
 from mars_env.grading.math.tokens import as_ascii, escape_money
-from mars_env.grading.math.vocabulary import CONCLUSION, CORRECTION, MARKER, WITHDRAWAL
+from mars_env.grading.math.vocabulary import CORRECTION, MARKER, WITHDRAWAL
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
@@ -44,11 +36,10 @@ _MEANT_INSTEAD = re.compile(
 )
 _REMARK_ON_THE_ANSWER = re.compile(
     r"(?:also\s+)?(?:unique|correct|right|clear|obvious|independent|consistent|verified|confirmed|valid|reasonable"
-    r"|positive|as\s+follows|an?\s|the\s+same|in\s+the|well\b|plausible|always)",
+    r"|positive|as\s+follows|an?\s(?!=)|the\s+same|in\s+the|well\b|plausible|always)",
     re.IGNORECASE,
 )
 _ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous|smaller|simpler)\b", re.IGNORECASE)
-_BOLD_END = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
 _NEXT = re.compile(
     r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
 )
@@ -70,13 +61,6 @@ _OFFER_OR_REMARK = re.compile(
     r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
     re.IGNORECASE,
 )
-_ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
-_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
-_LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
-_OTHER_LABEL = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
-_NO_SOLUTION = re.compile(r"\bno (?:real |integer )?solutions?(?=\.?\Z)")
-_RESULT = re.compile(r"=\s*\$?\\?\$?\s*(-?\d[\d,]*(?:\.\d+)?)")
-_KIND = re.compile(r"(?:So|Thus|Hence|Therefore),? [A-Za-z ]+ is ([a-z]+)\Z", re.IGNORECASE)
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
 _AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
@@ -150,8 +134,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
         )
     said = _marked(text, statement)
     if said is None:
-        value = _last_line(text, statement)
-        value = value and with_unit_after(statement, last_sentence(text[text.rfind("\n") + 1 :]), value)
+        value = closing_value(text, statement)
         return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
     if meant := _meant(text[-200:]):
         return Extraction(meant, "marker")
@@ -182,7 +165,7 @@ def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
 
 def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
     """What follows a marker, and whether it is a value; None for nothing, a question, or a remark."""
-    if marker.group().rstrip("*_ \t\n:").endswith("s") and (items := _items(text[marker.end() :])):
+    if marker.group().rstrip("*_ \t\n:").endswith("s") and (items := list_items(text[marker.end() :])):
         return ", ".join(items), True
     said, asked = clause(escape_money(text[marker.end() : marker.end() + 5000]))
     if not said or asked or _REMARK_ON_THE_ANSWER.match(said):
@@ -197,79 +180,3 @@ def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
     bold = BOLD.findall(text[marker.end() : marker.end() + len(said) + 8])
     sure = len(bold) == 1 and not doubtful(said, beside_number=True)
     return undelimited(bold[0]) if sure else said.replace("**", ""), False
-
-
-def _last_line(text: str, statement: str) -> str | None:
-    """The answer that the end of a text gives; None where it gives none, or with a doubt."""
-    if without_quotations(text).endswith(QUOTED):
-        return None
-    if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
-        last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
-        return undelimited(last[1:]) if last.startswith("=") else None
-    if text.endswith(("$$", "\\]")):
-        opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
-        return undelimited(text[opening:]) if opening >= 0 else None
-    if items := _items(text):
-        return ", ".join(items)
-    line = escape_money(text[text.rfind("\n") + 1 :].strip())
-    if line.startswith(("|", "{")) or line.endswith("[/asy]"):
-        return None  # the end of a formula, of a table, of a picture
-    label = _LABEL.match(line)
-    if label and not _OTHER_LABEL.search(text):
-        line = line[label.end() :]
-    line = re.sub(r"^(?:(?:#+|[-*>→])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))", "", line)
-    bold = _BOLD_END.search(line)
-    before = line[: bold.start()] if bold else ""
-    if bold and doubtful(before.rstrip(" :,").rpartition(" ")[2], beside_number=True):
-        return None
-    whole = bold is not None and not before.strip(" =")
-    listed = "**" in before or re.search(r"\d\$?,?\s+and\s*\Z", before)
-    if bold and (
-        whole or (len(bold[1].split()) <= 4 and not listed and not doubtful(MATH_SPAN.sub(" ", before)))
-    ):
-        line = bold[1]
-    bare, sentence = undelimited(without_remarks(line)), last_sentence(line[-4000:])
-    value = claimed(statement, sentence) or (bare if is_value(bare) else None)
-    if not value and is_another(statement, without_remarks(sentence)):
-        return None
-    value = value or concluded(sentence) or _repeated(text, sentence)
-    if whole and not value:
-        value = only_number(without_remarks(sentence))
-    value = value or restated(statement, without_remarks(sentence)) or _none(sentence)
-    if value or is_unasked(statement, sentence) or doubtful(hidden(sentence)):
-        return value
-    return asserted(sentence) or _few_words(bare)
-
-
-def _none(sentence: str) -> str | None:
-    """What a sentence says that there is none of: "no solution"."""
-    none = _NO_SOLUTION.search(sentence)
-    return None if none is None or doubtful(_NO_SOLUTION.sub(" ", sentence)) else none[0]
-
-
-def _few_words(line: str) -> str | None:
-    """A line of at most three words, without its "so"; numbers among them need an equals sign or "is"."""
-    words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+", " ", line))
-    numbers = re.search(r"\d", line) is not None
-    if not numbers and (kind := _KIND.match(line)) and not doubtful(line):
-        return kind[1]
-    if not line or len(line) > 400 or len(words) > 3 or doubtful(hidden(line), beside_number=numbers):
-        return None
-    if numbers and not re.search(r"[=+<>≤≥\\]|\bis\b", line):
-        return None
-    return CONCLUSION.sub("", line, count=1).lstrip(" ,:") or None
-
-
-def _items(text: str) -> list[str]:
-    """The values of a text's last lines, if these are the items of a list and all of them are values."""
-    found = list(takewhile(bool, map(_ITEM.match, reversed(text.split("\n")[-20:]))))
-    items = [undelimited(match[1]) for match in reversed(found) if match]
-    return items if len(items) > 1 and all(map(is_value, items)) else []
-
-
-def _repeated(text: str, sentence: str) -> str | None:
-    """The only number of a last sentence, if it is the result of the last computation before it."""
-    results = _RESULT.findall(text[-2000 : -len(sentence)])
-    number = only_number(sentence) if results and sentence.endswith(".") else None
-    same = number is not None and number.lstrip("\\$").replace(",", "") == results[-1].replace(",", "")
-    return number if same else None

@@ -13,11 +13,8 @@ from mars_env.grading.math.spelled import date, spelled_number, with_digits
 from mars_env.grading.math.units import NOT_UNITS
 from mars_env.grading.math.vocabulary import (
     CONCLUDES,
-    CONCLUSION,
     IS_ANSWER,
-    PROVISIONAL,
     RELATIVE,
-    YES_OR_NO,
 )
 
 MATH_SPAN = re.compile(
@@ -35,7 +32,7 @@ _DELIMITERS = (
 )
 _FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
 _SENTENCE_END = re.compile(
-    r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?"
+    r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)(?!\s*[=+×])|[。！？]|\n|(?<=\d)\?"
 )
 _EXPLANATION = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore)\s|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
@@ -49,13 +46,6 @@ _REMARK = re.compile(
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
-_SUM = re.compile(
-    r"\d(?:\s[a-z]{1,12})?\s*(?:[-+−–×*/÷·]|x\s)\s*\\?\$?[\d.][\d.,]*(?:[\s/][A-Za-z]{1,12}){0,2}\s*=\s*"
-    r"(\\?\$?\d[\d,]*(?:\.\d+)?%?)(?:[\s/][A-Za-z'’, -]{1,80})?[.!]?\Z"
-)
-"""A computation with its result, and words after it."""
-_REASON = re.compile(r"(?:since|because)\s[^,]*,\s+", re.IGNORECASE)
-_IN_TOTAL = re.compile(r"\b(?:in total|altogether|in all)\Z", re.IGNORECASE)
 _PRODUCT = re.compile(r"\$?\d[^=+−-]*[^=+−\s-]\s*=\s*((?:[^=A-Za-z$]|\\[a-z]+)+)\$?")
 """``2\\pi r = 8\\pi``: a formula and its value."""
 _CHINESE_REST = re.compile(r"(?<=\d)\s?(?!平方|立方)(?![^\d]*[万亿百千以多左半])[\u4e00-\u9fff]{3,}\Z")
@@ -64,7 +54,7 @@ _ADVERB = re.compile(
     r"(?![A-Za-z])[\s,:]*|[：:]\s*)+",
     re.IGNORECASE,
 )
-_LINK = re.compile(
+LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
     r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
@@ -80,26 +70,8 @@ _QUANTITY = re.compile(
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_VERB = (
-    r"(?!(?:has|is|was|does|uses|as|this|pas|plus|moins|menos) )[a-z]+(?:s|ed)"
-    r"|(?:should|will|can) (?!have)[a-z]+|made|sold|drove|bought|ate|got|took|spent|paid"
-    r"|has(?=\s\d+\s[a-z ]+\s(?:left|remaining|in\s(?:all|total)))"
-)
-_ASSERTS = re.compile(
-    r"(?:the|its|his|her|their|this|total|angle|\$|[A-Z]\w*['’]s)\b[^.,:;\d]*?\s(?:is|are|was|equals?)\s"
-    r"(?:(?:located\s+)?at\s)?|[^.,:;\d]*?(?:[是为]|等于|\bwe\s(?:obtain|get|find)\b)\s*"
-    rf"|(?P<acts>(?:(?!\bwe\b)[^.,:;\d$])+\s(?:{_VERB}))\s(?:(?:at|to|up with)\s)?"
-    r"(?=\\?\$\d|[\d.,]+ (?!of\b)[a-z])",
-    re.IGNORECASE,
-)
-"""What stands before the value of a sentence that asserts one: "the average is", "Tina makes"."""
-_BESIDE_BOLD = re.compile(
-    r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b"
-    r"|\A(?:in|after|for|with|every|at|from|within|by|of) \*\*.*\d.*\*\*.*\d",
-    re.IGNORECASE,
-)
-"""In a sentence with one bold value: it is not all of the answer, a reason, or a circumstance."""
+_NO_VALUE = re.compile(r"[是为得]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
+_WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
 
 
 def undelimited(text: str) -> str:
@@ -133,14 +105,14 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
-    if CONCLUDES.search(plain) or re.search("[是为得]|等于", plain):
+    if CONCLUDES.search(plain) or _NO_VALUE.search(plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
     if spelled_number(" ".join(words)) is not None:
         return True
     if not re.search(r"\d|[π∞∅]|(?<![^\W_])[A-Za-z](?![^\W_])", plain):
         return False
-    if words and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z])|[^\W\d_]\s*=)", plain):
+    if words and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![^\W\d_])|[^\W\d_]\s*=)", plain):
         return False  # words that precede a number rather than follow it
     kept = [word for word in words if word not in ("and", "or")]
     return (
@@ -193,7 +165,7 @@ def stated(sentence: str) -> str | None:
     if is_value(written := with_digits(sentence)):
         return with_long_unit(written)
     masked = hidden(sentence)
-    for link in _LINK.finditer(masked):
+    for link in LINK.finditer(masked):
         if value := _trusted(masked[: link.start()], sentence[link.end() :]):
             return value
     end = IS_ANSWER.search(masked)
@@ -215,66 +187,6 @@ def _trusted(before: str, value: str) -> str | None:
     if product := _PRODUCT.fullmatch(value):
         value = product[1]
     return with_long_unit(value) if is_value(value) and not doubt else None
-
-
-def concluded(sentence: str) -> str | None:
-    """The value in a text's last sentence: in bold, or at its end after "is", "so" or the like."""
-    ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
-    if sentence.startswith("(") or doubtful(MATH_SPAN.sub(" ", sentence)):
-        return None
-    sentence = without_remarks(sentence)
-    if ended and (bold := _emphasised(sentence)):
-        return bold
-    sentence = sentence.replace("**", "").strip().rstrip(".!。 \t*_")
-    if IS_ANSWER.search(hidden(sentence)):
-        return stated(sentence)
-    spans, doubt = (
-        list(MATH_SPAN.finditer(sentence)),
-        doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True),
-    )
-    unit = sentence[spans[-1].end() :].strip(" *_") if spans else ""
-    formula = spans and not re.search(r"\d", unit) and not (unit and doubt)
-    therefore = list(CONCLUDES.finditer(hidden(sentence))) if ended else []
-    opening = therefore[-1] if therefore else CONCLUSION.match(sentence) or _REASON.match(hidden(sentence))
-    conclusion = sentence[opening.end() if opening else 0 :].lstrip(" ,:")
-    if (opening or formula) and (value := stated(undelimited(conclusion))):
-        return value
-    computed = _SUM.search(sentence) if ended and conclusion.count("=") == 1 else None
-    if computed:
-        return None if doubt else computed[1]
-    in_total = CONCLUSION.match(sentence) or _IN_TOTAL.search(sentence)
-    if ended and in_total:
-        return only_number(sentence)
-    return only_number(conclusion) if therefore else None
-
-
-def asserted(sentence: str) -> str | None:
-    """The only value of a whole sentence that says what something is, or what somebody or something does.
-
-    Example:
-        >>> asserted("The average is 3.5."), asserted("Tina makes $990."), asserted("Take 5 apples.")
-        ('3.5', '$990', None)
-    """
-    words = sentence.replace("**", "").strip()
-    ended, words = words[-1:] in (".", "。"), without_remarks(words)
-    opening = CONCLUSION.match(words)
-    words = words[opening.end() if opening else 0 :].strip(" ,")
-    said = _ASSERTS.match(words)
-    before = said.group() if said and ended else ""
-    if not said or not before or any(word.search(before) for word in (PROVISIONAL, RELATIVE)):
-        return None
-    if said["acts"]:
-        return only_number(re.sub(r"\bshould (?!have)", "", words))
-    value = undelimited(words[said.end() :])
-    return with_long_unit(value) if is_value(value) else None
-
-
-def _emphasised(sentence: str) -> str | None:
-    """The one value in bold in a sentence that leaves no doubt, also yes and no."""
-    bold = BOLD.findall(sentence)
-    doubt = _BESIDE_BOLD.search(sentence) or doubtful(BOLD.sub(" ", sentence), beside_number=True)
-    value = undelimited(bold[0]) if len(bold) == 1 and not doubt else ""
-    return value if is_value(value) or value.lower() in YES_OR_NO else None
 
 
 def only_number(sentence: str) -> str | None:

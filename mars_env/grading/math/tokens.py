@@ -54,8 +54,8 @@ UNICODE = {
     "μ": r"\mu ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ",
     "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "’": "'", "′": "'", "€": r"\euro ", "£": r"\pounds ",
     "¥": r"\yen ", "₹": r"\rupee ",
-    "、": ",", "。": ".", "和": r"\text{ and }", "与": r"\text{ and }", "或者": r"\text{ or }",
-    "或": r"\text{ or }", "无解": r"\text{no solution}",
+    "、": ",", "。": ".", "和": r"\text{ and }", "与": r"\text{ and }", "且": r"\text{ and }",
+    "或者": r"\text{ or }", "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
 _CHINESE_UNITS = {
@@ -155,6 +155,10 @@ _REMARK = re.compile(
 """``where c is a constant``, ``for any integer k``."""
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
 _POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
+_UNIT_FRACTION = re.compile(
+    r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
+    r"\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
+)
 _INVISIBLE = re.compile(
     r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*\{[^{}]*\}"
 )
@@ -246,6 +250,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
         r", \1\\in\\mathbb{R}, \2",
     ),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
+    ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
     (r"\text", _REMARK, _declared),
     (r"\text", re.compile(r"(?<=[0-9}\s])(\\text\s*\{)\s*\(\s*([A-Za-z ]{2,40})\)\s*\}"), r"\1\2}"),
 )

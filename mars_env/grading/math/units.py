@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeGuard
 
 from mars_env.grading.math.nodes import Node, Unreadable, num, word_set
 
@@ -78,6 +79,7 @@ NOT_UNITS = word_set(
     aber casi circa environ et etwa falsch faux fois höchstens incorrect mais mal mehr menos mindestens más
     moins nein nicht no. non oder ou où pas peut-être pero plus presque quizá quizás si sino tal times to true
     twice u und ungefähr veces vez vielleicht wenn wrong
+    has have had gives makes
     to true twice unless unknown until up upon wait when which while with without x y z"""
 )
 
@@ -122,6 +124,24 @@ def unit(name: str) -> Unit | None:
     if set(powers) == {"unit"}:
         return None
     return Unit(scale, tuple(sorted((b, p) for b, p in powers.items() if p)))
+
+
+@lru_cache(maxsize=4096)
+def known_unit(name: str) -> Unit | None:
+    """The unit of measurement that a name means; None for apples."""
+    for written in (name, name.lower()):
+        try:
+            of = unit(written)
+        except Unreadable:
+            continue
+        if is_known(of):
+            return of
+    return None
+
+
+def is_known(of: Unit | str | None) -> TypeGuard[Unit]:
+    """Whether a unit can be converted."""
+    return isinstance(of, Unit) and all(base in DIMENSIONS for base, _ in of.dimension)
 
 
 def _factor(words: list[str]) -> tuple[Fraction, str, int]:

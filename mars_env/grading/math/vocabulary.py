@@ -22,7 +22,7 @@ MARKER = re.compile(
     rf"|^[ \t*#_>]*(?:results?|solutions?){_COLON}"
     rf"|\b(?:correct|right)[ \t]+(?:option|choice)(?:[ \t]+is\b{_PAUSE}|{_COLON})"
     r"|(?<![^\s.])\#{4}[ \t]+(?=\S)"
-    rf"|(?:答案|结果)(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_COLON}|】{_PAUSE})|(?:(?<=[\n。])|\A)答:{_PAUSE}"
+    rf"|(?:答案|结果)(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_COLON}|】{_PAUSE})"
     r"|(?<!可)选项?[ :]*(?=[ (*]*[A-J]{1,6}(?![A-Za-z]))",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -38,7 +38,7 @@ IS_ANSWER = re.compile(
 
 CONCLUSION = re.compile(
     r"[\s*_>#-]*(?:(?:therefore|thus|hence|so(?!\s+far)|consequently|in\s+(?:conclusion|total|all)|finally|altogether|overall|as\s+a\s+result"
-    r"|we\s+conclude|it\s+follows)\b|.*?(?:因此|所以|综上|故|一共|总共|共有|还剩))",
+    r"|we\s+conclude|it\s+follows)\b|.*?(?:因此|所以|综上|故|一共|总共|共有|还剩|答:))",
     re.IGNORECASE,
 )
 """What opens a sentence that concludes."""
@@ -92,16 +92,6 @@ OTHER_CASE = re.compile(
     re.IGNORECASE,
 )
 """A condition, or another way of writing a value."""
-PROVISIONAL = _any_of(
-    r"""I you my your now then also still add subtract multiply upper lower estimate\w* target
-    subtotal intermediate candidate example initial\w* original\w* old new given other another one
-    friend textbook book first (?:second|third)~[a-z]+ next previous some any part
-    nobody hardly want\w* key manual far running partial placeholder default bound
-    take see steps? page theorem lemma equation cases? problem question check\w* not""",
-    "初始 原来 情况 第",
-)
-"""Words in a sentence whose value is only part of the work, or another's."""
-
 CONCLUDES = _any_of(
     r"""so(?!\s+far) thus hence therefore consequently finally conclu\w+
     (?:final|correct|right|actual)(?=[\s*_]+\Z)""",

@@ -1,0 +1,271 @@
+"""Whether a sentence is about what a problem asks for.
+
+One rule: the sentence names nothing else. Each word of it that means something is a word of the question, its
+numbers and formulas are the problem's, and both have the same qualifiers (more, left, largest, not).
+Two kinds of words are free: the things of the problem, where the question names none of them ("she", "it"),
+and new words in a complement ("the midpoint of the segment"). In doubt, a sentence is about something else.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from mars_env.grading.math.nodes import word_set
+from mars_env.grading.math.sentences import MATH_SPAN
+from mars_env.grading.math.units import known_unit
+
+_LENGTH = 4000  # so many characters at the end of a problem are searched for its questions
+_SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
+_ASKS = re.compile(
+    r"[?？求]|计算|展开|分解|化[简为成]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer"
+    r"|solve|convert|write|expand|factor|simplify|rationali[sz]e|reduce|complete)\b",
+    re.IGNORECASE,
+)
+_ON_FORM = re.compile(
+    r"\s*(?:express|give|write|round|answer|enter|leave|state)\b.*\b(?:answers?|form|places?|nearest|terms)\b",
+    re.IGNORECASE,
+)
+_HOW = re.compile(r"\bhow\b", re.IGNORECASE)
+_CONDITION = re.compile(r"\b(?:if|when|that|such|given|where|knowing|assuming|from|who)\b", re.IGNORECASE)
+_COMPLEMENT = re.compile(
+    r"\b(?:of|between|for|by|in|at|with|that|to|from|on|when|after|over|among|through|obtained)\b",
+    re.IGNORECASE,
+)
+_OPENING = re.compile(
+    r"\A(?:(?:by|after|using|from|at|with|in|for|as|on)\b|[A-Z][a-z]+ing\b)[^,=]{0,60},\s", re.IGNORECASE
+)
+_TRANSPARENT = re.compile(
+    r"\b(?:number|value|amount|set|total|measure|size|cups?|litres?|liters?|pieces?) of\b", re.IGNORECASE
+)
+_SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
+_CHINESE_CLAUSE = re.compile(r"[，,。；;]")
+_CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_PHRASE = re.compile(r"[^\W_]+")
+_HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
+_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_NAME = re.compile(r"\b[A-Z][a-z]+\b")
+_THING = re.compile(r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) ([a-z]{3,})\b")
+_MANY = re.compile(r"(?:\d|\bmany) (?:[a-z]+ )?([a-z]{3,}s)\b")
+_ELIDED = re.compile(
+    r"\bhow many (?:(?:more|fewer|less) )?(?:of|are|is|were|was|do|does|did|will|can|has|have|must|in)\b"
+    r"|\bhow many altogether\b|\b(?:ones?|both|each)\b",
+    re.IGNORECASE,
+)
+"""A question that leaves out what it counts: "how many are red?"."""
+_THEY = re.compile(r"\b(?:together|altogether|combined|total|in all|they)\b", re.IGNORECASE)
+_ALWAYS = re.compile(r"\b(?:answer|result|solution|value|total|form|expression)s?\b|答案|结果|原式", re.I)
+
+
+def _stem(word: str) -> str:
+    """The first letters of a word, without the s of a plural."""
+    return (word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word)[:5]
+
+
+_IDLE = frozenset(
+    _stem(word)
+    for word in word_set(
+        """the an of in for is are was were be been has have had will would can could do does did
+        its his her their this that these those to at on by with from into it he she they we you
+        there and or as so than then thus hence therefore finally now per each every all any both
+        only just exactly simply also take takes took need needs get gets make makes go goes come
+        which when where who if how what find equal number value answer result solution final
+        required desired requested possible such obtained given total amount set about after before
+        two people person units up out ones same measure minus plus degrees square cubic times
+        divided mod expression form simplified altogether together between respectively"""
+    )
+)
+"""Words that do not say what a sentence is about."""
+_QUALIFIERS = tuple(
+    re.compile(words, re.IGNORECASE)
+    for words in (
+        r"\b(?:more|fewer|less|older|younger|taller|farther|further|heavier|difference|exceeds?)\b|多(?!少)|比",
+        r"\b(?:left|remain(?!der)\w*|still|now|rest)\b|剩|余下",
+        r"\bsum\b|之和|总和",
+        r"\bproduct\b|乘积|之积",
+        r"\b(?:ratio|quotient)\b",
+        r"\b(?:not|without|non|never)\b|n['’]t\b|不",
+        r"\b(?:larg|great|bigg|high|long)(?:er|est)\b|\b(?:old|tall)est\b|\bmaxim(?:um|al)\b|(?<!at )\bmost\b"
+        r"|较大|最[大多高长]",
+        r"\b(?:small|low|short)(?:er|est)\b(?! terms)|\byoungest\b|\bminim(?:um|al)\b|(?<!at )\bleast\b"
+        r"|较小|最[小少低短]",
+        r"\b(?:squared?|cubed?|half|twice|double)\b(?! (?:f|m|c|k|u|inch|root|y))",
+        r"\b(?:one|some|any|part|third|quarter) of\b",
+        *(rf"\b{word}\b" for word in ("first", "second", "third", "fourth", "fifth", "next", "previous")),
+        *(rf"\b{word}\b" for word in ("other", "original", "last", "extra")),
+    )
+)
+"""What a question and a sentence about it must both have, or neither."""
+_NEEDED = (
+    (
+        re.compile(r"\b(?:together|altogether|combined|in all)\b"),
+        re.compile(r"\b(?:(?:al)?together|combined|total|they|all|both|and)\b", re.IGNORECASE),
+    ),
+    (
+        re.compile(r"\b(?:minus|plus)\b"),
+        re.compile(r"\b(?:minus|plus|difference|sum|result)\b", re.IGNORECASE),
+    ),
+)
+"""Words of a question, and what a sentence about it must have then."""
+_IMPLIED = {
+    "how far": "distance travel", "how long": "time last long", "how old": "age old", "when": "time end",
+    "how much": "cost price pay earn spend", "how fast": "speed", "solve": "root", "find all": "root",
+    "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative", "factor": "factored",
+    "percent": "percentage", "maximum": "largest", "minimum": "smallest", " than ": "difference",
+}  # fmt: skip
+"""What a question asks for without the word."""
+
+
+class Question(NamedTuple):
+    """What a problem asks for.
+
+    Attributes:
+        text: Its last question, and what is said there about the form of an answer.
+        words: The stems of its words, and of what it asks for without a word.
+        things: The stems of the things that it may mean by "she" or "it".
+        known: The stems of all words of the problem.
+    """
+
+    text: str
+    words: frozenset[str]
+    things: frozenset[str]
+    known: frozenset[str]
+
+
+@lru_cache(maxsize=4096)
+def questions(statement: str) -> tuple[str, ...]:
+    """The sentences of a problem that ask."""
+    return tuple(filter(_ASKS.search, _SENTENCES.split(statement[-_LENGTH:])))
+
+
+@lru_cache(maxsize=4096)
+def question(statement: str) -> Question | None:
+    """The last question of a problem; None if there is none."""
+    asking, form = list(questions(statement)), ""
+    while len(asking) > 1 and _ON_FORM.match(asking[-1]):
+        form = f" {asking.pop()}{form}"
+    if not asking or len(asking[-1]) < 3:
+        return None
+    asked = asking[-1]
+    if not asked.isascii():
+        asked = next(filter(_ASKS.search, reversed(_CHINESE_CLAUSE.split(asked))), asked)
+    implied = " ".join(more for how, more in _IMPLIED.items() if how in asked.lower())
+    words = stems(f"{asked}{form} {implied}")
+    return Question(asked + form, words, _things(statement, words, asked), stems(statement))
+
+
+def _things(statement: str, words: frozenset[str], asked: str) -> frozenset[str]:
+    """The things and persons of a problem, if its question, whose words are given, names none of them."""
+    text, written = MATH_SPAN.sub(" ", statement.replace(asked, " ")), set(_WORD.findall(statement))
+    things = stems(" ".join(_THING.findall(text)))
+    capital = (name for name in _NAME.findall(text) if name.lower() not in written and not _ASKS.search(name))
+    names = stems(" ".join(capital)) - things
+    free = frozenset[str]() if things & words else things
+    if _ELIDED.search(asked):
+        free |= stems(" ".join(_MANY.findall(text)))
+    if not names & words and (len(names) == 1 or _THEY.search(asked)):
+        free |= names
+    return free
+
+
+def stems(text: str) -> frozenset[str]:
+    """The stems of the words that mean something, other than units of measurement."""
+    words = {word for word in _WORD.findall(MATH_SPAN.sub(" ", text).lower()) if known_unit(word) is None}
+    return frozenset(map(_stem, words)) - _IDLE
+
+
+def is_asked(statement: str, said: str, *, sure: bool) -> bool:
+    """Whether the words of a sentence around its value are about what a problem asks for.
+
+    If it is `sure` that the sentence concludes, it need not say what it is about.
+    """
+    asked, formulas = question(statement), MATH_SPAN.findall(said)
+    said = MATH_SPAN.sub(" ", said).strip()
+    if asked is None:
+        named = stems(said) or any(qualifier.search(said) for qualifier in _QUALIFIERS)
+        return sure or (not named and _ALWAYS.search(said) is not None)
+    if any(formula not in statement for formula in formulas):
+        return False
+    text = MATH_SPAN.sub(" ", asked.text)
+    if opening := _OPENING.match(said):
+        said = said[opening.end() :]
+    numbers, subject = _NUMBER.findall(said), _CHINESE_SUBJECT.match(said)
+    if not {*numbers} <= {*_NUMBER.findall(asked.text)} or (subject and not _in_han(subject[1], asked.text)):
+        return False
+    said = _SHARED.sub(lambda pair: pair[1] if _is_amount(pair, statement, text) else pair[0], said)
+    mine = stems(said)
+    if not mine and sure:
+        return True
+    if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said):
+        return False
+    units, others = ({known_unit(word) for word in _WORD.findall(part)} for part in (said, text))
+    shared = mine - asked.things or numbers or subject or (units & others) - {None}
+    return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
+
+
+def _is_amount(pair: re.Match[str], statement: str, asked: str) -> bool:
+    """Whether a question about litres says "litres of fuel"."""
+    return pair[0] in statement and pair[1] in asked and pair[2] not in asked
+
+
+def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
+    """Whether the words of a sentence are the question's, but for things and new words in a complement.
+
+    A sentence may leave out words of what is asked, or have words of its conditions, but not both: "the
+    probability of a blue ball" is not "the probability of a red ball from 2 red and 6 blue balls".
+    """
+    mine, phrase = stems(said), stems(_CONDITION.split(text)[0])
+    if mine & stems(text) - phrase and phrase - mine:
+        return False
+    for qualifier in _QUALIFIERS:
+        said = qualifier.sub(" ", said)
+    allowed = asked.words | asked.things
+    return stems(_parts(said)[0]) <= allowed and stems(said) & asked.known <= allowed
+
+
+def _parts(said: str) -> tuple[str, str]:
+    """What a sentence is about, and its complement: "the midpoint", "of the segment"."""
+    said = _TRANSPARENT.sub(" ", said)
+    start = _COMPLEMENT.search(said)
+    return (said[: start.start()], said[start.start() :]) if start else (said, "")
+
+
+def _same_qualifiers(asked: str, said: str) -> bool:
+    """Whether a sentence has the qualifiers of what is asked, and no others.
+
+    A sentence without a complement may leave out those of the question's complement: "the length is 15" for
+    "the length of its longer side".
+    """
+    needed = _CONDITION.split(asked)[0].strip() or asked
+    if not _parts(said)[1] and not _HOW.search(asked):
+        needed = _parts(needed)[0]
+    for qualifier in _QUALIFIERS:
+        mine = qualifier.search(said) is not None
+        if mine != bool(qualifier.search(asked)) and (mine or qualifier.search(needed)):
+            return False
+    return all(needs.search(said) for has, needs in _NEEDED if has.search(asked))
+
+
+def _in_han(subject: str, text: str) -> bool:
+    """Whether two characters of a Chinese subject stand side by side in a text."""
+    pairs = map("".join, pairwise(subject)) if len(subject) > 1 else subject
+    return any(pair in text + "答案结果原式" for pair in pairs)
+
+
+def unshared(sentence: str, statement: str) -> str:
+    """A sentence without the words that the question has, too: "not red", "less than 20"."""
+    if (asked := question(statement)) is None:
+        return sentence
+    theirs, words = _PHRASE.findall(asked.text.lower()), _HYPHEN.sub(" ", sentence).split()
+    bare = ["".join(_PHRASE.findall(word)).lower() for word in words]
+    shared = {
+        k
+        for k, (mine, after) in enumerate(pairwise([*bare, ""]))
+        if mine.isalpha()
+        and mine in theirs
+        and (not after[:1].isdigit() or (mine, after) in pairwise(theirs))
+    }
+    return " ".join(word for k, word in enumerate(words) if k not in shared)

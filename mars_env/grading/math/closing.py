@@ -1,0 +1,231 @@
+"""Finds the answer at the end of a text that does not announce it: a value, or what a sentence says of it."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from typing import NamedTuple
+
+from mars_env.grading.math.asked import is_asked, question, unshared
+from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
+from mars_env.grading.math.question import asked_formulas
+from mars_env.grading.math.sentences import (
+    BOLD,
+    LINK,
+    MATH_SPAN,
+    hidden,
+    is_value,
+    last_sentence,
+    only_number,
+    stated,
+    undelimited,
+    with_long_unit,
+    without_remarks,
+)
+from mars_env.grading.math.spelled import with_digits
+from mars_env.grading.math.tokens import FUNCTIONS, escape_money
+from mars_env.grading.math.units import known_unit
+from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER
+
+_ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
+_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
+_LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
+_OTHER_LABEL = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
+_SIGN = re.compile(r"^(?:(?:#+|[-*>→∴=])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))")
+_BREAK = re.compile(
+    r"(?:[,;:]\s+|\A)(?:(?:and|but)\s+)?(?:(?:so(?!\s+far)|thus|hence|therefore|then)\b"
+    r"|(?:since|because)\b[^,;]*,)[\s,:]*"
+    r"|(?:\bwe\s+(?:now\s+|then\s+)?(?:get|obtain|find|see|conclude|have)"
+    r"|\b(?:giving|(?:which|this|that|formula)\s+(?:gives|yields))|\A[A-Z][a-z]+ing\b[^,;]*?\b(?:gives|yields))\b"
+    r"(?:\s+us\b)?(?:\s+that\b)?[\s,:]*"
+    r"|因此|所以|综上所?述?|故|[解可求]?得(?!到)[，,\s]*|得到",
+    re.IGNORECASE,
+)
+"""Where the clause that concludes begins."""
+_CLAUSES = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
+_NO_CLAIM = re.compile(r"\(|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b", re.IGNORECASE)
+_COMPUTATION = re.compile(
+    rf"({MATH_SPAN.pattern})|(?<![\w.\\^{{}}()+*/×÷−-])(?<![+*/×÷−-] )[(√⌊]*\\?\$?\d"
+    r"[\d\s.,+×*/÷()⌊⌋−·\\$!√²³⁴⁵⁶⁷⁸⁹^%-]*=(?=[\s*\\$(√]*\d)",
+    re.DOTALL,
+)
+"""A formula, which stays, or the left side of a computation."""
+_SENTENCES = re.compile(r"[.:;]\s+[A-Za-z]{2}")
+_COMPUTED = re.compile(r"[\s$(=]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
+_SEVERAL = re.compile(r"\b(?:and|or)\b|[和或]|,\s")
+_NO_SOLUTION = re.compile(r"\bno (?:real |integer )?solutions?(?=\.?\Z)")
+_VERDICT = re.compile(r"(?:yes|no)\b(?=[,.]|\Z)", re.IGNORECASE)
+_LETTERS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]*(?:[a-z][A-Za-z]|[A-Za-z][a-z])[A-Za-z]*|[\u4e00-\u9fff]")
+_IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
+_RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
+_NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
+_IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
+_PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_UNIT = re.compile(r"\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)")
+
+
+def closing_value(text: str, statement: str) -> str | None:
+    """The answer at the end of a text; None where there is none, or with a doubt."""
+    if without_quotations(text).endswith(QUOTED):
+        return None
+    if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
+        last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
+        return undelimited(last[1:]) if last.startswith("=") else None
+    if text.endswith(("$$", "\\]")):
+        opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
+        return undelimited(text[opening:]) if opening >= 0 else None
+    if items := list_items(text):
+        return ", ".join(items)
+    line = escape_money(text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎"))
+    if line.startswith(("|", "{")) or line.endswith("[/asy]"):
+        return None  # the end of a formula, of a table, of a picture
+    if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
+        line = line[label.end() :]
+    line = _SIGN.sub("", line).strip()
+    if (bold := BOLD.fullmatch(line.rstrip(".!"))) and _is_phrase(bold[1]):
+        return undelimited(bold[1])
+    line = (
+        line.strip("*") if line.startswith("**") and line.count("**") == 2 and line.endswith("**") else line
+    )
+    sentence = last_sentence(line[-4000:])
+    bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
+    if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
+        return value
+    whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
+    return with_long_unit(bare) if whole else claimed(statement, sentence)
+
+
+def _is_phrase(words: str) -> bool:
+    """Whether a bold text is an answer in words: ``Evelyn``, ``an ellipse``."""
+    few = len(words.split()) <= 3 and not re.search(r"[\d:：]", words)
+    return few and not doubtful(words, beside_number=True)
+
+
+def _is_equation(line: str) -> bool:
+    """Whether a line is one formula: ``P(A) = 3/8 = 0.375``, ``x > 4``, ``17 - 9 = 8 apples``."""
+    left, sign, right = line.rpartition("=")
+    outside = MATH_SPAN.sub(" ", line)
+    words = _LETTERS.findall(_IN_BRACKETS.sub(" ", left if sign else line))
+    words += _LETTERS.findall(outside.rpartition("=")[0] or outside) if MATH_SPAN.search(line) else ()
+    if len(line) > 400 or set(words) - FUNCTIONS - {"mod"}:
+        return False
+    return is_value(undelimited(right)) if sign else _RELATION.search(line) is not None
+
+
+def list_items(text: str) -> list[str]:
+    """The values of a text's last lines, if these are the items of a list and all of them are values."""
+    found = list(takewhile(bool, map(_ITEM.match, reversed(text.split("\n")[-20:]))))
+    items = [undelimited(match[1]) for match in reversed(found) if match]
+    return items if len(items) > 1 and all(map(is_value, items)) else []
+
+
+def _asked_formula(statement: str, sentence: str) -> str | None:
+    """The value of the formula that a problem asks for, if a sentence ends with it: 41 in "So $a_4 = 41$"."""
+    for name in asked_formulas(statement)[-1:]:
+        written = r"\s*".join(map(re.escape, name.replace(" ", "")))
+        plain = undelimited(sentence.replace("$", ""))
+        said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){written}\s*=\s*([^=,;]+)\Z", plain)
+        if said and is_value(said[1]):
+            return said[1]
+    return None
+
+
+def claimed(statement: str, sentence: str) -> str | None:
+    """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
+    if len(sentence) > 400 or _NO_CLAIM.match(sentence):
+        return None
+    if doubtful(unshared(MATH_SPAN.sub(" ", sentence), statement)):
+        return None
+    ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
+    sentence = without_remarks(sentence)
+    if IS_ANSWER.search(hidden(sentence)):
+        return stated(sentence)
+    opening, masked = CONCLUSION.match(sentence), hidden(sentence)
+    breaks = [stop.end() for stop in _BREAK.finditer(masked) if stop.end() < len(masked.rstrip(" .*。"))]
+    start = max([opening.end() if opening else 0, *breaks])
+    found = []
+    for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
+        if (none := _NO_SOLUTION.search(clause)) or _VERDICT.match(clause):
+            return none[0] if none else undelimited(clause)
+        claim = _claim(statement, clause)
+        if claim is None or not (ended or claim.marked):
+            continue
+        around = re.sub(r"(?<!\()\bor\b", " ", unshared(MATH_SPAN.sub(" ", claim.words), statement))
+        if doubtful(around.rstrip(), beside_number=not claim.at_end):
+            return None
+        if is_asked(statement, claim.words, sure=start > 0 or claim.bold):
+            found.append(claim.value)
+    return with_long_unit(found[0]) if len(found) == 1 else None
+
+
+class _Claim(NamedTuple):
+    """A value, the words around it, and where it stands.
+
+    Attributes:
+        marked: It is a formula, in bold, or after a sign.
+        bold: It is in bold.
+        at_end: The clause ends with it, after "is" or a sign.
+    """
+
+    value: str
+    words: str
+    marked: bool = False
+    bold: bool = False
+    at_end: bool = False
+
+
+def _claim(statement: str, clause: str) -> _Claim | None:
+    """The value in a clause: in bold, at its end, or its only number."""
+    if "**" in clause:
+        clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
+    bold = BOLD.findall(clause)
+    if len(bold) == 1:
+        value = undelimited(bold[0])
+        before, _, after = BOLD.sub("**", clause).partition("**")
+        if re.search(r"\d", after) and question(statement) is None:
+            return None
+        if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
+            return _Claim(
+                value, f"{before.partition('=')[0]} {_words(value)} {after}", marked=True, bold=True
+            )
+    clause = undelimited(clause.replace("**", ""))
+    if is_value(clause) or _is_equation(clause):
+        return _Claim(clause, _words(clause), marked="=" in clause)
+    clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
+    for link in LINK.finditer(hidden(clause)):
+        rest = clause[link.end() :].strip()
+        value = undelimited(with_digits(undelimited(rest)))
+        if is_value(value) or _is_equation(value):
+            signed = link.group().strip() in ("=", ":", "：") or rest.endswith("$")
+            said = f"{clause[: link.start()].partition('=')[0]} {_words(value)}"
+            return _Claim(_last_member(value), said, marked=signed, at_end=True)
+    return _only_new_number(statement, clause)
+
+
+def _only_new_number(statement: str, clause: str) -> _Claim | None:
+    """The only number of a clause that the question does not have, with its unit of measurement."""
+    asked = question(statement)
+    given = set(_PLAIN.findall(asked.text)) if asked else set[str]()
+    bare = _PLAIN.sub(lambda n: " " if n[0] in given else n[0], unshared(clause, statement))
+    number = None if _IS_ONE.match(clause) else only_number(bare)
+    if number is None:
+        return None
+    before, _, after = clause.partition(number)
+    words = f"{before.rstrip('$')} {after.lstrip('$')}"
+    number = _last_member(number)
+    if (follows := _UNIT.match(after)) and known_unit(follows[1]):
+        number = rf"{number}\text{{ {follows[1]}}}"
+    return _Claim(number, words)
+
+
+def _last_member(value: str) -> str:
+    """The last member of a computation, ``28`` for ``4(7) = 28``."""
+    if "=" not in value or not _COMPUTED.match(value) or _SEVERAL.search(value):
+        return value
+    last = value.rpartition("=")[2].strip()
+    return undelimited(f"${last}" if last.count("$") % 2 else last)
+
+
+def _words(value: str) -> str:
+    """The words of a value: its unit."""
+    return " ".join(re.findall(r"(?<![\\A-Za-z{])[a-z]{2,}", value))
