@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_half_hour.py --out gpu.json [--budget 1800] [--only trainer-100m] [--small]
 
-docs/gpu.md is the plan. Each step is a process of its own with its own time limit. Its result is written as
-soon as it is there; a step that fails or takes too long is noted, and the next one runs. The same command
-runs what is not done yet. `--small` takes tiny sizes, so that everything can be tried on a CPU.
+docs/limitations.md names the steps. Each step is a process of its own with its own time limit. Its result
+is written as soon as it is there; a step that fails or takes too long is noted, and the next one runs. The
+same command runs what is not done yet. `--small` takes tiny sizes, so that everything can be tried on a
+CPU.
 """
 
 from __future__ import annotations
@@ -40,7 +41,14 @@ SIZES = {
     "100m": (768, 2048, 12, 8_000),
     "600m": (1536, 4096, 20, 16_000),
 }
-"""Width, feed-forward width, layers, vocabulary of the local trainer's models."""
+"""Width, feed-forward width, layers, vocabulary of the models of a whole step."""
+
+SHAPES = {
+    "tiny": (64, 192, 3, 4, 4, 16, 160),
+    "0.6b": (1024, 3072, 28, 16, 8, 128, 151_936),
+    "4b": (2560, 9728, 36, 32, 8, 128, 151_936),
+}
+"""Width, feed-forward width, layers, heads, heads of keys, their width, vocabulary: Qwen3's 0.6B and 4B."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +74,14 @@ def plan(small: bool = False) -> tuple[Step, ...]:
     smoke = ("--config", str(ROOT / "examples" / "openrlhf" / "marsrl_smoke_1gpu.toml"))
     smoke += ("--dry-run=24",) if small else ()
     sizes = ("tiny", "tiny") if small else ("100m", "600m")
+    shapes = ("tiny", "tiny") if small else ("0.6b", "4b")
     return (
         Step("machine", own("machine"), 60, "what is there: card, driver, torch, packages"),
         Step("trainer-100m", own("trainer", sizes[0]), 300, "the local trainer's whole step"),
         Step("trainer-600m", own("trainer", sizes[1]), 420, "the same, six times as large"),
+        Step("update-0.6b", own("update", shapes[0], "full"), 240, "the update: plain, shared, lean; memory"),
+        Step("update-4b-adapters", own("update", shapes[1], "adapters"), 300, "the same, adapters on 4B"),
+        Step("update-4b-offload", own("update", shapes[1], "offload"), 300, "the same, all of 4B"),
         Step("vllm", own("vllm", sizes[1]), 300, "vLLM beside the trainer: refresh, probe, sleep, adapters"),
         Step("miniature", (*marsrl, *study), 600, "a seed of the miniature's study again, compared"),
         Step("install", own("install"), 180, "what of requirements-gpu.txt can be installed there"),
@@ -210,22 +222,27 @@ def install(seconds: float = 20) -> dict[str, Any]:
     return {"installed": stack(), "index": found}
 
 
+def card_of(device: str) -> tuple[str, float | None]:
+    """The card's name, and its peak if it is known."""
+    import torch
+
+    card = torch.cuda.get_device_name(0) if device == "cuda" else "CPU"
+    return card, next((found for part, found in PEAKS.items() if part in card), None)
+
+
 def trainer(size: str, steps: int = 4) -> dict[str, Any]:
     """The whole step of trainer.py with a new model: sampling, grading, update.
 
     The first step is left out, since it warms up. Operations are 2 a weight for a sampled token and 6 for a
-    trained one; the share is theirs of the card's peak. `estimate` is what the memory should be: 16 bytes a
-    parameter (weights, gradients, AdamW), the activations of one micro-batch in 32 bits (twice
-    `Architecture.layer_bytes`), and its logits.
+    trained one; the share is theirs of the card's peak. `estimate` is what `train --dry-run` says.
     """
     import torch
     from trainer import GROUP, GROUPS, LIMIT, PROMPT, new_model, reward, task
 
     from mars_env.trainers import TrainConfig, train
-    from mars_env.trainers.openrlhf.planning.models import architecture
+    from mars_env.trainers.memory import Shape, estimate
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    _, _, layers, tokens = SIZES[size]
     model, tokenizer = new_model(SIZES[size])
     model.to(device)
     sampled, rows = [0], []
@@ -257,11 +274,8 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
     whole, update, drawn = (sum(column) for column in zip(*rows[1:], strict=True))
     trained = drawn + steps * GROUPS * GROUP * PROMPT
     operations = 2.0 * parameters * drawn + 6.0 * parameters * trained
-    card = torch.cuda.get_device_name(0) if device == "cuda" else "CPU"
-    peak = next((found for part, found in PEAKS.items() if part in card), None)
-    sizes = architecture(model.config.to_dict())
-    micro = min(config.token_budget, GROUPS * GROUP * (PROMPT + LIMIT))
-    estimate = 16 * parameters + micro * (2 * sizes.layer_bytes() * layers + 12 * tokens)
+    card, peak = card_of(device)
+    estimated = estimate(model.config, config, Shape(PROMPT, LIMIT, GROUPS * GROUP))
     used = (
         torch.cuda.max_memory_allocated()
         if device == "cuda"
@@ -278,8 +292,78 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
         "share_of_peak": None if peak is None else operations / whole / peak,
         "memory_bytes": used,
         "memory_is": "allocated on the card" if device == "cuda" else "of the process",
-        "estimate_bytes": estimate,
+        "estimate_bytes": estimated.peak,
     }
+
+
+def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
+    """The local trainer's update on the rows of `marsrl`, by the ways of trainer.py; the first one warms up.
+
+    `full` has float32 weights and keeps all activations but in `lean`; the other kinds are always lean.
+    Lengths are 16 times those of trainer.py (prompts of 384 to 2,432 tokens, 1,024 sampled). Operations are
+    6 a trained weight and 4 a frozen one, for each token of each row, also where a way computes fewer.
+
+    Args:
+        size: Of `SHAPES`, made at random.
+        kind: ``"full"``, ``"adapters"``, or ``"offload"``: all weights, the optimiser on the host.
+        steps: Updates that are measured.
+    """
+    import torch
+    from trainer import LEAN, LIMIT, ROLES, WAYS, group_of, rows_of
+    from transformers import AutoModelForCausalLM, Qwen3Config
+
+    from mars_env.trainers import LocalTrainer, TrainConfig
+    from mars_env.trainers.local import Policy
+    from mars_env.trainers.lora import LoRASettings, add_adapters
+    from mars_env.trainers.memory import Shape, estimate
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    card, peak = card_of(device)
+    hidden, inner, layers, heads, keys, width, tokens = SHAPES[size]
+    times = 1 if size == "tiny" else 16
+    shape = Qwen3Config(
+        vocab_size=tokens, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=keys, head_dim=width, tie_word_embeddings=True,
+        dtype="float32" if kind == "full" else "bfloat16",
+    )  # fmt: skip
+    rows = rows_of("marsrl", tokens, times)
+    read, length = sum(len(p) + len(c) for p, c in rows), times * (ROLES[-1] + LIMIT)
+    found: dict[str, Any] = {"card": card, "tokens": read}
+    for way in WAYS if kind == "full" else WAYS[:2]:
+        lean = LEAN if way == "lean" or kind != "full" else {}
+        config = TrainConfig(
+            shared_prefixes=way != "plain", learning_rate=1e-6, autocast=device == "cuda",
+            offload=kind == "offload", **lean | {"token_budget": 3 * length},
+        )  # fmt: skip
+        torch.manual_seed(0)
+        with torch.device(device):
+            model: Any = AutoModelForCausalLM.from_config(shape, dtype=shape.dtype)
+        lora = LoRASettings() if kind == "adapters" else None
+        policy = Policy(add_adapters(model, ["model"], lora)["model"] if lora else model)
+        own, group, seconds = LocalTrainer({"model": policy}, config), group_of(rows), []
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        for _ in range(steps + 1):
+            began = time.perf_counter()
+            own.step([group])
+            if device == "cuda":
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - began)
+        took = sum(seconds[1:]) / steps
+        operations = read * sum((6.0 if w.requires_grad else 4.0) * w.numel() for w in model.parameters())
+        found[way] = {
+            "seconds": took,
+            "tokens_a_second": read / took,
+            "share_of_peak": None if peak is None else operations / took / peak,
+            "memory_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else None,
+            "estimate_bytes": estimate(
+                shape, config, Shape(length - times * LIMIT, times * LIMIT), lora=lora
+            ).peak,
+        }
+        del model, policy, own
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    return found
 
 
 def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
@@ -338,6 +422,7 @@ def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
 OWN: Mapping[str, Callable[..., dict[str, Any]]] = {
     "machine": machine,
     "trainer": trainer,
+    "update": update,
     "vllm": vllm,
     "install": install,
 }

@@ -1,7 +1,7 @@
 """Time and memory a turn, from small runs to large ones: what is stored, resumed, read, reported, exported.
 
     python benchmarks/growth.py                      # 10,000 and 100,000 turns
-    python benchmarks/growth.py --turns 10000 1000000
+    python benchmarks/growth.py --turns 10000 1000000 --without search
 
 Each step runs in a process of its own. Times are CPU seconds, memory is the growth of the process's peak.
 The last column is the largest value of a turn over the value of the smallest run; the bar is 1.5.
@@ -143,23 +143,25 @@ def main() -> None:
     """Print the table; status 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--without", nargs="+", choices=STEPS, default=[])
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
         name, folder, turns = given.step
         step(name, Path(folder), int(turns))
         return
+    steps = [name for name in STEPS if name not in given.without]
     measured: dict[tuple[str, int], tuple[float, float]] = {}
     for turns in given.turns:
         with tempfile.TemporaryDirectory() as folder:
-            for name in STEPS:
+            for name in steps:
                 command = [sys.executable, __file__, "--step", name, folder, str(turns)]
                 output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 measured[name, turns] = tuple(json.loads(output.splitlines()[-1]))
     sizes = " | ".join(f"{turns:,} turns" for turns in given.turns)
     print(f"| µs a turn, KiB a turn | {sizes} | ratio of time |\n|---|{'---:|' * (len(given.turns) + 1)}")
     missed = False
-    for name in STEPS:
+    for name in steps:
         values = [(measured[name, turns], turns) for turns in given.turns]
         cells = [f"{1e6 * s / turns:,.0f}, {1024 * m / turns:,.1f}" for (s, m), turns in values]
         times = [s / turns for (s, _), turns in values]

@@ -2,17 +2,20 @@
 
     python benchmarks/soak.py --minutes 3
     python benchmarks/soak.py --hours 1
+    python benchmarks/soak.py --episodes 20000
 
 Three replicas of `faulty_server.py` fail in thirty ways in 5% of their answers. One at a time is killed and
-started again, all of them rest once for some seconds, the driver gets SIGKILL, and its disk fills up. The
-same command continues each time. The run is then compared, turn by turn, with what the servers have sent and
-with a run without faults. Status 1 if a bar is missed: 0 lost, 0 duplicated, 0 wrong, memory flat.
+started again, all of them rest once, the driver gets SIGKILL twice, and its disk fills up. The same command
+continues each time. The run is then compared, turn by turn, with what the servers have sent and with a run
+without faults. A training of the miniature suffers kills and a full disk, too, and its weights are compared
+with those of an undisturbed one. Status 1 if a bar is missed: 0 lost, 0 duplicated, 0 wrong, memory flat.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import resource
 import signal
@@ -25,14 +28,16 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mars_env.errors import StoreError
+from mars_env.loggers import read_jsonl
 from mars_env.rollout import read_run
 
 ENV = "arithmetic-solve-verify-correct"
-TURNS_PER_SECOND = 40.0
-"""About how many turns a run plays under faults on one core; decides how long the run is."""
+EPISODES_PER_SECOND = 30.0
+"""About how many a run plays under faults, mostly waiting, of 2 to 5 turns each. Decides how long it is."""
+STEPS_PER_SECOND = 1.0
+"""About how many steps the miniature trains a second."""
 FLAT = 1.15
 """Memory may grow by this factor after the start of a process, beside the bytes of its turns."""
 BYTES_PER_TURN = 2500
@@ -47,15 +52,18 @@ class Replica:
     log: Path
     rate: float
     process: subprocess.Popen[bytes] | None = None
+    back: float = math.inf
 
     def start(self) -> None:
         """Start it; it takes requests some tenths of a second later."""
+        self.back = math.inf
         script = Path(__file__).with_name("faulty_server.py")
         command = [sys.executable, str(script), str(self.port), str(self.log), str(self.rate)]
         self.process = subprocess.Popen(command)
 
-    def kill(self) -> None:
-        """End it with SIGKILL."""
+    def kill(self, rest: float = math.inf) -> None:
+        """End it with SIGKILL; it is due to come back after so many seconds."""
+        self.back = time.monotonic() + rest
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -110,6 +118,7 @@ def command(ports: list[int], out: Path, episodes: int) -> list[str]:
     urls = "+".join(f"http://127.0.0.1:{port}/v1" for port in ports)
     agents = f"{urls}#m?timeout=4&patience=120&attempts=8"
     options = ["--n", str(episodes // 100), "--limit", "100", "--seed", "3", "--concurrency", "64"]
+    options += ["--set", "schedule=training"]
     return [
         sys.executable,
         "-m",
@@ -137,84 +146,89 @@ def small_disk() -> None:
 
 
 def disturbed(
-    replicas: list[Replica], out: Path, episodes: int, seconds: float, outage: float
+    replicas: list[Replica], out: Path, episodes: int, every: float, outage: float
 ) -> tuple[Watched, Counter[str], list[str]]:
-    """Run the evaluation to its end through kills, an outage and a full disk; what it took, and messages."""
+    """Run the evaluation to its end through kills, an outage and a full disk; what it took, and messages.
+
+    A replica is killed after `every` so many seconds; the outage, of so many, and the kills of the driver
+    have their place in the run by the trees that are finished.
+    """
     chance, watched, events, errors = random.Random(), Watched(), Counter[str](), []
     ports = [each.port for each in replicas]
-    began = time.monotonic()
-    plan = [("full disk", 0.0), ("driver killed", 0.25), ("driver killed", 0.6), ("end", 9.9)]
-    rested = False
-    every = min(60.0, max(5.0, seconds / 12))
-    next_kill = began + every
-    for name, until in plan:
-        limit = small_disk if name == "full disk" else None
+    outage_at = episodes * chance.uniform(0.36, 0.44)
+    plan = [("full disk", math.inf), ("driver killed", 0.25), ("driver killed", 0.6), ("end", math.inf)]
+    next_kill = time.monotonic() + every
+    for name, share in plan:
         driver = subprocess.Popen(
             command(ports, out, episodes),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=limit,
+            preexec_fn=small_disk if name == "full disk" else None,
         )
         watched.rows.append([])
         watched.playing.append([])
-        end = began + seconds * until * chance.uniform(0.9, 1.1)
+        kill_at = episodes * share * chance.uniform(0.9, 1.1)
         while driver.poll() is None:
             time.sleep(0.5)
-            trees = out / "trees.jsonl"
-            finished = trees.read_bytes().count(b"\n") if trees.exists() else 0
+            finished = lines_of(out / "trees.jsonl")
             watched.look(driver.pid, finished < episodes)
-            now = time.monotonic()
-            if name == "driver killed" and now > end:
+            if finished > kill_at:
                 driver.send_signal(signal.SIGKILL)
             if name == "full disk":
                 continue
+            now = time.monotonic()
+            for each in replicas:
+                if each.back < now:
+                    each.start()
             if now > next_kill:
-                one = chance.choice(replicas)
-                one.kill()
-                time.sleep(1)
-                one.start()
+                chance.choice(replicas).kill(rest=1.0)
                 events["replica killed"] += 1
                 next_kill = now + every
-            if not rested and now > began + seconds * 0.4:
-                rested = True
+            if finished > outage_at:
                 for each in replicas:
-                    each.kill()
-                time.sleep(outage)
-                for each in replicas:
-                    each.start()
+                    each.kill(rest=outage)
                 events["outage of all"] += 1
+                outage_at, next_kill = math.inf, now + outage + every
         message = driver.communicate()[1]
         events[name] += name != "end"
-        expected = {"full disk": (1, 2), "driver killed": (-signal.SIGKILL, 0), "end": (0,)}[name]
+        expected = {"full disk": (1, 2), "driver killed": (-signal.SIGKILL,), "end": (0,)}[name]
         if driver.returncode not in expected or "Traceback" in message:
             errors.append(f"{name}: status {driver.returncode}: {message[-500:]}")
-        if name == "end" or driver.returncode == 0:
-            break
     return watched, events, errors
 
 
-def timeless(tree: Any) -> tuple[Any, ...]:
-    """A tree without its times."""
-    turns = [(t.id, t.parent_id, t.agent, t.text, t.reward, t.grade and t.grade.verdict) for t in tree.turns]
-    return tree.id, tree.final, tree.fault, turns
+def lines_of(path: Path) -> int:
+    """The number of lines of a file, 0 without it."""
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def timeless(run: Path) -> dict[str, tuple[int, int]]:
+    """By tree: the number of its turns, and a hash of it without its times."""
+    found = {}
+    for tree in read_run(run).trees:
+        turns = [
+            (t.id, t.parent_id, t.agent, t.text, t.reward, t.grade and t.grade.verdict) for t in tree.turns
+        ]
+        found[tree.id] = len(turns), hash((tree.final, tree.fault, *turns))
+    return found
 
 
 def compared(whole: Path, out: Path, logs: list[Path]) -> dict[str, int]:
     """Turns that are lost, duplicated or wrong beside the undisturbed run, and those that no server sent."""
-    expected = {tree.id: timeless(tree) for tree in read_run(whole).trees}
-    found = {tree.id: timeless(tree) for tree in read_run(out).trees}
-    lines = [json.loads(line) for line in (out / "turns.jsonl").read_text().splitlines()]
-    times = Counter((row["tree"], row["id"]) for row in lines)
-    sent = {json.loads(line) for log in logs for line in log.read_text().splitlines()}
-    texts = [row["text"] for row in lines if row["text"]]
+    expected, found = timeless(whole), timeless(out)
+    sent = {hash(json.loads(line)) for log in logs for line in log.open()}
+    times, unsent = Counter[tuple[str, int]](), 0
+    for row in map(json.loads, (out / "turns.jsonl").open()):
+        times[row["tree"], row["id"]] += 1
+        unsent += bool(row["text"]) and hash(row["text"]) not in sent
     return {
         "trees": len(found),
-        "turns": len(lines),
-        "lost": sum(len(tree[3]) for name, tree in expected.items() if name not in found),
+        "turns": times.total(),
+        "lost": sum(turns for name, (turns, _) in expected.items() if name not in found),
         "duplicated": sum(count - 1 for count in times.values()),
         "wrong": sum(tree != expected.get(name) for name, tree in found.items()),
-        "not sent by a server": sum(text not in sent for text in texts),
+        "not sent by a server": unsent,
     }
 
 
@@ -226,14 +240,64 @@ def refused(ports: list[int]) -> list[str]:
     return [f"a folder that is read-only: status {done.returncode}: {done.stderr[-500:]}"]
 
 
+def training(model: Path, out: Path, steps: int) -> list[str]:
+    """A training of the miniature; the same each time that it is continued."""
+    options = [f"steps={steps}", "problems_per_step=4", "rollouts.group=4"]
+    given = [word for option in options for word in ("--option", option)]
+    team = ["--model", str(model), "--team", "mars_env.miniature.agents:team", "--checkpoint-every", "2"]
+    return [sys.executable, "-m", "mars_env.cli", "train", ENV, *team, *given, "--out", str(out)]
+
+
+def trained(folder: Path, steps: int) -> tuple[dict[str, int], list[str]]:
+    """Train through a full disk and kills at random moments; what differs from an undisturbed training."""
+    from mars_env.miniature import load
+
+    miniature = load()
+    miniature.module.save_pretrained(folder / "miniature")
+    miniature.tokenizer.save_pretrained(folder / "miniature")
+    began = time.monotonic()
+    run = {"capture_output": True, "text": True}
+    subprocess.run(training(folder / "miniature", folder / "calm", steps), check=True, **run)
+    whole, errors = time.monotonic() - began, []
+    command = training(folder / "miniature", folder / "killed", steps)
+    done = subprocess.run(command, preexec_fn=small_disk, **run)
+    if done.returncode not in (1, 2) or "Traceback" in done.stderr:
+        errors.append(f"training on a full disk: status {done.returncode}: {done.stderr[-500:]}")
+    kills = 0
+    for _ in range(2 + steps // 20):
+        driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with suppress(subprocess.TimeoutExpired):
+            driver.wait(whole * random.uniform(0.2, 0.6))
+        kills += driver.poll() is None
+        driver.kill()
+        driver.wait()
+    subprocess.run(command, check=True, **run)
+    last = f"step-{steps:08d}"
+    names = [path.relative_to(folder / "calm") for path in (folder / "calm" / last).rglob("*.safetensors")]
+    wrong = sum((folder / "calm" / n).read_bytes() != (folder / "killed" / n).read_bytes() for n in names)
+    logged = [row["step"] for row in read_jsonl(folder / "killed" / "metrics.jsonl")]
+    found = {
+        "training: steps": len(logged),
+        "training: kills": kills,
+        "training: files of weights": len(names),
+    }
+    return found | {
+        "training: files that differ": wrong,
+        "training: steps lost or repeated": int(logged != [*range(1, steps + 1)]),
+    }, errors
+
+
 def main() -> None:
     """Run the soak and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--hours", type=float, default=0.0)
+    parser.add_argument("--episodes", type=int, default=0, help="hundreds of them; overrides the time")
     given = parser.parse_args()
     seconds = 3600 * given.hours or 60 * given.minutes
-    episodes = max(200, int(seconds * 0.6 * TURNS_PER_SECOND / 4 / 100) * 100)
+    if given.episodes:
+        seconds = given.episodes / EPISODES_PER_SECOND / 0.7
+    episodes = max(200, round(seconds * 0.7 * EPISODES_PER_SECOND / 100) * 100)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clean = [Replica(port, folder / "clean.log", 0.0) for port in free_ports(1)]
@@ -247,8 +311,8 @@ def main() -> None:
             played([clean[0].port], folder / "whole", episodes)
             sound = time.monotonic() - began
             began = time.monotonic()
-            outage = 30.0 if seconds >= 600 else 10.0
-            watched, events, more = disturbed(replicas, folder / "run", episodes, seconds * 0.5, outage)
+            every, outage = min(60.0, max(5.0, seconds / 15)), 60.0 if seconds >= 600 else 10.0
+            watched, events, more = disturbed(replicas, folder / "run", episodes, every, outage)
             took = time.monotonic() - began
         finally:
             for each in [*clean, *replicas]:
@@ -257,19 +321,21 @@ def main() -> None:
             figures = compared(folder / "whole", folder / "run", [each.log for each in replicas])
         except (StoreError, OSError) as error:
             raise SystemExit(f"the run cannot be read: {error}") from error
-    errors += more
+        steps, faults = trained(folder, max(10, int(seconds * 0.1 * STEPS_PER_SECOND)))
+    errors += more + faults
     allowed = BYTES_PER_TURN * figures["turns"] / 2**20 + (FLAT - 1) * watched.peak(0) / 1024
     rows = {**figures, **events, "seconds without faults": round(sound), "seconds with faults": round(took)}
     rows |= {"peak MiB": watched.peak(0) // 1024, "growth MiB": round(watched.growth(), 1)}
     rows |= {"growth allowed MiB": round(allowed, 1), "descriptors": watched.peak(1)}
-    rows |= {"threads": watched.peak(2), "child processes": watched.peak(3), "errors": len(errors)}
+    rows |= {"threads": watched.peak(2), "child processes": watched.peak(3), **steps, "errors": len(errors)}
     print("| measured | value |\n|---|---:|")
     for what, value in rows.items():
         print(f"| {what} | {value:,} |")
     for each in errors:
         print(each)
-    bars = [figures[name] for name in ("lost", "duplicated", "wrong", "not sent by a server")]
-    sys.exit(bool(any(bars) or errors or watched.growth() > allowed))
+    bars = ["lost", "duplicated", "wrong", "not sent by a server"]
+    bars += ["training: files that differ", "training: steps lost or repeated"]
+    sys.exit(any(rows[name] for name in bars) or bool(errors) or watched.growth() > allowed)
 
 
 if __name__ == "__main__":

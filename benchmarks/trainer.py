@@ -7,12 +7,12 @@ Both play 8 prompts of 24 tokens, 8 samples each, at most 64 tokens, with the sa
 do one update of GRPO's loss with the same rewards. Four workloads: `full` (every row has 64 tokens), `early`
 (about a third of the rows end before), `uniform` (as `early`, but in half of the groups all rewards are
 equal, so that they teach nothing) and `marsrl` (as `full`, with the prompts of Solver, Verifier and Corrector
-by turns: 24, 88 and 152 tokens). `floor` is plain PyTorch: the arithmetic of `full` and nothing else.
+by turns: 24, 88 and 152 tokens). `floor` is plain PyTorch: the arithmetic of `full` and nothing else. `lean`
+saves memory in the update: checkpointed layers, logits in chunks, fewer tokens in a pass.
 
 `--update` times the local trainer's update alone: prefixes shared beside every row read in full, on `full`,
-on `marsrl`, on `long` (prompts of 512 tokens) and on `tools` (8 chains of 4 calls, one sample a call); and
-`lean`, which is `shared` with checkpointed layers and logits in chunks. The lower bound counts
-multiplications with every distinct token once.
+on `marsrl`, on `long` (prompts of 512 tokens) and on `tools` (8 chains of 4 calls, one sample a call), and
+`lean`. The lower bound counts multiplications with every distinct token once.
 
 Every measurement is a fresh process, and the contenders take turns. CPU seconds of the process, wall seconds,
 sampled tokens and peak memory; medians over steps and rounds (least to greatest). Needs 'mars-env[trl]'.
@@ -156,7 +156,16 @@ def task(
     return game, team, problems, settings
 
 
-def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
+LEAN: dict[str, Any] = {"gradient_checkpointing": True, "most_logits": 2**21, "token_budget": 1024}
+"""Checkpointed layers, logits in chunks, 1,024 tokens in a pass."""
+
+
+def lean(size: str, workload: str, steps: int, clock: Clock) -> None:
+    """As `ours`, with an update that saves memory."""
+    ours(size, workload, steps, clock, LEAN)
+
+
+def ours(size: str, workload: str, steps: int, clock: Clock, settings: dict[str, Any] | None = None) -> None:
     """The library's own training loop: environment, agents, grader, rewards, update."""
     from mars_env.trainers import TrainConfig, train
 
@@ -176,7 +185,8 @@ def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
     def right(prompt: str, text: str) -> float:
         return reward(prompt, text, workload)
 
-    made = task(model_of(size, workload), workload, steps, TrainConfig(learning_rate=1e-6), sampled, right)
+    config = TrainConfig(learning_rate=1e-6, **settings or {})
+    made = task(model_of(size, workload), workload, steps, config, sampled, right)
     asyncio.run(train(*made, loggers=[Log()]))
 
 
@@ -300,17 +310,17 @@ def plain_step(model: Any) -> Callable[..., Any]:
     return step
 
 
-CONTENDERS = {"ours": ours, "trl": trl, "floor": floor}
+CONTENDERS = {"ours": ours, "lean": lean, "trl": trl, "floor": floor}
 
 
-def rows_of(workload: str, tokens: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Prompt and completion of each row of an update."""
+def rows_of(workload: str, tokens: int, times: int = 1) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Prompt and completion of each row of an update; every length `times` as long."""
     import numpy as np
 
     draw = np.random.default_rng(1)
 
     def text(length: int) -> tuple[int, ...]:
-        return tuple(draw.integers(2, tokens, length).tolist())
+        return tuple(draw.integers(2, tokens, length * times).tolist())
 
     if workload == "tools":
         rows = []
@@ -344,34 +354,38 @@ def update(way: str, size: str, workload: str, steps: int, clock: Clock) -> None
     """The local trainer's update alone."""
     from mars_env.trainers import LocalTrainer, TrainConfig
     from mars_env.trainers.local import Policy
-    from mars_env.types import Action, Completion, Group, Turn
 
-    lean = (
-        {"gradient_checkpointing": True, "most_logits": 2**21, "token_budget": 1024} if way == "lean" else {}
-    )
-    config = TrainConfig(shared_prefixes=way != "plain", learning_rate=1e-6, **lean)
+    config = TrainConfig(shared_prefixes=way != "plain", learning_rate=1e-6, **LEAN if way == "lean" else {})
     trainer = LocalTrainer({"model": Policy(new_model(SIZES[size])[0])}, config)
-    turns = [
-        Turn(
-            "t", str(i), None, "g", "solver_0", "model", "p", reward=float(i % 2),
-            action=Action("", (Completion("", prompt_ids=p, token_ids=c, logprobs=(-1.0,) * len(c)),)),
-        )
-        for i, (p, c) in enumerate(rows_of(workload, SIZES[size][3]))
-    ]  # fmt: skip
+    group = group_of(rows_of(workload, SIZES[size][3]))
     for _ in range(steps):
-        trainer.step([Group("g", tuple(turns))])
-        clock.tokens = sum(len(turn.action.completions[0].token_ids) for turn in turns)
+        trainer.step([group])
+        clock.tokens = sum(len(turn.action.completions[0].token_ids) for turn in group.turns)
         clock.tick()
 
 
-def measure(contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
+def group_of(rows: list[tuple[tuple[int, ...], tuple[int, ...]]], policy: str = "model") -> Any:
+    """The rows as turns of one group; every second one has a reward."""
+    from mars_env.types import Action, Completion, Group, Turn
+
+    turns = [
+        Turn(
+            "t", str(i), None, "g", "solver_0", policy, "p", reward=float(i % 2),
+            action=Action("", (Completion("", prompt_ids=p, token_ids=c, logprobs=(-1.0,) * len(c)),)),
+        )
+        for i, (p, c) in enumerate(rows)
+    ]  # fmt: skip
+    return Group("g", tuple(turns))
+
+
+def measure(whole: str, contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
     """One measurement in this process; the first step warms up and is left out."""
     import torch
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     clock = Clock()
-    if contender in WAYS:
+    if whole == "update":
         update(contender, size, workload, steps + 1, clock)
     else:
         CONTENDERS[contender](size, workload, steps + 1, clock)
@@ -383,10 +397,10 @@ def measure(contender: str, size: str, workload: str, steps: int) -> dict[str, A
     }
 
 
-def child(contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
+def child(whole: str, contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
     """One measurement in a fresh process."""
     command = [sys.executable, __file__, "--size", size, "--steps", str(steps), "--groups", str(GROUPS)]
-    command += ["--only", contender, workload]
+    command += ["--only", whole, contender, workload]
     environment = {
         **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
         "TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1",
@@ -413,25 +427,27 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=GROUPS, help="prompts of a whole step")
     parser.add_argument("--workload", choices=(*WORKLOADS, "long", "tools"), action="append")
     parser.add_argument("--update", action="store_true", help="the update alone")
-    parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--only", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     globals()["GROUPS"] = chosen.groups
     if chosen.only:
-        print(json.dumps(measure(chosen.only[0], chosen.size, chosen.only[1], chosen.steps)))
+        whole, contender, workload = chosen.only
+        print(json.dumps(measure(whole, contender, chosen.size, workload, chosen.steps)))
         return
     workloads = chosen.workload or list(UPDATES if chosen.update else WORKLOADS)
+    whole = "update" if chosen.update else "step"
     contenders, beside_whom = (WAYS, "plain") if chosen.update else (tuple(CONTENDERS), "trl")
     plan = [
         (workload, contender)
         for workload in workloads
         for contender in contenders
-        if contender != "floor" or workload == "full"
+        if contender not in ("floor", "lean") or workload == "full" or chosen.update
     ]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {key: [] for key in plan}
     load = [os.getloadavg()[0]]
     for _ in range(chosen.rounds):
         for workload, contender in plan:
-            row = child(contender, chosen.size, workload, chosen.steps)
+            row = child(whole, contender, chosen.size, workload, chosen.steps)
             found[workload, contender].append(row)
             print(workload, contender, json.dumps(row), file=sys.stderr)  # an interrupted run is not lost
             load.append(os.getloadavg()[0])

@@ -22,19 +22,19 @@ env = mars_env.make("aime-solve-verify-correct", problems=ProblemSet("two", [SUM
 
 def write(prompt, sample, seed):
     """What a good model would write: a call, then what the tool said."""
-    if "tool_response" in prompt[-1]["content"]:
-        return f"\\boxed{{{prompt[-1]['content'].split()[1]}}}\nCorrectness: Correct"
+    if "tool_response" in (last := prompt[-1]["content"]):
+        return f"\\boxed{{{last.split()[1]}}}\nCorrectness: Correct"
     code = CODE["rest" if "remainder" in str(prompt) else "sum"]
     return f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': code}})}</tool_call>"
 
 
 if sys.argv[1:]:
-    config, sampling = TrainConfig(call_cost=0.01, learning_rate=1e-5), Sampling(max_tokens=96)
-    settings = RunSettings(steps=3, problems_per_step=2, tools="python", sampling=sampling, train=config)
+    given = {"sampling": Sampling(max_tokens=96), "train": TrainConfig(call_cost=0.01, learning_rate=1e-5)}
+    settings = RunSettings(steps=3, problems_per_step=2, tools="python", **given)
     team = make_team(settings, env.possible_agents, [HFModel(sys.argv[1], dtype="float32")])
     for step in run_sync(train(env.game, team, env.problems, settings)):
         print(step.step, {role: metrics["trained"] for role, metrics in step.roles.items()})
+    agents = team.agents
 else:
-    model, tools = ScriptedModel(write), [python_tool()]
-    agents = [Solver(model, tools=tools), Verifier(model, tools=tools), Corrector(model)]
-    print(mars_env.evaluate("aime-solve-verify-correct", agents=agents, problems=env.problems))
+    agents = [role(ScriptedModel(write), tools=[python_tool()]) for role in (Solver, Verifier, Corrector)]
+print(mars_env.evaluate("aime-solve-verify-correct", agents=agents, problems=env.problems, rounds=1))

@@ -312,8 +312,11 @@ def prepare(
 
     env_spec = with_team_size(env_spec, team_size(agents))
     env = make_env(env_spec, problems)
-    roles = roles_of(env.game.rules)
-    team: Callable[[], Mapping[str, Agent]] = partial(make_agents, agents, env.possible_agents, roles=roles)
+    roles, chosen = roles_of(env.game.rules), first_problems(env.problems, limit)
+    tested = chosen if "public_tests" in str(agents) or not elsewhere else None  # it travels with the agents
+    team: Callable[[], Mapping[str, Agent]] = partial(
+        make_agents, agents, env.possible_agents, roles=roles, problems=tested
+    )
     named: str | Mapping[str, Agent]
     if isinstance(agents, str):
         named = agents
@@ -323,7 +326,7 @@ def prepare(
     identities = team_identity(named, env.possible_agents, roles)
     return Plan(
         title=str(env),
-        problems=first_problems(env.problems, limit),
+        problems=chosen,
         game=env.game,
         make_game=partial(make_game, env_spec, kind=env.problems[0].kind),
         make_agents=team,

@@ -98,10 +98,8 @@ def valid_action(action: object) -> Action:
     for completion in action.completions:
         valid_completion(completion)
         if completion.finish_reason not in get_args(FinishReason):  # it might be cut off
-            raise ValueError(
-                f"a completion's finish_reason is {shown(completion.finish_reason)}, not one of "
-                f"{', '.join(get_args(FinishReason))}"
-            )
+            known = ", ".join(get_args(FinishReason))
+            raise ValueError(f"a finish_reason is one of {known}, not {shown(completion.finish_reason)}")
     for call in action.calls:
         valid_call(call, len(action.completions))
     return action

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -118,6 +119,15 @@ def imported(module: str, name: str) -> ModuleType:
         return import_module(module)
     except (ImportError, ValueError) as error:
         raise ConfigError(f"the module {module!r} of {name!r} cannot be imported: {error}") from error
+
+
+@contextmanager
+def needs(extra: str, what: str) -> Iterator[None]:
+    """Inside, an import that fails is a `MissingExtra` that says what needs it, and which extra brings it."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(f"{what}: pip install 'mars-env[{extra}]'") from error
 
 
 @cache

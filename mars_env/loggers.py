@@ -13,6 +13,7 @@ from rich.console import Console
 
 from mars_env.errors import MissingExtra, StoreError
 from mars_env.files import jsonl_rows, write_atomically, writing
+from mars_env.lazy import needs
 
 _COUNTED = {
     "interrupted": "{} turns CUT OFF by the context or a filter",
@@ -134,12 +135,8 @@ class TensorBoardLogger:
     """TensorBoard event files; needs the extra ``tensorboard``."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        try:
+        with needs("tensorboard", "TensorBoardLogger needs tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise MissingExtra(
-                "TensorBoardLogger needs tensorboard: pip install 'mars-env[tensorboard]'"
-            ) from error
         self._make: Any = SummaryWriter
         self._directory = str(directory)
         self._writer: Any = None
@@ -171,10 +168,8 @@ class RunLogger:
     def __init__(self, library: str, **settings: Any) -> None:
         if library not in ("trackio", "wandb"):
             raise MissingExtra(f"RunLogger knows trackio and wandb, not {library!r}")
-        try:
+        with needs(library, f"RunLogger needs {library}"):
             self._library: Any = __import__(library)
-        except ImportError as error:
-            raise MissingExtra(f"RunLogger needs {library}: pip install 'mars-env[{library}]'") from error
         self._settings = settings
         self._run: Any = None
 

@@ -155,20 +155,15 @@ class Guard:
     def require(self, host: str) -> None:
         """Refuse, by a `ConfigError`, an address that others reach if there are no keys."""
         if host not in LOOPBACK and not self._keys:
-            raise ConfigError(
-                f"whoever reaches {host} could {self._danger}: give clients a key, or serve on 127.0.0.1"
-            )
+            why = f"whoever reaches {host} could {self._danger}"
+            raise ConfigError(f"{why}: give clients a key, or serve on 127.0.0.1")
 
     def check(self, request: web.Request) -> None:
         """Refuse a request without one of the keys."""
         given = key_of(request).encode("utf-8", "replace")
         if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
-            raise Refusal(
-                401,
-                "the API key is missing or wrong: send Authorization: Bearer KEY",
-                "authentication_error",
-                code="invalid_api_key",
-            )
+            what = "the API key is missing or wrong: send Authorization: Bearer KEY"
+            raise Refusal(401, what, "authentication_error", code="invalid_api_key")
 
 
 def key_of(request: web.Request) -> str:

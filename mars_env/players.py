@@ -63,9 +63,7 @@ class FunctionAgent:
             if isinstance(value, str):
                 value = Action(value)
             if not isinstance(value, Action):
-                raise ConfigError(
-                    f"the agent function {self.policy} returned {type(value).__name__}; return a string"
-                )
+                raise ConfigError(f"the agent {self.policy} returned {type(value).__name__}; return a string")
             actions.append(value)
         return actions
 
@@ -96,10 +94,7 @@ def refuse_training_agents(agents: Mapping[str, Agent], where: str) -> None:
     """Refuse agents that have help in training: elsewhere they would act as others than were trained."""
     for name, agent in agents.items():
         if isinstance(agent, TrainingAgent):
-            raise ConfigError(
-                f"{where} cannot use {name}, which has help in training: give the agent without it "
-                "(Scaffolded.agent)"
-            )
+            raise ConfigError(f"{where} takes {name} without its help in training: give Scaffolded.agent")
 
 
 def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
@@ -107,12 +102,11 @@ def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
     known = {*names, *map(role_of, names)}
     for name in given:
         if name not in known:
-            raise ConfigError(
-                f"there is no agent {name!r}; the agents are {', '.join(names)}{suggestion(name, known)}"
-            )
+            hint = suggestion(name, known)
+            raise ConfigError(f"there is no agent {name!r}; the agents are {', '.join(names)}{hint}")
     for name in names:
         if name not in given and role_of(name) not in given:
-            raise ConfigError(f"no agent is given for {name}: give one for {name!r} or {role_of(name)!r}")
+            raise ConfigError(f"nothing is given for {name}: give it for {name!r} or {role_of(name)!r}")
     return {name: given[name] if name in given else given[role_of(name)] for name in names}
 
 

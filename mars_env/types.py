@@ -75,9 +75,7 @@ class Problem:
         if not isinstance(self.id, str):
             raise ValueError(f"a problem's id must be a string, got {self.id!r:.100}: give str(...) of it")
         if not isinstance(self.statement, str):
-            raise ValueError(
-                f"the statement of {self.id!r:.100} must be a string, got {self.statement!r:.100}"
-            )
+            raise ValueError(f"the statement of {self.id!r:.60} is a string, got {self.statement!r:.60}")
 
 
 @dataclass(frozen=True, slots=True)

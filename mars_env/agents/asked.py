@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mars_env.agents.registry import role_agent, roles_of
+from mars_env.agents.registry import as_agent, roles_of
 from mars_env.envs.game import Game
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout.exports import observed
@@ -34,7 +34,7 @@ def prompts_of(game: Game, agents: Mapping[str, Agent] | None = None) -> Prompts
             roles = roles_of(game.rules)
             for turn, observation in observed(tree, game):
                 if turn.agent not in places and role_of(turn.agent) in roles:
-                    places[turn.agent] = role_agent(ScriptedModel([""]), turn.agent, roles=roles)
+                    places[turn.agent] = as_agent(ScriptedModel([""]), turn.agent, roles=roles)
                 found[turn.id] = _messages(places.get(turn.agent), observation)
         except Exception as error:  # rules of a user, or a stored tree that other rules have made
             log.warning("the prompts of tree %s cannot be made again: %s", tree.id, describe_error(error))

@@ -21,6 +21,7 @@ from mars_env.lazy import declared, import_object, is_object_name
 from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
+from mars_env.problems import ProblemSet
 from mars_env.text import shown
 from mars_env.types import Agent, Model, Sampling, role_of
 
@@ -46,7 +47,7 @@ _SWITCH = {
 _OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
 
 _COMMON: _Parsers = {
-    "tools": make_tools,
+    "tools": str,
     "max_calls": int,
     "calls": str,
     "temperature": float,
@@ -79,6 +80,7 @@ def make_agents(
     *,
     sampling: Sampling | None = None,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
+    problems: ProblemSet | None = None,
 ) -> dict[str, Agent]:
     r"""Agents for all places of a team.
 
@@ -103,11 +105,11 @@ def make_agents(
     Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`), ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``), and ``tools``
-    (``python``, ``my_module:my_tool``, joined by ``+``) with ``max_calls`` and ``calls``; servers and
-    checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
-    ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object) and
-    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification loads
-    one model, however many agents use it.
+    (``python``, ``public_tests``, ``my_module:my_tool``, joined by ``+``) with ``max_calls`` and ``calls``;
+    servers and checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too
+    (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object)
+    and ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification
+    loads one model, however many agents use it.
 
     Args:
         spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
@@ -115,6 +117,7 @@ def make_agents(
         possible_agents: Names of the places, e.g. ``env.possible_agents``.
         sampling: How models are sampled where the specification does not say.
         roles: The agents that models become, by role; those of some rules are `roles_of`.
+        problems: Whose public tests the tool ``public_tests`` runs.
 
     Raises:
         ConfigError: A string cannot be understood, or a place is left out.
@@ -139,23 +142,16 @@ def make_agents(
     agents = {}
     for name, one in given.items():
         if isinstance(one, str) and one.startswith(_TEAM):
-            teams[one] = teams.get(one) or _trained(one.removeprefix(_TEAM))
+            teams[one] = teams.get(one) or _trained(one.removeprefix(_TEAM), problems)
             agents[name] = teams[one].agent(name, roles)
             continue
         if not isinstance(one, str):
             agents[name] = as_agent(one, name, sampling=sampling, roles=roles)
             continue
         role = role_of(name)
-        loaded = shared.get(one) or shared.get(f"{role}={one}") or _load(one, role, sampling)
+        loaded = shared.get(one) or shared.get(f"{role}={one}") or _load(one, role, sampling, problems)
         shared[one if loaded.shared else f"{role}={one}"] = loaded
-        agents[name] = as_agent(
-            loaded.value,
-            name,
-            sampling=loaded.use.sampling,
-            thinking=loaded.use.thinking,
-            roles=roles,
-            tools=loaded.use.tools,
-        )
+        agents[name] = as_agent(loaded.value, name, roles=roles, **loaded.how)
     return agents
 
 
@@ -168,7 +164,6 @@ def with_tools(spec: str, tools: str | None) -> str:
     """
     if not tools:
         return spec
-    make_tools(tools)  # a mistake in their names is better known now
     team = _by_role(spec)
     option = f"tools={quote(tools, safe=':')}"
 
@@ -194,8 +189,8 @@ def team_size(spec: object) -> int | None:
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
     """The object that a specification names, and the sampling that it asks for."""
-    loaded = _load(spec, "judge", None)
-    return loaded.value, loaded.use.sampling
+    loaded = _load(spec, "judge")
+    return loaded.value, loaded.how["sampling"]
 
 
 def team_identity(
@@ -242,8 +237,13 @@ def as_agent(
 ) -> Agent:
     """An agent for one place of a team, made from whatever the user has.
 
-    An agent stays as it is. A model gets the prompt of the place (see `role_agent`); a function becomes a
-    `FunctionAgent`; a string is a specification (see `make_agents`). Any other value is a `ConfigError`.
+    An agent stays as it is; a function becomes a `FunctionAgent`; a string is a specification (see
+    `make_agents`). A model becomes the built-in agent of the role, with its own prompt. ``coder_0``,
+    ``coder_1`` ... of a search differ in their system messages (see `RoleAgent.system_at`), so several agents
+    on one model are several roles.
+
+    Raises:
+        ConfigError: It is none of these, or the role has no built-in agent.
 
     Example:
         >>> as_agent(ScriptedModel(["Correctness: Wrong"]), "verifier_0")
@@ -256,7 +256,14 @@ def as_agent(
     if isinstance(value, Agent):
         return value
     if isinstance(value, Model):
-        return role_agent(value, agent, sampling=sampling, thinking=thinking, roles=roles, tools=tools)
+        if (made := roles.get(role_of(agent))) is None:
+            raise ConfigError(
+                f"there is no built-in prompt for the role {role_of(agent)!r} (there is for "
+                f"{', '.join(roles)}): give an agent instead of a model, or name a RoleAgent for it in "
+                "roles_from of the rules; `mars-env train` takes agents by --team"
+            )
+        system = made.system_at(_place(agent))
+        return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools or ())
     if not callable(value):
         raise ConfigError(
             f"an agent, a model, a function or a text is expected for {agent}, got {lacking(value)}"
@@ -281,37 +288,6 @@ def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
     return dict(found)
 
 
-def role_agent(
-    model: Model,
-    agent: str,
-    *,
-    sampling: Sampling | None = None,
-    thinking: Thinking | None = THINKING,
-    roles: Mapping[str, type[RoleAgent]] = ROLES,
-    tools: Toolbox | None = None,
-) -> RoleAgent:
-    """The built-in agent of a place, with its own prompt; a `ConfigError` if the role has none.
-
-    ``coder_0``, ``coder_1`` ... of a search differ in their system messages (see `RoleAgent.system_at`), so
-    several agents on one model are several roles. The prompt depends only on the name of the place.
-    """
-    role = role_of(agent)
-    if role not in roles:
-        raise ConfigError(
-            f"there is no built-in prompt for the role {role!r} (there is for {', '.join(roles)}): "
-            "give an agent instead of a model, or name a RoleAgent for it in roles_from of the rules; "
-            "`mars-env train` takes agents by --team"
-        )
-    made = roles[role]
-    return made(
-        model,
-        sampling=sampling,
-        thinking=thinking,
-        system=made.system_at(_place(agent)),
-        tools=tools or (),
-    )
-
-
 def _place(agent: str) -> int:
     """The number of a place among those of its role."""
     role = role_of(agent)
@@ -319,20 +295,11 @@ def _place(agent: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
-    """How an agent uses its model."""
-
-    sampling: Sampling | None
-    thinking: Thinking | None = THINKING
-    tools: Toolbox | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What a specification names, how it is used, and whether all roles can share it."""
+    """What a specification names, how it is used (for `as_agent`), and whether all roles can share it."""
 
     value: Any
-    use: _Use
+    how: Mapping[str, Any]
     shared: bool = True
 
 
@@ -349,57 +316,57 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
     return given
 
 
-def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
+def _load(
+    spec: str, role: str, sampling: Sampling | None = None, problems: ProblemSet | None = None
+) -> _Loaded:
     kind, colon, rest = spec.partition(":")
     if colon and kind == "scripted":
-        return _Loaded(ScriptedModel([rest]), _Use(sampling))
+        return _Loaded(ScriptedModel([rest]), {"sampling": sampling})
     if _NEXT_AGENT.search(spec):
         raise ConfigError(
             f"one text names one agent, and {shown(spec)} seems to name several: name the places, such as "
             "coder_0=...,coder_1=..., or give a list of texts"
         )
-    if kind in ("http", "https"):
-        target, options = _options(spec, _HTTP)
-        use = _use(sampling, options)
-        return _Loaded(_http(target, spec, options), use)
-    if colon and kind == "hf":
-        from mars_env.models.batching import BatchLimits
-        from mars_env.models.hf import HFModel  # brings torch
-
-        target, options = _options(rest, _HF)
-        use = _use(sampling, options)
-        limits = {"max_batch_rows": "rows", "max_batch_tokens": "tokens"}
-        batch = {field: options.pop(name) for name, field in limits.items() if name in options}
-        return _Loaded(HFModel(target, batch=BatchLimits(**batch), **options), use)
-    if colon and kind == "vllm":
-        from mars_env.models.vllm import VLLMModel  # brings vLLM
-
-        target, options = _options(rest, _VLLM)
-        use = _use(sampling, options)
-        engine = {name: options.pop(name) for name in ("dtype",) if name in options}
-        return _Loaded(VLLMModel(target, options=engine, **options), use)
-    target, options = _options(spec, {})
-    value, shared = _made(_find(target), role)
-    return _Loaded(value, _use(sampling, options), shared)
+    known, make = _MAKERS.get(kind if colon else "", ({}, None))
+    target, options = _options(spec, known)
+    how = _use(sampling, options, problems)
+    value, shared = (make(target, options), True) if make else _made(_find(target), role)
+    return _Loaded(value, how, shared)
 
 
-def _trained(spec: str) -> Any:
+def _trained(spec: str, problems: ProblemSet | None) -> Any:
     """The team of a training run: a `TrainedTeam`, which is made above this layer."""
     folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
     own = set(options) & set(_COMMON) - {"thinking", "tools", *_OF_TOOLS}
     changes = {name: options.pop(name) for name in own}
-    use, function = _use(None, options), options.pop("function", None)
-    how = {"thinking": use.thinking, "tools": use.tools}
-    make = import_object("mars_env.trainers.trained:TrainedTeam")
-    return make(folder, function=function, changes=changes, model=options, **how)
+    how, function = _use(None, options, problems), options.pop("function", None)
+    how |= {"function": function, "changes": changes, "model": options, "problems": problems}
+    del how["sampling"]
+    return import_object("mars_env.trainers.trained:TrainedTeam")(folder, **how)
 
 
-def _http(target: str, spec: str, options: dict[str, Any]) -> Model:
+def _hf(target: str, options: dict[str, Any]) -> Model:
+    from mars_env.models.batching import BatchLimits
+    from mars_env.models.hf import HFModel  # brings torch
+
+    limits = {"max_batch_rows": "rows", "max_batch_tokens": "tokens"}
+    batch = {field: options.pop(name) for name, field in limits.items() if name in options}
+    return HFModel(target.removeprefix("hf:"), batch=BatchLimits(**batch), **options)
+
+
+def _vllm(target: str, options: dict[str, Any]) -> Model:
+    from mars_env.models.vllm import VLLMModel  # brings vLLM
+
+    engine = {name: options.pop(name) for name in ("dtype",) if name in options}
+    return VLLMModel(target.removeprefix("vllm:"), options=engine, **options)
+
+
+def _http(target: str, options: dict[str, Any]) -> Model:
     from mars_env.models.http import HTTPModel
 
     urls, _, model = target.partition("#")
     if not model:
-        raise ConfigError(f"name the model behind a #: http://host:8000/v1#model, got {spec!r}")
+        raise ConfigError(f"name the model behind a #: http://host:8000/v1#model, got {target!r}")
     body = options.pop("extra_body", {})
     if not isinstance(body, dict):
         raise ConfigError(f"{target}: extra_body is a JSON object, got {shown(body)}")
@@ -412,6 +379,12 @@ def _http(target: str, spec: str, options: dict[str, Any]) -> Model:
     }
     options |= {"extra_body": body, "headers": headers}
     return HTTPModel(re.split(r"\+(?=https?://)", urls), model, **options)
+
+
+_MAKERS: Mapping[str, tuple[_Parsers, Callable[[str, dict[str, Any]], Model]]] = {
+    "http": (_HTTP, _http), "https": (_HTTP, _http), "hf": (_HF, _hf), "vllm": (_VLLM, _vllm)
+}  # fmt: skip
+"""What a specification of a model may say, and what makes the model."""
 
 
 def _header(name: str, value: str) -> str:
@@ -442,15 +415,16 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
     return target, options
 
 
-def _use(sampling: Sampling | None, options: dict[str, Any]) -> _Use:
+def _use(sampling: Sampling | None, options: dict[str, Any], problems: ProblemSet | None) -> dict[str, Any]:
     """How the model is used, as far as the options say; removes these from the options."""
-    thinking, tools = options.pop("thinking", THINKING), options.pop("tools", ())
+    thinking, tools = options.pop("thinking", THINKING), options.pop("tools", "")
     how = {name: options.pop(name) for name in _OF_TOOLS if name in options}
     if how and not tools:
         raise ConfigError(f"{' and '.join(sorted(how))} are for agents with tools=")
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON)}
     own = replace(sampling or Sampling(), **changes) if changes else sampling
-    return _Use(own, thinking, Toolbox(tools, **how) if tools else None)
+    box = Toolbox(make_tools(tools, problems), **how) if tools else None
+    return {"sampling": own, "thinking": thinking, "tools": box}
 
 
 def _find(target: str) -> Any:

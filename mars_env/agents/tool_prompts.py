@@ -72,7 +72,7 @@ class Dialogue:
         self.prompt: Prompt = prompt
         self._parses = toolbox.calls == "auto" and _has_parser(self._tokenizer)
         own = toolbox.calls == "auto" and is_messages(prompt)
-        self._server = own and getattr(model, "takes_tools", False)
+        self._server = own and self._tokenizer is None and getattr(model, "takes_tools", False)
         encode = getattr(model, "encode", None) if own and "tools" in self._template else None
         if encode is not None:
             self.prompt = encode(prompt, tools=self._schemas)

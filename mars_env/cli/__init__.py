@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import io
+import re
 import signal
 import sys
 from pathlib import Path
@@ -63,12 +65,19 @@ class _Commands(TyperGroup):
 
 
 def _command(name: str) -> Any:
-    """The command of a name, with what every command has: -h and --config."""
+    """The command of a name, with what every command has: -h, --config, and help from the docstring."""
     from mars_env.cli.config import config_option
+    from mars_env.cli.options import HELP
 
+    function = import_object(f"mars_env.cli.{_COMMANDS[name][0]}")
+    text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n    ")
+    own = (each.partition(": ") for each in re.split(r"\n    (?=\w)", arguments))
+    meaning = HELP | {argument: " ".join(meant.split()) for argument, _, meant in own}
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    one.command(name, context_settings=_HELP)(import_object(f"mars_env.cli.{_COMMANDS[name][0]}"))
-    command = typer.main.get_command(one)
+    one.command(name, context_settings=_HELP, help=text)(function)
+    command: Any = typer.main.get_command(one)
+    for each in command.params:
+        each.help = meaning[each.name]
     command.params.append(config_option(takes_more=name in ("train", "sample")))
     return command
 

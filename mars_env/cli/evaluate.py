@@ -29,51 +29,50 @@ from mars_env.viewer import Display, write_page
 
 
 def evaluate(  # public edge: one parameter is one option of the command
-    env_id: Annotated[
-        str, typer.Argument(help="E.g. aime-solve-verify-correct, or my_module:my-set-my-rules.")
-    ],
-    agents: options.Agents,
-    tools: options.Tools = None,
-    problems: options.Problems = None,
-    fields: options.Fields = None,
-    split: options.Split = None,
-    n: Annotated[int, typer.Option("--n", "--samples", help="Samples of each problem.", min=1)] = 1,
-    limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.", min=1)] = None,
-    seed: options.Seed = 0,
-    concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.", min=1)] = 64,
-    turn_timeout: options.TurnTimeout = None,
-    workers: Annotated[
-        str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/machines.md).")
-    ] = None,
-    ray_address: Annotated[
-        str | None, typer.Option(help="Of the Ray to join; else RAY_ADDRESS, else one is started here.")
-    ] = None,
-    out: options.Out = None,
-    baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also spend the System's tokens without the team.")
-    ] = False,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Metric of your own, my_module:my_metric; repeatable.")
-    ] = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(help="Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable."),
-    ] = None,
-    reward: options.Rewards = None,
-    team_reward: options.TeamReward = None,
-    grader: options.Grader = None,
+    env_id: str,
+    agents: options.Required,
+    tools: str | None = None,
+    problems: str | None = None,
+    fields: str | None = None,
+    split: str | None = None,
+    n: Annotated[int, typer.Option("--n", "--samples", min=1)] = 1,
+    limit: options.Limit = None,
+    seed: int = 0,
+    concurrency: options.Count = 64,
+    turn_timeout: float | None = None,
+    workers: str | None = None,
+    ray_address: str | None = None,
+    out: Path | None = None,
+    baselines: Annotated[bool, typer.Option("--baselines")] = False,
+    metric: list[str] | None = None,
+    price: list[str] | None = None,
+    reward: list[str] | None = None,
+    team_reward: str | None = None,
+    grader: str | None = None,
     set_: options.Settings = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that agents take.")] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write every turn here, as Chrome and Perfetto show it.")
-    ] = None,
-    tensorboard: Annotated[Path | None, typer.Option(help="Log the run's metrics here as it plays.")] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(help="Serve the metrics at http://127.0.0.1:PORT/metrics for Prometheus.")
-    ] = None,
+    dry_run: options.DryRun = False,
+    json_output: options.Json = False,
+    trace: Path | None = None,
+    tensorboard: Path | None = None,
+    metrics_port: int | None = None,
 ) -> None:
-    """Play every problem n times with a team and print the report."""
+    """Play every problem n times with a team and print the report.
+
+    Args:
+        env_id: E.g. aime-solve-verify-correct, or my_module:my-set-my-rules.
+        n: Samples of each problem.
+        concurrency: Episodes played at the same time.
+        workers: Play on Ray: ray:COUNT, or ray:FILE.json (docs/machines.md).
+        ray_address: Of the Ray to join; else RAY_ADDRESS, else one is started here.
+        baselines: Also spend the System's tokens without the team.
+        metric: Metric of your own, my_module:my_metric; repeatable.
+        price: Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable.
+        dry_run: Only print the most that agents take.
+        json_output: The report as JSON.
+        trace: Write every turn here, as Chrome and Perfetto show it.
+        tensorboard: Log the run's metrics here as it plays.
+        metrics_port: Serve the metrics at http://127.0.0.1:PORT/metrics for Prometheus.
+    """
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
     options.register_metrics(metric)

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mars_env.agents.registry import role_agent, roles_of
+from mars_env.agents.registry import as_agent, roles_of
 from mars_env.agents.roles import RoleAgent
-from mars_env.cli.options import Settings, StoredEnv, StoredRun, settings
+from mars_env.cli import options
 from mars_env.cli.screen import say
 from mars_env.cli.stored import stored_game
 from mars_env.cli.streams import STREAM, write_to
-from mars_env.errors import ConfigError, MissingExtra
-from mars_env.lazy import import_object
+from mars_env.errors import ConfigError
+from mars_env.lazy import import_object, needs
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Run, groups_of, read_run
@@ -31,45 +31,33 @@ _CUTS = re.compile(r'\b(top_p|top_k|min_p)[\\"=: ]{1,6}(\d*\.?\d+)')
 
 
 def export(  # public edge: one parameter is one option of the command
-    run: StoredRun,
-    out: Annotated[
-        Path,
-        typer.Argument(
-            help="The file to write: .jsonl, or .parquet for the flat table; - is standard output."
-        ),
-    ],
-    format: Annotated[
-        Literal["sft", "dpo", "samples", "parquet"],
-        typer.Option(
-            help="Right turns; pairs of a right and a wrong turn on the same prompt; what a trainer needs of "
-            "each completion, with its advantage; all turns."
-        ),
-    ] = "sft",
-    role: Annotated[list[str] | None, typer.Option(help="Only turns of this role; repeatable.")] = None,
-    least: Annotated[
-        float, typer.Option(help="Lowest reward of a right turn, for roles that are not graded.")
-    ] = 1.0,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Decode the prompts that were read with this, as texts.")
-    ] = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(help="my_module:my_prompt, a function of role and observation: text or messages."),
-    ] = None,
-    env_id: StoredEnv = None,
-    set_: Settings = None,
-    advantage: Annotated[
-        Literal["group_normalised", "mean_centred", "leave_one_out"],
-        typer.Option(help="How samples are compared in their groups."),
-    ] = "group_normalised",
-    skip_untrainable: Annotated[
-        bool, typer.Option(help="Leave samples without token ids or log-probabilities out.")
-    ] = False,
+    run: Path,
+    out: Annotated[Path, typer.Argument()],
+    format: Literal["sft", "dpo", "samples", "parquet"] = "sft",
+    role: list[str] | None = None,
+    least: float = 1.0,
+    tokenizer: str | None = None,
+    prompt: str | None = None,
+    env_id: options.StoredEnv = None,
+    set_: options.Settings = None,
+    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised",
+    skip_untrainable: bool = False,
 ) -> None:
     """Write a run as a data set for other trainers.
 
     Prompts are those of the library's own agents, as messages; --tokenizer gives the exact prompts of runs
     that recorded token ids, and --prompt those of your own agents.
+
+    Args:
+        out: The file to write: .jsonl, or .parquet for the flat table; - is standard output.
+        format: Right turns; pairs of a right and a wrong turn on the same prompt; what a trainer needs of
+            each completion, with its advantage; all turns.
+        role: Only turns of this role; repeatable.
+        least: Lowest reward of a right turn, for roles that are not graded.
+        tokenizer: Decode the prompts that were read with this, as texts.
+        prompt: my_module:my_prompt, a function of role and observation: text or messages.
+        advantage: How samples are compared in their groups.
+        skip_untrainable: Leave samples without token ids or log-probabilities out.
     """
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
@@ -107,7 +95,7 @@ def export(  # public edge: one parameter is one option of the command
             table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
             number = write_parquet(table, target)
         else:
-            game = stored_game(stored, env_id, settings(set_))
+            game = stored_game(stored, env_id, options.settings(set_))
             prompt_of: PromptOf = partial(_library_prompt, roles_of(game.rules))
             if tokenizer or prompt:
                 prompt_of = _decoded(tokenizer) if tokenizer else _called(prompt or "")
@@ -144,10 +132,7 @@ def _called(name: str) -> PromptOf:
         if made is None or isinstance(made, str):
             return made
         if not isinstance(made, Sequence) or not is_messages(made):
-            raise ConfigError(
-                f"{name} gave no prompt for the role {turn.role}, but {type(made).__name__}: return a text, "
-                "messages, or None to leave the turn out"
-            )
+            raise ConfigError(f"{name} gave {type(made).__name__}: return a text, messages or None")
         return [dict(message) for message in made]
 
     return prompt
@@ -160,18 +145,14 @@ def _library_prompt(
     if len(turn.action.completions) > 1:
         return None
     if turn.role not in roles:
-        raise ConfigError(
-            f"there is no built-in prompt for the role {turn.role!r}: give --prompt or --tokenizer"
-        )
-    messages: Any = role_agent(ScriptedModel([""]), turn.agent, roles=roles).prompt(observation)
-    return [dict(message) for message in messages]
+        raise ConfigError(f"the role {turn.role!r} has no built-in prompt: give --prompt or --tokenizer")
+    agent: Any = as_agent(ScriptedModel([""]), turn.agent, roles=roles)
+    return [dict(message) for message in agent.prompt(observation)]
 
 
 def _decoded(name: str) -> PromptOf:
-    try:
+    with needs("hf", "--tokenizer needs transformers"):
         from transformers import AutoTokenizer
-    except ImportError as error:
-        raise MissingExtra("--tokenizer needs transformers: pip install 'mars-env[hf]'") from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
@@ -180,9 +161,7 @@ def _decoded(name: str) -> PromptOf:
     def prompt(turn: Turn, observation: Observation) -> str:
         ids = turn.action.completions[-1].prompt_ids
         if not ids:
-            raise ConfigError(
-                f"turn {turn.id} of tree {turn.tree_id} has no token ids of its prompt: leave --tokenizer out"
-            )
+            raise ConfigError(f"turn {turn.id} of {turn.tree_id} has no prompt ids: leave --tokenizer out")
         text: str = tokenizer.decode(list(ids), skip_special_tokens=False)
         return text
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mars_env.api import as_problem_set, load_problems
-from mars_env.cli.options import Fields, Split, finite_set, loaded, progress_bar
+from mars_env.cli.options import Limit, Required, finite_set, loaded, progress_bar
 from mars_env.cli.screen import Screen, say
 from mars_env.cli.streams import STREAM, json_of, read_from, write_to
 from mars_env.errors import ConfigError
@@ -25,35 +25,30 @@ OWN = "own"
 
 
 def grade(  # public edge: one parameter is one option of the command
-    problems: Annotated[str, typer.Option(help="A problem set's name or file; - is standard input.")],
-    completions: Annotated[
-        Path, typer.Option(help='Rows {"problem_id", "completion"}; - is standard input.')
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Verdicts, in the order of the completions; - is standard output.")
-    ],
-    fields: Fields = None,
-    split: Split = None,
-    rubric: Annotated[
-        str | None,
-        typer.Option(
-            help='A JSON file of criteria for all problems, or "own" for the rubric of each problem.'
-        ),
-    ] = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(help="The rubric's judge, e.g. http://host:8000/v1#model; not needed for checks alone."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Judgements of each criterion, an odd number.")] = 1,
+    problems: Required,
+    completions: Annotated[Path, typer.Option()],
+    out: Annotated[Path, typer.Option()],
+    fields: str | None = None,
+    split: str | None = None,
+    rubric: str | None = None,
+    judge: str | None = None,
+    repeats: int = 1,
 ) -> None:
-    """Judge stored answers on all cores: one verdict a row."""
+    """Judge stored answers on all cores: one verdict a row.
+
+    Args:
+        problems: A problem set's name or file; - is standard input.
+        completions: Rows {"problem_id", "completion"}; - is standard input.
+        out: Verdicts, in the order of the completions; - is standard output.
+        rubric: A JSON file of criteria for all problems, or "own" for the rubric of each problem.
+        judge: The rubric's judge, e.g. http://host:8000/v1#model; not needed for checks alone.
+        repeats: Judgements of each criterion, an odd number.
+    """
     if rubric is None and (judge is not None or repeats != 1):
         raise ConfigError("--judge and --repeats are for a --rubric: give a JSON file of criteria, or 'own'")
     grader = None if rubric is None else _rubric_grader(rubric, judge, repeats)
     if problems == str(completions) == STREAM:
-        raise ConfigError(
-            "standard input cannot be both problems and completions: name a file for one of them"
-        )
+        raise ConfigError("standard input cannot be both problems and completions: name a file for one")
     listed = finite_set(as_problem_set(loaded(problems, fields, split) or problems))
     known = {problem.id: problem for problem in listed}
     with read_from(completions) as source, write_to(out) as target, progress_bar() as bar:
@@ -83,14 +78,19 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
 
 
 def validate(
-    problems: Annotated[str, typer.Argument(help="A set of code problems, by name or file.")],
-    limit: Annotated[int | None, typer.Option(min=1, help="Number of problems, from the first.")] = None,
-    mutants: Annotated[int, typer.Option(help="Wrong variants of each reference solution to try.")] = 6,
-    backend: Annotated[str, typer.Option(help="Sandbox backend.")] = "auto",
+    problems: str,
+    limit: Limit = None,
+    mutants: int = 6,
+    backend: str = "auto",
 ) -> None:
     """List the code problems of a set that are not fit for training.
 
     Every reference solution must pass, and mutants of it must fail; else the exit status is 1.
+
+    Args:
+        problems: A set of code problems, by name or file.
+        mutants: Wrong variants of each reference solution to try.
+        backend: Sandbox backend.
     """
     chosen = load_problems(problems)
     chosen = chosen[: min(limit, len(chosen))] if limit is not None else chosen

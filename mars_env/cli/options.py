@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich import progress
 
 from mars_env.api import load_problems
 from mars_env.cli.screen import Screen, say, say_json
@@ -35,70 +28,48 @@ if TYPE_CHECKING:
 
 FIELDS = ("id", "problem", "answer")
 
-# Options that several commands have.
-Agents = Annotated[
-    str, typer.Option(help="Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).")
-]
-Tools = Annotated[
-    str | None,
-    typer.Option(
-        help="What agents may call: python, my_module:my_tool, joined by +; where --agents names no tools."
-    ),
-]
-Problems = Annotated[
-    str | None, typer.Option(help="Other problems: a set's name or a file; - is standard input.")
-]
-Fields = Annotated[
-    str | None,
-    typer.Option(
-        help="The file's fields, where they differ: id=NAME,problem=NAME,answer=NAME; id= numbers the "
-        "problems."
-    ),
-]
-Split = Annotated[
-    str | None, typer.Option(help="Split of the set, e.g. train or test, where its own choice is not meant.")
-]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Setting of the rules, name=value, e.g. nodes=8.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of the run.")]
-TurnTimeout = Annotated[float | None, typer.Option(help="Seconds that an agent may take for a turn.")]
-Rewards = Annotated[list[str] | None, typer.Option("--reward", help="role=my_module:my_reward; repeatable.")]
-TeamReward = Annotated[
-    str | None, typer.Option("--team-reward", help="my_module:my_team_reward, a function of a whole tree.")
-]
-Grader = Annotated[str | None, typer.Option("--grader", help="my_module:my_grader.")]
-Out = Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")]
-StoredRun = Annotated[Path, typer.Argument(help="Directory of a stored run.")]
-StoredEnv = Annotated[
-    str | None,
-    typer.Option("--env", help="The environment, where the run does not say: its rules make prompts."),
-]
-Host = Annotated[str, typer.Option(help="Address to serve on; others than this machine need a key.")]
-Port = Annotated[int, typer.Option(help="Port to serve on; 0 for any.")]
-Lora = Annotated[
-    int | None,
-    typer.Option(help="Train adapters of this rank on one model, one for each agent or --model.", min=1),
-]
-Team = Annotated[
-    str | None,
-    typer.Option(
-        help="my_module:my_team, a function of (model) or (model, sampling) that gives agents by role."
-    ),
-]
-MaxTokens = Annotated[int | None, typer.Option(help="Limit of one completion: sampling.max_tokens.", min=1)]
+# Types of options, each of which several commands have.
+Required = Annotated[str, typer.Option()]
+Count = Annotated[int, typer.Option(min=1)]
+Limit = Annotated[int | None, typer.Option(min=1)]
+Settings = Annotated[list[str] | None, typer.Option("--set")]
+StoredEnv = Annotated[str | None, typer.Option("--env")]
+DryRun = Annotated[bool, typer.Option("--dry-run")]
+Json = Annotated[bool, typer.Option("--json")]
+
+HELP = {
+    "agents": "Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).",
+    "tools": "What agents may call: python, public_tests, my_module:my_tool, joined by +; where --agents "
+    "names no tools.",
+    "problems": "Other problems: a set's name or a file; - is standard input.",
+    "fields": "The file's fields, where they differ: "
+    "id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
+    "split": "Split of the set, e.g. train or test, where its own choice is not meant.",
+    "limit": "Number of problems, from the first.",
+    "set_": "Setting of the rules, name=value, e.g. nodes=8.",
+    "seed": "Seed of the run.",
+    "turn_timeout": "Seconds that an agent may take for a turn.",
+    "reward": "role=my_module:my_reward; repeatable.",
+    "team_reward": "my_module:my_team_reward, a function of a whole tree.",
+    "grader": "my_module:my_grader.",
+    "out": "Store the run here; resumes it if it is there.",
+    "run": "Directory of a stored run.",
+    "env_id": "The environment, where the run does not say: its rules make prompts.",
+    "kind": "Kind of the questions; by default that of the id's problems, mathematics for bare rules.",
+    "host": "Address to serve on; others than this machine need a key.",
+    "port": "Port to serve on; 0 for any.",
+    "lora": "Train adapters of this rank on one model, one for each agent or --model.",
+    "team": "my_module:my_team, a function of (model) or (model, sampling) that gives agents by role.",
+    "max_tokens": "Limit of one completion: sampling.max_tokens.",
+}
+"""What an option means where a command's docstring does not say it."""
 
 
-def progress_bar() -> Progress:
+def progress_bar() -> progress.Progress:
     """A progress bar on standard error, so that standard output stays clean."""
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Screen(stderr=True),
-    )
+    shown = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn)
+    name = progress.TextColumn("{task.description}", markup=False)
+    return progress.Progress(name, *(column() for column in shown), console=Screen(stderr=True))
 
 
 def print_json_line(row: Mapping[str, Any]) -> None:
@@ -149,9 +120,8 @@ def loaded(
         raise ConfigError("--fields names the fields of a file: add --problems FILE")
     named = pairs(fields.split(",") if fields is not None else None, "--fields")
     if unknown := next((name for name in named if name not in FIELDS), None):
-        raise ConfigError(
-            f"--fields has no {unknown!r}; it takes {', '.join(FIELDS)}{suggestion(unknown, FIELDS)}"
-        )
+        hint = suggestion(unknown, FIELDS)
+        raise ConfigError(f"--fields has no {unknown!r}; it takes {', '.join(FIELDS)}{hint}")
     by_field = {name: field or None for name, field in named.items()}
     if problems == STREAM:
         with read_from(Path(STREAM)) as file:
@@ -162,10 +132,8 @@ def loaded(
 def finite_set(problems: ProblemSet) -> ProblemSet:
     """The set, unless it is endless."""
     if problems.endless:
-        raise ConfigError(
-            f"the set {problems.name!r} is endless: write the problems with `mars-env problems "
-            f"{problems.name} --jsonl --limit N`, and give that file"
-        )
+        command = f"mars-env problems {problems.name} --jsonl --limit N"
+        raise ConfigError(f"the set {problems.name!r} is endless: give a file that `{command}` writes")
     return problems
 
 
@@ -192,9 +160,7 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
         try:
             result |= checked_prices({policy: amounts.split(",")})
         except ConfigError as error:
-            raise ConfigError(
-                f"--price takes READ,SAMPLED or POLICY=READ,SAMPLED, for a million tokens, got {value!r}"
-            ) from error
+            raise ConfigError(f"--price takes READ,SAMPLED or POLICY=READ,SAMPLED, got {value!r}") from error
     return result or None
 
 

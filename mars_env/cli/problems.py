@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from mars_env.api import as_problem_set, load_problems
-from mars_env.cli.options import Fields, Split, loaded, print_json_line
+from mars_env.cli.options import Count, loaded, print_json_line
 from mars_env.cli.screen import Screen, say
 from mars_env.envs import list_envs
 from mars_env.problems.written import written_rows
@@ -22,16 +22,22 @@ def envs() -> None:
 
 
 def problems(
-    name: Annotated[str, typer.Argument(help="A problem set's name or file.")],
-    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of a generated set.")] = 0,
-    split: Split = None,
-    fields: Fields = None,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="A problem file, with references.")] = False,
+    name: str,
+    limit: Count = 5,
+    seed: int = 0,
+    split: str | None = None,
+    fields: str | None = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl")] = False,
 ) -> None:
     """Show the first problems of a set, or write them as a file.
 
     With --jsonl it is a file that `grade` and `make` take.
+
+    Args:
+        name: A problem set's name or file.
+        limit: How many to show.
+        seed: Seed of a generated set.
+        jsonl: A problem file, with references.
     """
     named = loaded(name, fields, split) if fields is not None else None
     found = as_problem_set(named) if named is not None else load_problems(name, seed=seed, split=split)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mars_env.api import load_problems
-from mars_env.cli.options import Host, Port, finite_set, serve_until_stopped
+from mars_env.cli.options import Required, finite_set, serve_until_stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import read_from
 from mars_env.errors import ConfigError, ProblemError
@@ -25,33 +25,31 @@ from mars_env.text import shown
 
 
 def record(  # public edge: one parameter is one option of the command
-    upstream: Annotated[str, typer.Option(help="The engine, such as http://localhost:8000/v1.")],
-    out: Annotated[Path, typer.Option(help="Directory of the run; one that exists is continued.")],
-    port: Port = 8100,
-    host: Host = "127.0.0.1",
-    problems: Annotated[
-        str | None, typer.Option(help="A problem set's name or file: problems that trees may name.")
-    ] = None,
-    group: Annotated[
-        Literal["input", "agent"],
-        typer.Option(help="Compare an agent's turns on the same input, or all its turns on a problem."),
-    ] = "input",
-    logprobs: Annotated[
-        Literal["raw", "processed"],
-        typer.Option(help="The engine's log-probabilities: of raw logits, or after the temperature."),
-    ] = "raw",
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable with the engine's key.")
-    ] = None,
-    client_keys_env: Annotated[
-        str | None, typer.Option(help="Environment variable with the programs' keys, separated by commas.")
-    ] = None,
-    version: Annotated[int, typer.Option(help="Version of the weights, noted with each token.")] = 0,
+    upstream: Required,
+    out: Annotated[Path, typer.Option()],
+    port: int = 8100,
+    host: str = "127.0.0.1",
+    problems: str | None = None,
+    group: Literal["input", "agent"] = "input",
+    logprobs: Literal["raw", "processed"] = "raw",
+    api_key_env: str | None = None,
+    client_keys_env: str | None = None,
+    version: int = 0,
 ) -> None:
     """Serve an OpenAI-compatible API that records each agent's calls.
 
     It keeps tokens and log-probabilities. Agents are named by the header X-Mars-Agent, an API key mars:AGENT,
     or a model's name MODEL@AGENT.
+
+    Args:
+        upstream: The engine, such as http://localhost:8000/v1.
+        out: Directory of the run; one that exists is continued.
+        problems: A problem set's name or file: problems that trees may name.
+        group: Compare an agent's turns on the same input, or all its turns on a problem.
+        logprobs: The engine's log-probabilities: of raw logits, or after the temperature.
+        api_key_env: Environment variable with the engine's key.
+        client_keys_env: Environment variable with the programs' keys, separated by commas.
+        version: Version of the weights, noted with each token.
     """
     recorder = Recorder(
         upstream,
@@ -74,21 +72,19 @@ async def _serve(recorder: Recorder, host: str, port: int, out: Path) -> None:
 
 
 def reward(
-    run: Annotated[Path, typer.Argument(help="Directory of a recorded run; its recorder has ended.")],
-    rewards: Annotated[
-        Path | None,
-        typer.Option(
-            help='Rows {"id", "reward"}; an id is an answer\'s, a tree\'s, or TREE/TURN; - is standard input.'
-        ),
-    ] = None,
-    function: Annotated[
-        str | None, typer.Option(help="my_module:my_reward, a function of turn, path and problem.")
-    ] = None,
-    grade: Annotated[
-        bool, typer.Option("--grade", help="Grade the last turn of each tree; all its turns get the score.")
-    ] = False,
+    run: Path,
+    rewards: Path | None = None,
+    function: str | None = None,
+    grade: Annotated[bool, typer.Option("--grade")] = False,
 ) -> None:
-    """Give the turns of a recorded run their rewards."""
+    """Give the turns of a recorded run their rewards.
+
+    Args:
+        run: Directory of a recorded run; its recorder has ended.
+        rewards: Rows {"id", "reward"}; an id is an answer's, a tree's, or TREE/TURN; - is standard input.
+        function: my_module:my_reward, a function of turn, path and problem.
+        grade: Grade the last turn of each tree; all its turns get the score.
+    """
     if (rewards is not None) + (function is not None) + grade != 1:
         raise ConfigError("give one of --rewards, --function and --grade")
     if rewards is not None:

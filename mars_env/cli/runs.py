@@ -10,7 +10,7 @@ import typer
 
 from mars_env import api
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
-from mars_env.cli.options import Settings, StoredEnv, StoredRun, settings
+from mars_env.cli import options
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_game, stored_report
 from mars_env.errors import ConfigError
@@ -21,12 +21,19 @@ from mars_env.viewer.turns import Prompts
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="Directory of a run.")],
-    run_b: Annotated[Path, typer.Argument(help="Directory of another run of the same problems.")],
-    json_output: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="The comparison as a LaTeX table.")] = False,
+    run_a: Path,
+    run_b: Path,
+    json_output: options.Json = False,
+    latex: Annotated[bool, typer.Option("--latex")] = False,
 ) -> None:
-    """Paired differences between two runs, B minus A, with 95% intervals."""
+    """Paired differences between two runs, B minus A, with 95% intervals.
+
+    Args:
+        run_a: Directory of a run.
+        run_b: Directory of another run of the same problems.
+        json_output: The comparison as JSON.
+        latex: The comparison as a LaTeX table.
+    """
     if json_output and latex:
         raise ConfigError("--json and --latex are two forms of one comparison: give one of them")
     found = api.compare(run_a, run_b)
@@ -38,20 +45,22 @@ def compare(
         Screen().print(found)
 
 
-def view(  # public edge: one parameter is one option of the command
-    run: StoredRun,
-    out: Annotated[Path | None, typer.Option(help="Where to write the page.")] = None,
-    env_id: StoredEnv = None,
-    set_: Settings = None,
-    advantage: Annotated[
-        Literal["group_normalised", "mean_centred", "leave_one_out"] | None,
-        typer.Option(help="Show each turn's advantage, its samples compared in their groups like this."),
-    ] = None,
+def view(
+    run: Path,
+    out: Path | None = None,
+    env_id: options.StoredEnv = None,
+    set_: options.Settings = None,
+    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] | None = None,
 ) -> None:
-    """Write a run as one HTML page that needs no network."""
+    """Write a run as one HTML page that needs no network.
+
+    Args:
+        out: Where to write the page.
+        advantage: Show each turn's advantage, its samples compared in their groups like this.
+    """
     page = out or run / "report.html"
     stored = read_run(run)
-    prompts = _prompts(stored, env_id, settings(set_))
+    prompts = _prompts(stored, env_id, options.settings(set_))
     write_page(
         page,
         stored.trees,

@@ -9,7 +9,7 @@ import typer
 from yarl import URL
 
 from mars_env.agents.registry import roles_of
-from mars_env.cli.options import MaxTokens, Settings, Team, settings
+from mars_env.cli.options import Count, Limit, Settings, settings
 from mars_env.cli.screen import say
 from mars_env.cli.train import (
     assigned_checkpoints,
@@ -28,52 +28,41 @@ from mars_env.sync import run_sync
 
 def sample(  # public edge: one parameter is one option of the command
     ctx: typer.Context,
-    url: Annotated[str, typer.Argument(help="The learner's address, such as http://10.0.0.1:8700.")],
-    env_id: Annotated[
-        str, typer.Option("--env", help="The learner's environment, e.g. aime-solve-verify-correct.")
-    ],
-    model: Annotated[
-        list[str],
-        typer.Option(help="Checkpoint that the learner started from; several as for `mars-env train`."),
-    ],
-    policy: Annotated[
-        str | None,
-        typer.Option(help="The learner's name of the one policy; by default that of `mars-env train`."),
-    ] = None,
-    lora: Annotated[
-        int | None, typer.Option(help="Rank of the adapters, if the learner trains adapters.", min=1)
-    ] = None,
-    team: Team = None,
-    max_tokens: MaxTokens = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="One setting, as the learner's, e.g. sampling.temperature=0.7."),
-    ] = None,
+    url: str,
+    env_id: Annotated[str, typer.Option("--env")],
+    model: Annotated[list[str], typer.Option()],
+    policy: str | None = None,
+    lora: Limit = None,
+    team: str | None = None,
+    max_tokens: Limit = None,
+    option: list[str] | None = None,
     set_: Settings = None,
-    kind: Annotated[
-        Literal["math", "code", "open"], typer.Option(help="Kind of the learner's problems.")
-    ] = "math",
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable with the key that the learner asks for.")
-    ] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(help="The learner's folder of weights, if it can be read here; else they come by HTTP."),
-    ] = None,
-    refresh: Annotated[
-        Literal["newest", "demanded"],
-        typer.Option(help="Use new weights as soon as they are here, or only when a turn needs them."),
-    ] = "newest",
-    concurrency: Annotated[int, typer.Option(help="Acts at the same time.", min=1)] = 64,
-    patience: Annotated[
-        float, typer.Option(help="Seconds without a sign of the learner after which the sampler ends.")
-    ] = 600.0,
+    kind: Literal["math", "code", "open"] = "math",
+    api_key_env: str | None = None,
+    weights: Path | None = None,
+    refresh: Literal["newest", "demanded"] = "newest",
+    concurrency: Count = 64,
+    patience: float = 600.0,
 ) -> None:
     """Act for a learner that trains elsewhere (docs/machines.md).
 
     It uses the weights that the learner publishes, makes outgoing connections only, needs no problems, and
     ends with the training. A learner that is stopped and started again is waited for. Ctrl-C hands what is
     under way back to the learner.
+
+    Args:
+        url: The learner's address, such as http://10.0.0.1:8700.
+        env_id: The learner's environment, e.g. aime-solve-verify-correct.
+        model: Checkpoint that the learner started from; several as for `mars-env train`.
+        policy: The learner's name of the one policy; by default that of `mars-env train`.
+        lora: Rank of the adapters, if the learner trains adapters.
+        option: One setting, as the learner's, e.g. sampling.temperature=0.7.
+        kind: Kind of the learner's problems.
+        api_key_env: Environment variable with the key that the learner asks for.
+        weights: The learner's folder of weights, if it can be read here; else they come by HTTP.
+        refresh: Use new weights as soon as they are here, or only when a turn needs them.
+        concurrency: Acts at the same time.
+        patience: Seconds without a sign of the learner after which the sampler ends.
     """
     from mars_env.trainers import TrainConfig, make_team
     from mars_env.trainers.swarm import SamplerSettings, WeightStore, run_sampler

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import typer
 
@@ -60,35 +60,31 @@ class Person:
             lines.append(line)
 
 
-Kind = Annotated[
-    Literal["math", "code"] | None,
-    typer.Option(
-        help="Kind of the questions; by default that of the id's problems, mathematics for bare rules."
-    ),
-]
+Kind = Literal["math", "code"] | None
 
 
 def solve(  # public edge: one parameter is one option of the command
-    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    agents: options.Agents,
-    tools: options.Tools = None,
-    env: Annotated[
-        str, typer.Option(help="The game: rules such as tree-search, or an environment's id.")
-    ] = SOLVE_VERIFY_CORRECT,
+    question: str,
+    agents: options.Required,
+    tools: str | None = None,
+    env: str = SOLVE_VERIFY_CORRECT,
     kind: Kind = None,
-    tests: Annotated[
-        Path | None,
-        typer.Option(help='Public tests of a program, JSON: [{"input": ..., "output": ...}], or asserts.'),
-    ] = None,
-    seed: options.Seed = 0,
-    turn_timeout: options.TurnTimeout = None,
-    out: options.Out = None,
+    tests: Path | None = None,
+    seed: int = 0,
+    turn_timeout: float | None = None,
+    out: Path | None = None,
     set_: options.Settings = None,
-    json_output: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    json_output: options.Json = False,
 ) -> None:
     """Let a team answer a question whose answer nobody knows.
 
     Progress goes to standard error, turn by turn; the answer to standard output.
+
+    Args:
+        question: The question; - reads it from standard input.
+        env: The game: rules such as tree-search, or an environment's id.
+        tests: Public tests of a program, JSON: [{"input": ..., "output": ...}], or asserts.
+        json_output: The answer as JSON.
     """
     statement = text_of(Path(question)) if question == STREAM else question
     solution = solve_question(
@@ -110,30 +106,33 @@ def solve(  # public edge: one parameter is one option of the command
 
 
 def serve(  # public edge: one parameter is one option of the command
-    env_id: Annotated[
-        str, typer.Argument(help="E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.")
-    ],
-    agents: options.Agents,
-    tools: options.Tools = None,
-    port: options.Port = 8200,
-    host: options.Host = "127.0.0.1",
-    name: Annotated[str, typer.Option(help="The model's name for clients; by default the id.")] = "",
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable with the clients' keys, separated by commas.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option(help="Answers played at the same time.")] = 64,
-    waiting: Annotated[int, typer.Option(help="Answers that may wait; more are rejected (429).")] = 1024,
+    env_id: str,
+    agents: options.Required,
+    tools: str | None = None,
+    port: int = 8200,
+    host: str = "127.0.0.1",
+    name: str = "",
+    api_key_env: str | None = None,
+    concurrency: int = 64,
+    waiting: int = 1024,
     kind: Kind = None,
-    seed: Annotated[int, typer.Option(help="Seed of requests that have none.")] = 0,
-    turn_timeout: options.TurnTimeout = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Store all turns here; what a kill cuts off is continued.")
-    ] = None,
+    seed: int = 0,
+    turn_timeout: float | None = None,
+    out: Path | None = None,
     set_: options.Settings = None,
 ) -> None:
     """Serve a team as one model behind an OpenAI-compatible API.
 
-    The team may be a search: docs/team.md.
+    The team may be a search: docs/how-to/serve-a-team.md.
+
+    Args:
+        env_id: E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.
+        name: The model's name for clients; by default the id.
+        api_key_env: Environment variable with the clients' keys, separated by commas.
+        concurrency: Answers played at the same time.
+        waiting: Answers that may wait; more are rejected (429).
+        seed: Seed of requests that have none.
+        out: Store all turns here; what a kill cuts off is continued.
     """
     agents = with_tools(agents, tools)
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))
@@ -156,21 +155,25 @@ async def _serve(server: TeamServer, host: str, port: int) -> None:
 
 
 def play_game(
-    env_id: Annotated[str, typer.Argument(help="E.g. aime-solve-verify-correct.")],
-    role: Annotated[
-        list[str] | None, typer.Option(help="A role that you play; repeatable. By default all.")
-    ] = None,
-    agents: Annotated[
-        str | None, typer.Option(help="Who plays the other roles: a specification (docs/agents.md).")
-    ] = None,
-    problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
-    problem: Annotated[str | None, typer.Option(help="Id of the problem; by default the seed's.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the game.")] = 0,
+    env_id: str,
+    role: list[str] | None = None,
+    agents: str | None = None,
+    problems: str | None = None,
+    problem: str | None = None,
+    seed: int = 0,
     set_: options.Settings = None,
 ) -> None:
     """Take a role in the terminal.
 
     You read what the agent would read, and write its text; a line with a single dot ends it.
+
+    Args:
+        env_id: E.g. aime-solve-verify-correct.
+        role: A role that you play; repeatable. By default all.
+        agents: Who plays the other roles: a specification (docs/agents.md).
+        problems: Other problems: a set's name or a file.
+        problem: Id of the problem; by default the seed's.
+        seed: Seed of the game.
     """
     made = make_env(spec(env_id, **options.settings(set_)), problems)
     made.reset(seed=seed, options={"problem": problem} if problem else None)

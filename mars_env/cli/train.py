@@ -36,71 +36,56 @@ if TYPE_CHECKING:
 
 def train(  # public edge: one parameter is one option of the command
     ctx: typer.Context,
-    env_id: Annotated[
-        str,
-        typer.Argument(
-            help="E.g. aime-solve-verify-correct (MarsRL), programs-tree-search (MARS2), or "
-            "my_module:my-set-my-rules."
-        ),
-    ],
-    model: Annotated[
-        list[str],
-        typer.Option(
-            help="Checkpoint to train, a path or a Hugging Face name. One is shared by all agents; several "
-            "are one an agent, or by name: solver=first, verifier,corrector=second."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Checkpoints and metrics; resumes what is there.")],
-    agents: Annotated[
-        int | None,
-        typer.Option(help="Agents of a search, by default as many as models; more share one model.", min=1),
-    ] = None,
-    tools: options.Tools = None,
-    lora: options.Lora = None,
-    max_tokens: options.MaxTokens = None,
-    overflow: Annotated[
-        Literal["check", "unknown", "refuse"] | None,
-        typer.Option(
-            help="Where the model's context is too small (sampling.overflow, by default check): "
-            "docs/faults.md says what each does."
-        ),
-    ] = None,
-    team: options.Team = None,
-    problems: options.Problems = None,
-    fields: options.Fields = None,
-    split: options.Split = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.staleness=1, "
-            "segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2."
-        ),
-    ] = None,
-    reward: options.Rewards = None,
-    team_reward: options.TeamReward = None,
-    grader: options.Grader = None,
+    env_id: str,
+    model: Annotated[list[str], typer.Option()],
+    out: Annotated[Path, typer.Option()],
+    agents: options.Limit = None,
+    tools: str | None = None,
+    lora: options.Limit = None,
+    max_tokens: options.Limit = None,
+    overflow: Literal["check", "unknown", "refuse"] | None = None,
+    team: str | None = None,
+    problems: str | None = None,
+    fields: str | None = None,
+    split: str | None = None,
+    option: list[str] | None = None,
+    reward: list[str] | None = None,
+    team_reward: str | None = None,
+    grader: str | None = None,
     set_: options.Settings = None,
-    checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 10,
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="What samples: hf, the trained model itself; or vllm, in this process, with its engine "
-            "arguments as in vllm?gpu_memory_utilization=0.4."
-        ),
-    ] = "hf",
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Metrics for TensorBoard too.")] = False,
-    trackio: Annotated[str | None, typer.Option(help="Metrics for trackio too, in this project.")] = None,
-    wandb: Annotated[str | None, typer.Option(help="Metrics for W&B too, in this project.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print an estimate of the memory, and start nothing.")
-    ] = False,
-    gpu_memory: Annotated[float, typer.Option(help="GiB of the GPU, for --dry-run.", min=0)] = 80,
+    checkpoint_every: options.Count = 10,
+    engine: str = "hf",
+    tensorboard: Annotated[bool, typer.Option("--tensorboard")] = False,
+    trackio: str | None = None,
+    wandb: str | None = None,
+    dry_run: options.DryRun = False,
+    gpu_memory: Annotated[float, typer.Option(min=0)] = 80,
 ) -> None:
     """Train a team: one model shared by all roles, one for each, or adapters.
 
     The settings start from the recipe of the environment's rules: MARSRL, or MARS2 for a tree search.
     Checkpoints are ordinary ones; the same call continues from the newest. The file of --config holds options
     of the command, and settings of `RunSettings`.
+
+    Args:
+        env_id: E.g. aime-solve-verify-correct (MarsRL), programs-tree-search (MARS2), or
+            my_module:my-set-my-rules.
+        model: Checkpoint to train, a path or a Hugging Face name. One is shared by all agents; several
+            are one an agent, or by name: solver=first, verifier,corrector=second.
+        out: Checkpoints and metrics; resumes what is there.
+        agents: Agents of a search, by default as many as models; more share one model.
+        overflow: Where the model's context is too small (sampling.overflow, by default check):
+            docs/faults.md says what each does.
+        option: One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.staleness=1,
+            segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2.
+        checkpoint_every: Steps between two checkpoints.
+        engine: What samples: hf, the trained model itself; or vllm, in this process, with its engine
+            arguments as in vllm?gpu_memory_utilization=0.4.
+        tensorboard: Metrics for TensorBoard too.
+        trackio: Metrics for trackio too, in this project.
+        wandb: Metrics for W&B too, in this project.
+        dry_run: Print an estimate of the memory, and start nothing.
+        gpu_memory: GiB of the GPU, for --dry-run.
     """
     from mars_env.trainers import make_team
     from mars_env.trainers import train as train_team
@@ -108,19 +93,12 @@ def train(  # public edge: one parameter is one option of the command
     env_spec = spec(env_id)
     rules = rules_spec(env_spec.rules)
     if agents and rules.team_size is None:
-        raise ConfigError(
-            f"--agents is for a tree search: the rules {env_spec.rules!r} have their own agents"
-        )
+        raise ConfigError(f"--agents is for a tree search: the rules {env_spec.rules!r} name their agents")
     if rules.trained_by:
-        raise ConfigError(
-            f"the rules {env_spec.rules!r} are trained by a function of their own, not by this command: "
-            f"{rules.trained_by.replace(':', '.')}"
-        )
+        function = rules.trained_by.replace(":", ".")
+        raise ConfigError(f"the function {function} trains the rules {env_spec.rules!r}, not this command")
     if split is None and (held_out := held_out_by_default(name := problems or env_spec.problems)):
-        raise ConfigError(
-            f"{name} gives its split {held_out!r}, which training would spoil for evaluations: "
-            "say --split train"
-        )
+        raise ConfigError(f"{name} gives its split {held_out!r}, which is for evaluations: say --split train")
     number = {rules.team_size: agents or len(model)} if rules.team_size else {}
     env = make(
         env_id,
@@ -147,6 +125,7 @@ def train(  # public edge: one parameter is one option of the command
         agent=team_maker(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
         engine=engine,
+        problems=env.problems,
     )
     run_sync(
         train_team(
@@ -197,9 +176,8 @@ def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
     try:
         return RunSettings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(
-            f"these settings do not fit a training: {validation_message(error, _names(RunSettings))}"
-        ) from error
+        wrong = validation_message(error, _names(RunSettings))
+        raise ConfigError(f"these settings do not fit a training: {wrong}") from error
 
 
 def assigned_checkpoints(
@@ -233,11 +211,8 @@ def assigned_checkpoints(
     if len(given) == 1 and not (apart and len(names) > 1):
         return dict.fromkeys(names, ("policy", given[0]))
     if len(given) not in (1, len(names)) or (apart and len(given) > 1):
-        raise ConfigError(
-            f"{len(names)} agents take one --model that they share, or with --lora one as the base of their "
-            f"adapters, or {len(names)}, one for each, or by name as in {role_of(names[0])}=PATH; "
-            f"got {len(given)}"
-        )
+        own = f"one for each, or by name as in {role_of(names[0])}=PATH; got {len(given)}"
+        raise ConfigError(f"{len(names)} agents take one --model (with --lora, their adapters' base), {own}")
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
@@ -247,10 +222,8 @@ def _check_names(given: str, known: Collection[str]) -> None:
     names = who.split(",")
     unknown = next((name for name in names if name not in known), None)
     if equals and unknown and all(map(str.isidentifier, names)) and not Path(given).exists():
-        raise ConfigError(
-            f"--model {shown(given)}: there is no agent {shown(unknown)}; the agents and roles are "
-            f"{', '.join(sorted(known))}{suggestion(unknown, known)}"
-        )
+        there = f"{', '.join(sorted(known))}{suggestion(unknown, known)}"
+        raise ConfigError(f"--model {shown(given)}: there is no agent {shown(unknown)}; there are {there}")
 
 
 def _memory(
@@ -307,11 +280,8 @@ def team_maker(
     if takes(function, "sampling"):
         function = partial(function, sampling=run_settings.sampling)
     elif ignored := _given(given, "sampling"):
-        raise ConfigError(
-            f"--team {name} has no parameter sampling, so its agents ignore "
-            f"sampling.{', sampling.'.join(ignored)}: let it take (model, sampling) and give that to its "
-            "agents, or set it there and leave it out here"
-        )
+        lost = f"--team {name} has no parameter sampling, and ignores sampling.{', sampling.'.join(ignored)}"
+        raise ConfigError(f"{lost}: let it take (model, sampling), or leave that out here")
     refuse_misfit(function, ("model",), f"--team {name}")
     return _members_of(rules, function)
 

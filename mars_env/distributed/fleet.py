@@ -12,16 +12,8 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Literal, Self
 
+from mars_env.distributed import hosts
 from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, WorkerHandle, WorkerLost, dispatch
-from mars_env.distributed.hosts import (
-    EngineHost,
-    GraderHost,
-    Processes,
-    cause_of,
-    first_line,
-    remote_agents,
-    with_remote_graders,
-)
 from mars_env.distributed.settings import Place, Placement
 from mars_env.distributed.worker import (
     Assignment,
@@ -36,7 +28,8 @@ from mars_env.distributed.worker import (
     unchanged,
 )
 from mars_env.envs.contexts import longest_statement
-from mars_env.errors import ConfigError, MarsError, MissingExtra
+from mars_env.errors import ConfigError, MarsError
+from mars_env.lazy import needs
 from mars_env.rollout.engine import Job, Journal
 from mars_env.text import logger
 from mars_env.types import Problem, Tree
@@ -218,7 +211,7 @@ class Fleet:
                 )
         except (ConnectionError, RuntimeError, ValueError) as error:
             what = f"the Ray at {address} cannot be joined" if address else "Ray cannot be started here"
-            raise ConfigError(f"{what}: {first_line(error)}") from error
+            raise ConfigError(f"{what}: {hosts.first_line(error)}") from error
         self._started_ray = True
 
     async def _start_servers(self) -> tuple[MakeGame, MakeAgents]:
@@ -226,13 +219,13 @@ class Fleet:
         make_game, make_agents = self._make_game, self._make_agents
         place = self.placement.graders
         if place.count:
-            graders = await self._start_hosts("grader", place, GraderHost, make_game)
-            make_game = partial(with_remote_graders, make_game, Processes(graders))
+            graders = await self._start_hosts("grader", place, hosts.GraderHost, make_game)
+            make_game = partial(hosts.with_remote_graders, make_game, hosts.Processes(graders))
         place = self.placement.engines
         if place.count:
-            self._engines = await self._start_hosts("engine", place, EngineHost, make_agents)
+            self._engines = await self._start_hosts("engine", place, hosts.EngineHost, make_agents)
             policies = await self._engines[0].load.remote()
-            make_agents = partial(remote_agents, Processes(self._engines), policies)
+            make_agents = partial(hosts.remote_agents, hosts.Processes(self._engines), policies)
         return make_game, make_agents
 
     async def _start_hosts(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
@@ -318,7 +311,7 @@ class _RayWorker(WorkerHandle):
         except RayTaskError as error:
             raise _as_mars_error(error) from error
         except RayActorError as error:
-            why = first_line(error)
+            why = hosts.first_line(error)
         pid = self.pid
         self.stop()
         raise WorkerLost(f"the worker with process id {pid} is lost ({why})")
@@ -326,10 +319,8 @@ class _RayWorker(WorkerHandle):
 
 def load_ray() -> Any:
     """The module ray."""
-    try:
+    with needs("ray", "playing on several machines needs Ray"):
         return importlib.import_module("ray")
-    except ImportError as error:
-        raise MissingExtra("playing on several machines needs Ray: pip install 'mars-env[ray]'") from error
 
 
 def _check_address(address: str) -> None:
@@ -340,9 +331,7 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except OSError as error:
-        raise ConfigError(
-            f"no Ray answers at {address} ({error}): is it running there (ray start)?"
-        ) from error
+        raise ConfigError(f"no Ray answers at {address} ({error}): start it there (ray start)") from error
 
 
 def _options(place: Place) -> dict[str, Any]:
@@ -362,10 +351,9 @@ def _check_sendable(ray: Any, *functions: Any) -> None:
     try:
         ray.cloudpickle.dumps(functions)
     except Exception as error:  # an object's own pickling may raise anything
-        raise ConfigError(
-            f"these agents or graders cannot be sent to other processes: {first_line(error)}: give them as "
-            "texts ('module:object', 'http://...#model'), and they are made there"
-        ) from error
+        why = f"these agents or graders cannot be sent to other processes: {hosts.first_line(error)}"
+        named = "name them ('module:object', 'http://...#model'), and they are made there"
+        raise ConfigError(f"{why}: {named}") from error
 
 
 def _start_actor(ray: Any, host: type, options: dict[str, Any], *arguments: Any) -> Any:
@@ -383,12 +371,10 @@ async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, pla
     except TimeoutError:
         asked = f"{place.count} {kind}{'s' if place.count > 1 else ''} with {place.describe()} each"
         there = await asyncio.to_thread(_inventory, ray)
-        raise CannotStart(
-            f"no {kind} could be started within {placement.wait_seconds:g} s: asked for: {asked}; "
-            f"{there}: ask for less, or add machines"
-        ) from None
+        why = f"no {kind} could be started within {placement.wait_seconds:g} s"
+        raise CannotStart(f"{why}: asked for: {asked}; {there}: ask for less, or add machines") from None
     except RayActorError as error:
-        raise WorkerLost(f"a {kind} ended while it started ({first_line(error)})") from error
+        raise WorkerLost(f"a {kind} ended while it started ({hosts.first_line(error)})") from error
     return pid
 
 
@@ -404,15 +390,15 @@ async def _wait_until_loaded(ref: Awaitable[Any], kind: str, placement: Placemen
     except RayTaskError as error:
         raise _as_mars_error(error) from error
     except RayActorError as error:
-        raise WorkerLost(f"a {kind} ended while it loaded ({first_line(error)})") from error
+        raise WorkerLost(f"a {kind} ended while it loaded ({hosts.first_line(error)})") from error
 
 
 def _as_mars_error(error: Any) -> MarsError:
     """The exception of another process as a `MarsError`."""
-    cause = cause_of(error)
+    cause = hosts.cause_of(error)
     if isinstance(cause, MarsError):
         return cause
-    return MarsError(f"a process of the cluster failed: {type(cause).__name__}: {first_line(cause)}")
+    return MarsError(f"a process of the cluster failed: {type(cause).__name__}: {hosts.first_line(cause)}")
 
 
 def _inventory(ray: Any) -> str:

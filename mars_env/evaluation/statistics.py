@@ -85,11 +85,7 @@ def _ratio(numerators: Array, denominators: Array) -> Array:
 
 def _spread(draws: Array) -> Array:
     """Standard deviation of each column's resamples; those without a denominator (NaN) are left out."""
-    known = ~np.isnan(draws)
-    number = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, draws, 0.0).sum(axis=0) / number
-    square = (np.where(known, draws - mean, 0.0) ** 2).sum(axis=0)
-    spread: Array = np.sqrt(square / np.maximum(number - 1, 1))
+    spread: Array = np.ma.masked_array(draws, np.isnan(draws)).std(axis=0, ddof=1).filled(0.0)
     return spread
 
 

@@ -54,9 +54,7 @@ class Endpoint:
             shown = "one with a password" if "@" in url else repr(url.partition("?")[0])
             raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {shown}")
         if base.user or base.password:
-            raise ConfigError(
-                "a URL may hold no password; name the key's environment variable by api_key_env"
-            )
+            raise ConfigError("a URL may hold no password; name the key's variable by api_key_env")
         self.base = base.with_query(None).with_fragment(None)  # what is shown: a query may hold a secret
         path = base.path.rstrip("/")
         self.secrets = tuple(base.query.values())

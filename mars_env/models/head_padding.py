@@ -6,13 +6,12 @@ import copy
 import math
 from typing import Any
 
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError
+from mars_env.lazy import needs
 
-try:
+with needs("hf", "pad_heads needs torch"):
     import torch
     from torch import Tensor
-except ImportError as error:  # the rest of mars_env works without it
-    raise MissingExtra("pad_heads needs torch: pip install 'mars-env[hf]'") from error
 
 
 def pad_heads(module: Any, head_dim: int) -> Any:

@@ -13,15 +13,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from mars_env.checks import require_integer
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.identity import full_name
+from mars_env.lazy import needs
 from mars_env.models.batching import UNDER_WAY, BatchLimits, Ticket, UnderWay, engine_lock, submit
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request, finish_reason, room_for, without_room
 from mars_env.types import Completion, Prompt, Sampling
 
-try:
+with needs("hf", "HFModel needs torch and transformers"):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -33,8 +34,6 @@ try:
         given_logprobs,
     )
     from mars_env.models.hf_step import Step, step_of
-except ImportError as error:  # the rest of mars_env works without them
-    raise MissingExtra("HFModel needs torch and transformers: pip install 'mars-env[hf]'") from error
 
 
 _Ticket = Ticket[SampleRequest | ScoreRequest, list[Completion]]
@@ -365,9 +364,7 @@ def _require_cache(module: Any, name: str) -> None:
     if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
         return
     if "past_key_values" not in inspect.signature(kind.forward).parameters:
-        raise ConfigError(
-            f"{name}: {kind.__name__} keeps no keys and values, by which HFModel decodes: serve it by vLLM"
-        )
+        raise ConfigError(f"{name}: {kind.__name__} keeps no keys and values, which HFModel needs: use vLLM")
 
 
 def _stop_tokens(module: Any, tokenizer: Any) -> frozenset[int]:

@@ -14,24 +14,10 @@ import aiohttp
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.identity import digest_of
+from mars_env.models import openai_dialect as dialect
 from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
 from mars_env.models.http_scoring import Read, RequestRefused, Scorer, T
-from mars_env.models.openai_dialect import (
-    NEUTRAL,
-    advised,
-    base_of,
-    biasing_fields,
-    completions_of,
-    context_of,
-    embedded_error,
-    error_text,
-    is_filtered,
-    is_too_long,
-    messages_json,
-    retry_after,
-    sampling_fields,
-)
 from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.net import NETWORK_ERRORS, UNREADABLE, Answer, BodyTooLong, request
@@ -107,7 +93,8 @@ class HTTPModel:
         headers: More headers of each request.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
-        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`.
+        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`; and, with
+            ``exact=True``, for turns with tools, whose prompts are then token ids.
 
     Attributes:
         capacity: `concurrency`.
@@ -148,13 +135,10 @@ class HTTPModel:
         tokenizer: Any = None,
     ) -> None:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
-        least = 1 if samples_per_call is None else samples_per_call
-        counts, seconds = (concurrency, attempts, max_answer, least), (backoff, patience)
-        if not urls or min(counts) < 1 or min(seconds) < 0 or not health_interval > 0:
-            raise ConfigError(
-                "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "
-                "at least 1, health_interval more than 0 seconds, backoff and patience at least 0"
-            )
+        counts = (concurrency, attempts, max_answer, 1 if samples_per_call is None else samples_per_call)
+        if not urls or min(counts) < 1 or min(backoff, patience) < 0 or not health_interval > 0:
+            least = "at least 1, health_interval above 0, backoff and patience at least 0"
+            raise ConfigError(f"endpoints, concurrency, attempts, max_answer, samples_per_call: {least}")
         if api not in ("auto", "chat", "completions"):
             raise ConfigError(f"api is 'auto', 'chat' or 'completions', got {api!r}")
         if logprobs not in ("raw", "processed"):
@@ -171,8 +155,8 @@ class HTTPModel:
         self.extra_body = more = dict(extra_body or {})
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
-        self.biasing = tuple(biasing_fields(more))
-        neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
+        self.biasing = tuple(dialect.biasing_fields(more))
+        neutral = {name: value for name, value in dialect.NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         self._scorer = Scorer(self.name, tokenizer, more.get("chat_template_kwargs") or {})
         self._key = api_key(api_key_env)
@@ -216,7 +200,7 @@ class HTTPModel:
     async def learn_context(self) -> int | None:
         """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
         listed = await self.listed(self._health_interval)
-        answers = [context_of(body, self.model_name) for _, status, body in listed if status == 200]
+        answers = [dialect.context_of(body, self.model_name) for _, status, body in listed if status == 200]
         self.context = min((one for one in answers if one is not None), default=None)
         return self.context
 
@@ -226,10 +210,8 @@ class HTTPModel:
         answers: list[tuple[str, int | None, bytes]] = []
         for endpoint in self._endpoints.all:
             try:
-                answer = await request(
-                    "GET", endpoint.models, _LIST_BYTES, headers=self._headers, timeout=limit
-                )
-                answers.append((str(endpoint.base), answer.status, answer.body))
+                got = await request("GET", endpoint.models, _LIST_BYTES, headers=self._headers, timeout=limit)
+                answers.append((str(endpoint.base), got.status, got.body))
             except NETWORK_ERRORS as error:
                 words = self._masked(f"{type(error).__name__}: {error}")
                 answers.append((str(endpoint.base), None, words.encode()))
@@ -251,6 +233,16 @@ class HTTPModel:
     def takes_tools(self) -> bool:
         """Whether `complete` takes tools: chats do."""
         return self._api != "completions"
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer, where prompts of token ids are exact; else None."""
+        exact = self.exact and self._api != "chat" and self._scorer.has_tokenizer
+        return self._scorer.tokenizer() if exact else None
+
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """The token ids of a prompt, by the given tokenizer; as `HFModel.encode`."""
+        return self._scorer.encode(prompt, tools)
 
     async def complete(
         self, prompt: Prompt, n: int, sampling: Sampling, *, tools: Sequence[Mapping[str, Any]] = ()
@@ -315,9 +307,8 @@ class HTTPModel:
                 found += await self._call(chat, field, first + len(found), n - len(found), sampling)
         except _Unanswered as refusal:
             if refusal.reason == "context" and sampling.overflow == "refuse":
-                raise ContextError(
-                    f'{refusal}: raise the context, lower max_tokens, or set overflow="unknown"'
-                ) from refusal
+                advice = 'raise the context, lower max_tokens, or set overflow="unknown"'
+                raise ContextError(f"{refusal}: {advice}") from refusal
             log.warning("%s; its samples are UNKNOWN", refusal)
             return [Completion("", refusal.reason, temperature=sampling.temperature)] * n
         return found
@@ -328,7 +319,7 @@ class HTTPModel:
             prompt = [{"role": "user", "content": prompt}]
         if is_messages(prompt):
             if self._api != "completions":
-                return True, f'"messages": {messages_json(prompt)}'
+                return True, f'"messages": {dialect.messages_json(prompt)}'
             prompt = plain_chat(prompt)
         if isinstance(prompt, str):
             return False, f'"prompt": {json.dumps(prompt)}'
@@ -338,10 +329,10 @@ class HTTPModel:
 
     async def _call(self, chat: bool, field: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
-        tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
+        tail = dialect.sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
-        read = partial(completions_of, n=n, sampling=sampling, biased=bool(self.biasing), **own)
+        read = partial(dialect.completions_of, n=n, sampling=sampling, biased=bool(self.biasing), **own)
         return await self._send(chat, f"{field}, {tail}{seed}", read)
 
     async def _send(self, chat: bool, fields: str, read: Read[T]) -> T:
@@ -360,9 +351,8 @@ class HTTPModel:
                     except _Fault as fault:
                         attempts += fault.taken
                         if attempts >= self._attempts:
-                            raise ModelError(
-                                f"{self.name}: no answer after {attempts} attempts: {endpoint.base}: {fault}"
-                            ) from fault
+                            why = f"no answer after {attempts} attempts: {endpoint.base}: {fault}"
+                            raise ModelError(f"{self.name}: {why}") from fault
         finally:
             self.under_way -= 1
 
@@ -379,9 +369,8 @@ class HTTPModel:
             except _Fault as error:
                 fault = error
             except BodyTooLong as error:
-                raise ModelError(
-                    f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
-                ) from None
+                why = f"{endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
+                raise ModelError(f"{self.name}: {why}") from None
             except TimeoutError:
                 words = f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens"
                 fault = _Fault(words, reachable=False)
@@ -407,31 +396,31 @@ class HTTPModel:
         try:
             return read(answer.body)
         except UNREADABLE as error:
-            if embedded := embedded_error(answer.body):
+            if embedded := dialect.embedded_error(answer.body):
                 status, body = embedded
                 raise self._refusal(endpoint, replace(answer, status=status, body=body)) from None
-            words = f"the answer cannot be read: {error!r}"
+            why = repr(error)
             if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # these repeat all of it
-                words = f"the answer cannot be read ({error}): {error_text(answer.body, self._secrets.mask)}"
-            raise _Fault(self._masked(words)) from None
+                why = f"{error}: {dialect.error_text(answer.body, self._secrets.mask)}"
+            raise _Fault(self._masked(f"the answer cannot be read: {why}")) from None
 
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
-        words = error_text(answer.body, self._secrets.mask)
+        words = dialect.error_text(answer.body, self._secrets.mask)
         if 300 <= answer.status < 400 and (target := answer.headers.get("location")):
-            shown = self._masked(base_of(target))
+            shown = self._masked(dialect.base_of(target))
             words = f"it redirects to {shown}, which is not followed: give that address instead"
         status = f"status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
-            wait = retry_after(answer.headers.get("retry-after"))
+            wait = dialect.retry_after(answer.headers.get("retry-after"))
             return _Fault(status, wait, taken=answer.status not in _NOT_TAKEN)
         sentence = f"{endpoint.base}: {status}"
-        if is_too_long(answer.status, answer.body):
+        if dialect.is_too_long(answer.status, answer.body):
             words = f"{self.name}: prompt and limit exceed the model's context: {sentence}"
             return _Unanswered(words, "context")
-        if is_filtered(answer.body):
+        if dialect.is_filtered(answer.body):
             return _Unanswered(f"{self.name}: a filter refuses the request: {sentence}", "content_filter")
-        advice = advised(answer.status, words, endpoint.base.path)
+        advice = dialect.advised(answer.status, words, endpoint.base.path)
         return RequestRefused(f"{self.name}: the server refused the request: {sentence}{advice}")
 
     def _masked(self, words: str) -> str:

@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 
 from mars_env.checks import MAX_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError
+from mars_env.lazy import needs
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.encoding import encode_prompt, written
 from mars_env.models.requests import is_messages
@@ -75,13 +76,19 @@ class Scorer:
     def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any]) -> None:
         self._name, self._tokenizer, self._template_options = name, tokenizer, template_options
         self._form: Form | None = None  # the one that worked
+        self.has_tokenizer = tokenizer is not None
+
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """See `HTTPModel.encode`."""
+        tokenizer = self.tokenizer()
+        return encode_prompt(tokenizer, prompt, len(tokenizer), self._name, self._template_options, tools)
 
     def written(self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool) -> Completion:
         """See `HTTPModel.written`."""
         needed = (
             end or isinstance(prompt, str) or is_messages(prompt) or any(isinstance(t, str) for t in texts)
         )
-        tokenizer = self._loaded() if needed else None
+        tokenizer = self.tokenizer() if needed else None
         most = MAX_TOKEN_ID if tokenizer is None else len(tokenizer)
         ids = encode_prompt(tokenizer, prompt, most, self._name, self._template_options)
         return written(tokenizer, ids, texts, most, self._name, end=end)
@@ -100,23 +107,15 @@ class Scorer:
             if found is not None:
                 self._form = form
                 return found[len(given.prompt_ids) - 1 :]
-        raise ConfigError(
-            f"{self._name}: the server scores no given texts, neither by prompt_logprobs nor by echo: {why}"
-        )
+        raise ConfigError(f"{self._name}: the server scores no texts, by prompt_logprobs or echo: {why}")
 
-    def _loaded(self) -> Any:
+    def tokenizer(self) -> Any:
         """The tokenizer; a name is loaded on first use."""
         if self._tokenizer is None:
-            raise ConfigError(
-                f"{self._name}: texts are scored as exact token ids: give HTTPModel(tokenizer=...) the "
-                "model's tokenizer or its name, or token ids and end=False"
-            )
+            advice = "give HTTPModel(tokenizer=...) the model's tokenizer or its name, or ids and end=False"
+            raise ConfigError(f"{self._name}: texts are scored as exact token ids: {advice}")
         if isinstance(self._tokenizer, str | Path):
-            try:
+            with needs("hf", "a tokenizer's name needs transformers"):
                 from transformers import AutoTokenizer
-            except ImportError as error:
-                raise MissingExtra(
-                    "a tokenizer's name needs transformers: pip install 'mars-env[hf]'"
-                ) from error
             [self._tokenizer] = from_checkpoint(self._tokenizer, AutoTokenizer.from_pretrained)
         return self._tokenizer

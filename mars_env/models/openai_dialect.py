@@ -181,10 +181,8 @@ def _finish_reason(word: object) -> FinishReason:
     """
     reason = _FINISH_REASONS.get(str(word).lower().partition(":")[0].strip())
     if reason is None:
-        raise ValueError(
-            f"the server broke the completion off: finish_reason {shown(word)}; if this is its word for a "
-            "completion that ended well, mars_env.models.openai_dialect needs it in its list"
-        )
+        known = "a word for a good end belongs into the list in mars_env.models.openai_dialect"
+        raise ValueError(f"the server broke the completion off: finish_reason {shown(word)}; {known}")
     return reason
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import string
 
-from mars_env.errors import MissingExtra
+from mars_env.lazy import needs
 from mars_env.models.hf import HFModel
 
-try:
+with needs("hf", "tiny_model needs torch and transformers"):
     import torch
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-except ImportError as error:
-    raise MissingExtra("tiny_model needs torch and transformers: pip install 'mars-env[hf]'") from error
 
 
 def tiny_model(

@@ -117,10 +117,8 @@ class _Client:
 
     def _refuse_alone(self) -> None:
         if self._adapter is None and self._adapters_alone:
-            raise ConfigError(
-                f"{self.name}: on CPUs an async engine with adapters serves nothing else; "
-                "use engine='offline', or a model without max_lora_rank"
-            )
+            advice = "use engine='offline', or a model without max_lora_rank"
+            raise ConfigError(f"{self.name}: on CPUs an async engine serves adapters alone; {advice}")
 
     def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
         if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
@@ -282,12 +280,9 @@ class VLLMModel(_Client):
         version = self.version + 1 if version is None else version
         if isinstance(weights, str | Path):
             if not Path(weights).is_dir():
-                raise ConfigError(
-                    f"there is no checkpoint at {weights}: give a directory, a module or a state dict"
-                )
-            self._engine.reload(
-                ("reload_weights", {"weights_path": str(weights)}), version, interrupt=interrupt
-            )
+                raise ConfigError(f"there is no checkpoint at {weights}: give a folder, a module or a state")
+            source = "reload_weights", {"weights_path": str(weights)}
+            self._engine.reload(source, version, interrupt=interrupt)
         else:
             state = weights if isinstance(weights, Mapping) else weights.state_dict()
             with shared(complete_weights(state, self._config)) as where:
@@ -358,9 +353,7 @@ class VLLMAdapter(_Client):
             version: Version of the adapter; by default one more than the old.
         """
         if self.base._loras is None:
-            raise ConfigError(
-                f"{self.base.name}: adapters need max_lora_rank, e.g. 16, when the model is made"
-            )
+            raise ConfigError(f"{self.base.name}: make the model with max_lora_rank, e.g. 16, for adapters")
         if not isinstance(path, str | Path):
             memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
             self._folders.append(tempfile.TemporaryDirectory(prefix="mars-env-adapter-", dir=memory))

@@ -11,7 +11,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError
+from mars_env.lazy import needs
 from mars_env.models.batching import Ticket, UnderWay, engine_lock, submit
 from mars_env.models.vllm_weights import PACK_RELOADED
 
@@ -53,10 +54,8 @@ def generated(output: Any, version: int) -> EngineOutput:
 def require_notes(vllm: Any) -> None:
     """Refuse to interrupt requests of a vLLM before 0.32: it does not note which weights sampled a token."""
     if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
-        raise ConfigError(
-            f"vLLM {vllm.__version__} does not note which weights sampled which tokens: refresh without "
-            "interrupt=True, or install vLLM 0.32 or newer"
-        )
+        advice = "refresh without interrupt=True, or install vLLM 0.32 or newer"
+        raise ConfigError(f"vLLM {vllm.__version__} does not note which weights sampled a token: {advice}")
 
 
 class _Sleeper:
@@ -243,10 +242,8 @@ class StreamingEngine(_Sleeper):
 
 def load_vllm() -> Any:
     """The module vllm; not imported before it is needed, since that takes seconds."""
-    try:
+    with needs("vllm", "VLLMModel needs vLLM (docs/agents.md)"):
         return importlib.import_module("vllm")
-    except ImportError as error:
-        raise MissingExtra("VLLMModel needs vLLM: pip install 'mars-env[vllm]' (docs/engines.md)") from error
 
 
 def on_cpu() -> bool:

@@ -52,9 +52,8 @@ async def refresh_servers(
         if not failure:
             model.admit(endpoint)
     if any(failures):
-        raise ModelError(
-            f"{model.name}: not refreshed, and left drained: {'; '.join(filter(None, failures))}"
-        )
+        why = "; ".join(filter(None, failures))
+        raise ModelError(f"{model.name}: not refreshed, and left drained: {why}")
 
 
 async def _refresh(endpoint: str, directory: str, timeout: float) -> str:

@@ -9,8 +9,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.errors import ConfigError, ProblemError
 from mars_env.files import jsonl_rows
+from mars_env.lazy import needs
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, json_value, read_problems, required_text
 from mars_env.problems.written import is_written, read_written
@@ -51,10 +52,8 @@ def load_file(
     """
     unknown = set(fields or ()) - set(FIELDS)
     if unknown:
-        raise ConfigError(
-            "fields maps 'id', 'problem' and 'answer' to a row's own names, not"
-            f" {', '.join(sorted(unknown))!r}"
-        )
+        others = ", ".join(sorted(unknown))
+        raise ConfigError(f"fields maps 'id', 'problem' and 'answer' to a row's own names, not {others!r}")
     path = Path(path)
     if not path.is_dir() and path.suffix in SUFFIXES and is_written(file_rows(path)):
         return read_written(path.stem, file_rows(path))
@@ -102,13 +101,9 @@ def file_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    try:
+    with needs("datasets", f"reading {path} needs pyarrow"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtra(
-            f"reading {path} needs pyarrow: install it with pip install 'mars-env[datasets]'"
-        ) from error
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:

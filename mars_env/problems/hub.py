@@ -1,18 +1,20 @@
-"""A real set, from the Hugging Face hub with `datasets` or from a local copy: one `HubSet` describes one.
+"""A real set, from the Hugging Face hub with `datasets` or from a local copy: ``data/hub.json`` lists all.
 
 docs/problems.md says how each repository, revision and column name was checked against the hub.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.errors import ConfigError, ProblemError
+from mars_env.lazy import needs
 from mars_env.problems.files import file_rows, files_of
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
@@ -49,7 +51,7 @@ class HubSet:
     name: str
     repo: str
     licence: str
-    splits: Mapping[str, int | tuple[str, ...]]
+    splits: Mapping[str, int | Sequence[str]]
     default: str
     convert: HubConvert
     revision: str = "main"
@@ -90,11 +92,9 @@ class HubSet:
         files = (str(file.relative_to(folder)) for file in files_of(folder))
         named = {word for file in files for word in re.split(r"[^a-z]+", file.lower())}
         if others := [known for known in self.splits if known in named - {split}]:
-            raise ConfigError(
-                f"{self.name}: the folder {folder} has files of another split than {split!r} "
-                f"({', '.join(others)}), and all of a folder is read: give source= a file, or a folder with "
-                f"the files of {split!r} alone"
-            )
+            advice = f"all of a folder is read: give source= a file, or one with the files of {split!r} alone"
+            why = f"{folder} has files of another split, {', '.join(others)}"
+            raise ConfigError(f"{self.name}: {why}, and {advice}")
 
     def problem_set(
         self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None
@@ -121,13 +121,8 @@ class HubSet:
             ProblemError: They cannot be downloaded, or their number differs from the recorded one.
             MissingExtra: The extra ``datasets`` is not installed.
         """
-        try:
+        with needs("datasets", f"the problem set {self.name!r}, unless source= names a local copy"):
             import datasets
-        except ImportError as error:
-            raise MissingExtra(
-                f"the problem set {self.name!r} comes from the Hugging Face hub: run pip install "
-                f"'mars-env[datasets]', or load a local copy with load_problems({self.name!r}, source=FILE)"
-            ) from error
         files = self.splits[split]
         if isinstance(files, int):
             yield from self._sized(datasets, split, files)
@@ -148,9 +143,7 @@ class HubSet:
         except Exception as error:  # as above
             raise _unreachable(f"{place} from the Hugging Face hub", error) from error
         if len(data) != size:
-            raise ProblemError(
-                f"{place} has {len(data)} rows, not the {size} that were recorded: the data has changed"
-            )
+            raise ProblemError(f"{place} has {len(data)} rows, not the recorded {size}: the data has changed")
         rows = (
             dict(zip(batch, values, strict=True))
             for batch in data.iter(batch_size=4096)
@@ -158,6 +151,19 @@ class HubSet:
         )
         for number, row in enumerate(rows, 1):
             yield f"{self.repo}, split {split}, row {number}", row
+
+
+@cache
+def described(name: str) -> dict[str, Any]:
+    """What ``data/hub.json`` says of a set: fields of `HubSet`."""
+    sets = json.loads((Path(__file__).parent / "data" / "hub.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = sets[name]
+    return found
+
+
+def hub_set(name: str, convert: HubConvert) -> HubSet:
+    """The set that ``data/hub.json`` describes under this name."""
+    return HubSet(name=name, convert=convert, **described(name))
 
 
 def _unreachable(what: str, error: Exception) -> ProblemError:

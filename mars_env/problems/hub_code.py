@@ -14,7 +14,7 @@ from typing import Any
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import called_function, code_problem_from_row
 from mars_env.problems.files import file_rows
-from mars_env.problems.hub import HubSet
+from mars_env.problems.hub import HubSet, described, hub_set
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, Untestable, required_text
 from mars_env.types import Problem
@@ -120,22 +120,11 @@ def _problem(
     return code_problem_from_row(prepare(row), default_id=default_id, source=name, licence=licence)
 
 
-def _code_set(
-    name: str, licence: str, *, prepare: Callable[[Row], Row] = lambda row: row, **where: Any
-) -> HubSet:
-    convert = partial(_problem, name=name, licence=licence, prepare=prepare)
-    return HubSet(name=name, licence=licence, convert=convert, reference_field="tests", **where)
+def _code_set(name: str, prepare: Callable[[Row], Row] = dict) -> HubSet:
+    return hub_set(name, partial(_problem, name=name, licence=described(name)["licence"], prepare=prepare))
 
 
-_RELEASES = {f"v{n}": ("test.jsonl", *(f"test{i}.jsonl" for i in range(2, n + 1))) for n in range(1, 7)}
-_LIVE_CODE_BENCH = _code_set(
-    "livecodebench",
-    "CC (data card)",
-    repo="livecodebench/code_generation_lite",
-    splits=_RELEASES,
-    default="v6",
-    builder="json",
-)
+_LIVE_CODE_BENCH = _code_set("livecodebench")
 
 
 def live_code_bench(
@@ -163,13 +152,13 @@ def live_code_bench(
     """
     if split not in (None, "test"):
         raise ConfigError(f"the problem set 'livecodebench' has no split {split!r}, only: test")
-    if release not in _RELEASES:
+    if release not in _LIVE_CODE_BENCH.splits:
         raise ConfigError(f"livecodebench has the releases v1 to v6, not {release!r}")
     first, last = _date(start, datetime.date.min), _date(end, datetime.date.max)
-    files = _RELEASES[release]
     if source is None:
         rows = _LIVE_CODE_BENCH.download(release)
     elif Path(source).is_dir():
+        files: Any = _LIVE_CODE_BENCH.splits[release]
         rows = (row for name in files for row in file_rows(Path(source) / name))
     else:
         rows = file_rows(Path(source))
@@ -196,68 +185,12 @@ def _date(text: str | datetime.date | None, default: datetime.date) -> datetime.
         raise ConfigError(f"a date must look like 2024-08-31, not {text!r}") from error
 
 
-def _parquet(config: str, split: str) -> str:
-    return f"{config}/{split}-*.parquet"
-
-
-CODE_SETS = {
-    code_set.name: code_set
-    for code_set in (
-        _code_set(
-            "humaneval",
-            "MIT",
-            repo="openai/openai_humaneval",
-            splits={"test": (_parquet("openai_humaneval", "test"),)},
-            default="test",
-            prepare=human_eval_row,
-        ),
-        _code_set(
-            "mbpp",
-            "CC-BY-4.0",
-            repo="google-research-datasets/mbpp",
-            splits={
-                "all": tuple(
-                    _parquet("sanitized", part) for part in ("train", "validation", "test", "prompt")
-                ),
-                **{part: (_parquet("sanitized", part),) for part in ("train", "validation", "test")},
-            },
-            default="test",
-            prepare=mbpp_row,
-        ),
-        _code_set(
-            "apps",
-            "MIT",
-            repo="codeparrot/apps",
-            splits={"train": ("train.jsonl",), "test": ("test.jsonl",)},
-            default="test",
-            builder="json",
-            prepare=_apps_row,
-        ),
-        _code_set(
-            "taco",
-            "Apache-2.0",
-            repo="BAAI/TACO",
-            splits={"train": ("train/*.arrow",), "test": ("test/*.arrow",)},
-            default="test",
-            builder="arrow",
-            prepare=_apps_row,
-        ),
-        _code_set(
-            "codecontests",
-            "CC-BY-4.0",
-            repo="deepmind/code_contests",
-            splits={split: (_parquet("data", split),) for split in ("train", "valid", "test")},
-            default="test",
-        ),
-        _code_set(
-            "deepcoder",
-            "MIT",
-            repo="agentica-org/DeepCoder-Preview-Dataset",
-            splits={
-                "train": tuple(_parquet(config, "train") for config in ("primeintellect", "taco", "lcbv5")),
-                "test": tuple(_parquet(config, "test") for config in ("codeforces", "lcbv5")),
-            },
-            default="train",
-        ),
-    )
-}
+_SETS = (
+    _code_set("humaneval", human_eval_row),
+    _code_set("mbpp", mbpp_row),
+    _code_set("apps", _apps_row),
+    _code_set("taco", _apps_row),
+    _code_set("codecontests"),
+    _code_set("deepcoder"),
+)
+CODE_SETS = {each.name: each for each in _SETS}

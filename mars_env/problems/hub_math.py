@@ -1,4 +1,4 @@
-"""The real sets of mathematics: repository, pinned revision, licence, and what a row means."""
+"""The real sets of mathematics: what a row of each means."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mars_env.problems.hub import HubSet
+from mars_env.problems.hub import HubSet, described, hub_set
 from mars_env.problems.rows import BadField, Row, required_text
 from mars_env.types import Problem
-
-_MATH_LICENCE = "MIT (of MATH; the data card states none)"
 
 
 def _integer(row: Row, field: str) -> str:
@@ -40,7 +38,7 @@ def _integer_problem(
 
 def _math500_problem(row: Row, index: int, split: str) -> Problem:
     r"""A row of HuggingFaceH4/MATH-500: problem, solution, answer, subject, level, unique_id."""
-    metadata = _metadata("MATH-500", _MATH_LICENCE, row, "subject", "level")
+    metadata = _metadata("MATH-500", described("math500")["licence"], row, "subject", "level")
     unique = required_text(row, "unique_id").removeprefix("test/").removesuffix(".json")
     return Problem(
         f"math500/{unique}", required_text(row, "problem"), required_text(row, "answer"), metadata=metadata
@@ -92,69 +90,17 @@ def _item(row: Row, field: str, key: str) -> Any:
     return value.get(key) if isinstance(value, Mapping) else None
 
 
-def _integers(name: str, source: str, licence: str, *keys: str, **where: Any) -> HubSet:
-    convert = partial(_integer_problem, name=name, source=source, licence=licence, keys=keys)
-    (default,) = where["splits"]
-    return HubSet(name=name, licence=licence, default=default, convert=convert, **where)
+def _integers(name: str, source: str, *keys: str) -> HubSet:
+    licence = described(name)["licence"]
+    return hub_set(name, partial(_integer_problem, name=name, source=source, licence=licence, keys=keys))
 
 
-MATH_SETS = {
-    hub_set.name: hub_set
-    for hub_set in (
-        _integers(
-            "aime24",
-            "AIME 2024",
-            "not stated (problems (c) MAA)",
-            "url",
-            "year",
-            repo="HuggingFaceH4/aime_2024",
-            revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
-            splits={"train": 30},
-        ),
-        _integers(
-            "aime25",
-            "AIME 2025",
-            "Apache-2.0 (data card; problems (c) MAA)",
-            repo="math-ai/aime25",
-            revision="563bb8404243c5f09de6ec262f2db674fe5bce9b",
-            splits={"test": 30},
-        ),
-        _integers(
-            "beyondaime",
-            "BeyondAIME",
-            "not verified (see the data card)",
-            repo="ByteDance-Seed/BeyondAIME",
-            splits={"test": 100},
-        ),
-        HubSet(
-            name="math500",
-            repo="HuggingFaceH4/MATH-500",
-            revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
-            licence=_MATH_LICENCE,
-            splits={"test": 500},
-            default="test",
-            convert=_math500_problem,
-        ),
-        HubSet(
-            name="gsm8k",
-            repo="openai/gsm8k",
-            revision="740312add88f781978c0658806c59bc2815b9866",
-            licence="MIT",
-            splits={"train": 7473, "test": 1319},
-            default="test",
-            convert=_gsm8k_problem,
-            config="main",
-        ),
-        HubSet(
-            name="dapo-math-17k",
-            repo="BytedTsinghua-SIA/DAPO-Math-17k",
-            revision="65877096c24ffa7abc4e4fa5edb95cf3413a5674",
-            licence="Apache-2.0",
-            splits={"train": 1_791_700},
-            default="train",
-            convert=_dapo_problem,
-            reference_field="reward_model.ground_truth",
-            duplicates="merge",
-        ),
-    )
-}
+_SETS = (
+    _integers("aime24", "AIME 2024", "url", "year"),
+    _integers("aime25", "AIME 2025"),
+    _integers("beyondaime", "BeyondAIME"),
+    hub_set("math500", _math500_problem),
+    hub_set("gsm8k", _gsm8k_problem),
+    hub_set("dapo-math-17k", _dapo_problem),
+)
+MATH_SETS = {each.name: each for each in _SETS}

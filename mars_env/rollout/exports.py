@@ -10,8 +10,9 @@ from typing import Any
 
 from mars_env.envs.game import Game
 from mars_env.envs.visibility import next_state
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError
 from mars_env.files import atomic_draft
+from mars_env.lazy import needs
 from mars_env.rollout.records import tagged
 from mars_env.rollout.row_files import file_errors
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
@@ -110,11 +111,9 @@ def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
 
 def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
     """Write the rows of `turn_rows` as a Parquet file; returns their number. Needs pyarrow."""
-    try:
+    with needs("datasets", "Parquet files need pyarrow"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtra("Parquet files need pyarrow: pip install 'mars-env[datasets]'") from error
     text, number, flag = pyarrow.string(), pyarrow.float64(), pyarrow.bool_()
     counts, values = pyarrow.list_(pyarrow.int64()), pyarrow.list_(pyarrow.float64())
     kinds = {

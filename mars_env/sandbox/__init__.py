@@ -2,7 +2,7 @@
 
     result = await mars_env.sandbox.run("print(input())", stdin="hello")
 
-`docs/sandbox.md` says what each backend promises, and how to add your own.
+`docs/code-grading.md` says what each backend promises, and how to add your own.
 """
 
 from mars_env.sandbox.backends import Backend, Box, Bubblewrap, Landlock, Spawner, Unsafe

@@ -166,9 +166,7 @@ class Landlock:
         """Start its fork server; see `Backend.start`."""
         abi = landlock_abi()
         if abi < 3:
-            raise SandboxError(
-                "Landlock is missing or too old (it needs Linux 6.2 or newer with Landlock switched on)"
-            )
+            raise SandboxError("Landlock is missing or too old: it needs Linux 6.2 with Landlock switched on")
         if not seccomp.supported():
             raise SandboxError(f"Landlock is not supported on {platform.machine()} machines")
         packages = folders_of(self.packages)

@@ -149,9 +149,8 @@ class ForkServer:
         if line != b"ready":
             said = read_file(self._errors, 2000).decode(errors="replace").strip().splitlines()
             await self.close()
-            raise SandboxError(
-                f"the {self._backend.name} sandbox did not start: {said[-1] if said else 'no message'}"
-            )
+            why = said[-1] if said else "no message"
+            raise SandboxError(f"the {self._backend.name} sandbox did not start: {why}")
 
     async def box(self) -> LocalBox:
         """Fork a box and wait until it can take a job; see `mars_env.sandbox.Spawner`."""

@@ -40,10 +40,7 @@ class Job:
         environment = (*self.environment, *self.environment.values())
         texts = (*(self.argv or ()), *self.arguments, *environment, *self.files)
         if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise ConfigError(
-                "a job's command, arguments, file names and environment variables are strings, "
-                f"not {shown(wrong[0])}"
-            )
+            raise ConfigError(f"a job's command, file names and environment are strings: {shown(wrong[0])}")
         for name, content in {"stdin": self.stdin, **self.files}.items():
             if not isinstance(content, bytes | bytearray):
                 raise ConfigError(f"a job's {name!r} must be bytes, not {type(content).__name__}: encode it")
@@ -54,9 +51,7 @@ class Job:
         for path in self.files:
             normal = posixpath.normpath(path)
             if not path or normal.startswith(("/", "..")) or normal == ".":
-                raise ConfigError(
-                    f"a file of a job needs a relative path below the working directory, got {path!r}"
-                )
+                raise ConfigError(f"a job's files are below its working directory, not at {path!r}")
 
     @property
     def source_bytes(self) -> bytes | None:

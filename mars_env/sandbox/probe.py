@@ -136,9 +136,8 @@ async def find_backend(backend: str | Backend) -> Backend:
     if backend in BACKENDS:
         return BACKENDS[backend]()
     if backend != "auto":
-        raise ConfigError(
-            f"there is no sandbox {backend!r}; there are auto, {', '.join(BACKENDS)} and remote:<address>"
-        )
+        known = ", ".join(BACKENDS)
+        raise ConfigError(f"there is no sandbox {backend!r}; there are auto, {known} and remote:<address>")
     failures = []
     for name in AUTOMATIC:
         found = await probe(candidate := BACKENDS[name]())

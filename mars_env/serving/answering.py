@@ -124,9 +124,7 @@ class Answerer:
         # Rewards are for training: here there is nothing that they could be told.
         self.game: Game = replace(make_game(env_spec, kind=kind), rewards={}, team_reward=None)
         if isinstance(self.game.rules, PosesProblems):
-            raise ConfigError(
-                f"the agents of {env_spec.rules!r} make their own problems, so they cannot be asked one"
-            )
+            raise ConfigError(f"the agents of {env_spec.rules!r} make their own problems: ask them none")
         roles = roles_of(self.game.rules)
         self.agents: Mapping[str, Agent] = make_agents(agents, self.game.rules.possible_agents, roles=roles)
         named = agents if isinstance(agents, str) else self.agents

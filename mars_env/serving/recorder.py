@@ -19,6 +19,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from mars_env import net
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.chat_stream import EVENT_STREAM, ChatStream, asked_for, event
@@ -27,20 +28,6 @@ from mars_env.models.openai_dialect import NEUTRAL, biasing_fields, completions_
 from mars_env.models.preflight import check_engine
 from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
-from mars_env.net import (
-    NETWORK_ERRORS,
-    UNREADABLE,
-    BodyTooLong,
-    Guard,
-    Refusal,
-    Server,
-    key_of,
-    plain_json,
-    read_body,
-    read_bounded,
-    session,
-    start_server,
-)
 from mars_env.rollout.records import MAX_DEPTH, check_plain
 from mars_env.serving.recording import Call, RecordedRun, Reply, digests
 from mars_env.text import describe_error, logger, one_line
@@ -98,13 +85,13 @@ class Recorder:
         keys: Sequence[str] = (),
     ) -> None:
         if logprobs not in ("raw", "processed") or group not in ("input", "agent"):
-            raise ConfigError(
-                f"logprobs is 'raw' or 'processed' and group 'input' or 'agent', got {logprobs!r}, {group!r}"
-            )
+            known = "logprobs is 'raw' or 'processed' and group 'input' or 'agent'"
+            raise ConfigError(f"{known}, got {logprobs!r}, {group!r}")
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
         self._processed, self.version = logprobs == "processed", 0
-        self._key, self._guard = api_key(api_key_env), Guard(keys, "use the engine and write into the run")
-        self._server: Server | None = None
+        self._key = api_key(api_key_env)
+        self._guard = net.Guard(keys, "use the engine and write into the run")
+        self._server: net.Server | None = None
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
         self._recording = RecordedRun(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
@@ -130,7 +117,7 @@ class Recorder:
         app.router.add_get("/counts", self._tell)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         try:
-            self._server = await start_server(app, host, port, self._guard, refusal_of=self._refusal)
+            self._server = await net.start_server(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
             await self.close()
             raise
@@ -144,17 +131,17 @@ class Recorder:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
-            body = plain_json(await read_body(request))
+            body = net.plain_json(await net.read_body(request))
             call, asked = self._call(request, body)
-        except UNREADABLE as error:
-            raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
+        except net.UNREADABLE as error:
+            raise net.Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
         begun = time.perf_counter()
         async with await self._ask("POST", self._endpoint.chat, request, json=asked) as answer:
             if answer.status != 200:
                 return await self._failure(answer)
             if asked.get("stream"):
                 return await self._streamed(request, answer, call, body, begun)
-            payload = await read_bounded(answer, self.max_body)
+            payload = await net.read_bounded(answer, self.max_body)
             shown = self._stored(payload, call, body, begun)
             return web.Response(body=shown, content_type="application/json")
 
@@ -163,7 +150,7 @@ class Recorder:
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The engine's answer to what a program asks."""
         headers, limit = self._headers(request), aiohttp.ClientTimeout(total=None, connect=30)
-        client = await session()
+        client = await net.session()
         return client.request(method, url, headers=headers, timeout=limit, allow_redirects=False, **options)
 
     def _call(self, request: web.Request, body: Any) -> tuple[Call, dict[str, Any]]:
@@ -171,7 +158,7 @@ class Recorder:
         model, messages = body["model"], body["messages"]
         if not isinstance(model, str) or not isinstance(messages, list) or not messages:
             raise ValueError("a model's name and a list of messages are needed")
-        key = _MARS_KEY.fullmatch(key_of(request))
+        key = _MARS_KEY.fullmatch(net.key_of(request))
         served, mark, named = model.rpartition("@")
         agent = request.headers.get(AGENT_HEADER) or (key and key[1]) or (named if mark else "") or "agent_0"
         tree = request.headers.get(TREE_HEADER) or (key and key[2]) or None
@@ -196,14 +183,14 @@ class Recorder:
         }
         if self._key:
             passed["Authorization"] = f"Bearer {self._key}"
-        elif self._guard or _MARS_KEY.fullmatch(key_of(request)):
+        elif self._guard or _MARS_KEY.fullmatch(net.key_of(request)):
             passed.pop("Authorization", None)
         return passed
 
     async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
         """The engine's own error, passed on: the program decides what to do."""
         self.counts[f"status {answer.status}"] += 1
-        text = (await read_bounded(answer, self.max_body)).decode("utf-8", "replace")
+        text = (await net.read_bounded(answer, self.max_body)).decode("utf-8", "replace")
         headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
         return web.Response(
             status=answer.status,
@@ -215,15 +202,13 @@ class Recorder:
     def _stored(self, payload: bytes, call: Call, body: Mapping[str, Any], begun: float) -> bytes:
         """Store the turns of an answer; returns it as the program asked for it."""
         try:
-            answer = plain_json(payload)
+            answer = net.plain_json(payload)
             check_plain(answer, MAX_DEPTH // 2)
             replies = self._replies(payload, answer, body)
             shown = json.dumps(asked_for(answer, **_wants(body))).encode()
-        except UNREADABLE as error:
+        except net.UNREADABLE as error:
             self.counts["unreadable"] += 1
-            log.warning(
-                "an answer of the engine cannot be read, and is not stored: %s", describe_error(error)
-            )
+            log.warning("an answer of the engine cannot be read, so is not stored: %s", describe_error(error))
             return payload
         turns = self._recording.add(call, replies, time.perf_counter() - begun)
         self.counts["turns"] += len(turns)
@@ -284,7 +269,7 @@ class Recorder:
                 if data == "[DONE]":
                     done = True
                     break
-                chunk = plain_json(data)
+                chunk = net.plain_json(data)
                 stream.add(chunk)
                 await response.write(event(asked_for(chunk, **wants)))
             if not done or not stream.whole:
@@ -297,7 +282,7 @@ class Recorder:
                 return response
         except ConnectionError:  # the program went away
             self.counts["abandoned"] += 1
-        except (aiohttp.ClientError, TimeoutError, *UNREADABLE) as error:
+        except (aiohttp.ClientError, TimeoutError, *net.UNREADABLE) as error:
             self.counts["cut off"] += 1
             log.warning("a stream of the engine broke off: %s", self._secrets.mask(describe_error(error)))
         except StoreError as error:
@@ -312,32 +297,31 @@ class Recorder:
             if answer.status != 200:
                 return await self._failure(answer)
             return web.Response(
-                body=await read_bounded(answer, self.max_body), content_type="application/json"
+                body=await net.read_bounded(answer, self.max_body), content_type="application/json"
             )
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
-        raise Refusal(
-            404, "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
-        )
+        there = "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
+        raise net.Refusal(404, there)
 
-    def _refusal(self, error: Exception) -> Refusal:
+    def _refusal(self, error: Exception) -> net.Refusal:
         """What a program reads of an error, which is counted."""
         reason, status, words = "refused", 500, str(error)
-        if isinstance(error, Refusal):
+        if isinstance(error, net.Refusal):
             status = error.status
         elif isinstance(error, StoreError):  # a program that goes on would lose turns
             log.error("%s", error)
             reason, words = "not stored", f"the turn cannot be stored: {error}"
-        elif isinstance(error, NETWORK_ERRORS):
+        elif isinstance(error, net.NETWORK_ERRORS):
             shown = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
             reason, status, words = "unreachable", 502, f"the engine cannot be reached: {shown}"
         else:
             raise error
         self.counts[reason] += 1
-        return Refusal(status, f"recorder: {words}", "recorder_error")
+        return net.Refusal(status, f"recorder: {words}", "recorder_error")
 
 
 def _wants(body: Mapping[str, Any]) -> dict[str, bool]:
@@ -357,7 +341,7 @@ async def _events(answer: aiohttp.ClientResponse, most: int) -> AsyncGenerator[s
     async for part in answer.content.iter_any():
         size += len(part)
         if size > most:
-            raise BodyTooLong(most)
+            raise net.BodyTooLong(most)
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
             if line.startswith(b"data:"):

@@ -53,9 +53,7 @@ async def check_agent(
     Raises:
         AssertionError: The broken promise.
     """
-    assert isinstance(agent, Agent), (
-        f"an agent needs an attribute policy and an async method act, got {agent!r}"
-    )
+    assert isinstance(agent, Agent), f"an agent has an attribute policy and an async act(), not {agent!r}"
     assert isinstance(agent.policy, str) and agent.policy, f"policy must be a name, got {agent.policy!r}"
     for n in (1, 3):
         for action in await _act(agent, observation, n, seed=1):
@@ -66,16 +64,13 @@ async def check_agent(
     together = await asyncio.gather(*(_act(agent, observation, 1, seed) for seed in range(CONCURRENCY)))
     if reproducible:
         alone = await _act(agent, observation, 1, seed=CONCURRENCY - 1)
-        assert _texts(alone) == _texts(together[-1]), (
-            "an action depends on the other actions chosen in the same call"
-        )
+        assert _texts(alone) == _texts(together[-1]), "an action depends on others of the same call"
 
 
 def _check_action(action: Any, *, trainable: bool = False) -> None:
     """Check one action and its completions."""
-    assert isinstance(action, Action) and isinstance(action.text, str), (
-        f"expected an Action with a text, got {action!r}"
-    )
+    is_action = isinstance(action, Action) and isinstance(action.text, str)
+    assert is_action, f"expected an Action with a text, got {action!r}"
     checks.valid_action(action)
     for completion in action.completions:
         sampled = max(completion.completion_tokens, len(completion.token_ids))

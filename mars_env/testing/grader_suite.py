@@ -100,9 +100,8 @@ def check_copies(grader: Grader, problems: Iterable[Problem]) -> None:
     for problem in problems:
         answers = [one for one in copies(problem.statement) if one != str(problem.reference)]
         for answer, found in zip(answers, run_sync(grades(problem, answers)), strict=True):
-            assert found.verdict is not Verdict.CORRECT, (
-                f"the copy {answer!r:.200} of the question of {problem.id!r} is CORRECT"
-            )
+            copied = f"the copy {answer!r:.200} of the question of {problem.id!r} is CORRECT"
+            assert found.verdict is not Verdict.CORRECT, copied
 
 
 def copies(statement: str) -> list[str]:

@@ -40,9 +40,8 @@ async def check_model(
         asked: Any = model.complete(prompt, n, sampling)
         assert inspect.isawaitable(asked), "complete() is not async: write `async def`"
         completions: Any = await asked
-        assert isinstance(completions, list | tuple), (
-            f"complete() returns a list of completions, not {completions!r:.100}"
-        )
+        listed = isinstance(completions, list | tuple)
+        assert listed, f"complete() returns a list of completions, not {completions!r:.100}"
         assert len(completions) == n, f"requested {n} samples, got {len(completions)}"
         for completion in completions:
             require_consistent(completion, sampling, exact=exact)
@@ -100,9 +99,7 @@ async def _check_prompts(model: Model, prompt: Prompt, sampling: Sampling, exact
     if exact:
         [first] = await model.complete(prompt, 1, sampling)
         [again] = await model.complete(first.prompt_ids, 1, sampling)
-        assert again.prompt_ids == first.prompt_ids, (
-            "the model did not read exactly the token ids of the prompt"
-        )
+        assert again.prompt_ids == first.prompt_ids, "the model read other token ids than the prompt's"
         if first.finish_reason != "context":  # agents with tools go on after what was sampled
             follow = (*first.prompt_ids, *first.token_ids)
             [later] = await model.complete(follow, 1, replace(sampling, max_tokens=1))
@@ -115,31 +112,26 @@ async def _check_stop(model: Model, prompt: Prompt, sampling: Sampling, stop: st
     [stopped_one] = await model.complete(prompt, 1, stopping)
     require_consistent(stopped_one, stopping)
     assert stop in free_one.text, f"choose a stop text that occurs: {stop!r} is not in {free_one.text!r}"
-    assert stopped_one.finish_reason == "stop" and stopped_one.text == free_one.text.partition(stop)[0], (
-        f"the text {stopped_one.text!r} does not end before the stop text {stop!r}"
-    )
+    ended = stopped_one.finish_reason == "stop" and stopped_one.text == free_one.text.partition(stop)[0]
+    assert ended, f"the text {stopped_one.text!r} does not end before the stop text {stop!r}"
 
 
 async def _check_seeds(model: Model, prompt: Prompt, sampling: Sampling) -> None:
     seeded = replace(sampling, seed=7)
     three = await model.complete(prompt, 3, seeded)
     again = await model.complete(prompt, 3, seeded)
-    assert [_sampled(c) for c in three] == [_sampled(c) for c in again], (
-        "the same seed gives different completions"
-    )
+    assert [*map(_sampled, three)] == [*map(_sampled, again)], "the same seed gives different completions"
     for i in range(2):
         fewer = await model.complete(prompt, i + 1, seeded)
-        assert _sampled(fewer[i]) == _sampled(three[i]), (
-            f"with the same seed, sample {i} of {i + 1} differs from sample {i} of 3"
-        )
+        same = _sampled(fewer[i]) == _sampled(three[i])
+        assert same, f"with the same seed, sample {i} of {i + 1} differs from sample {i} of 3"
 
 
 async def _check_concurrency(model: Model, prompt: Prompt, sampling: Sampling, reproducible: bool) -> None:
     requests = [replace(sampling, seed=seed) for seed in range(CONCURRENCY)]
     answers = await asyncio.gather(*(model.complete(prompt, 1, request) for request in requests))
-    assert not any(len(answer) != 1 for answer in answers), (
-        f"{CONCURRENCY} concurrent requests did not get one completion each"
-    )
+    single = all(len(answer) == 1 for answer in answers)
+    assert single, f"{CONCURRENCY} concurrent requests did not get one completion each"
     if reproducible:
         [alone] = await model.complete(prompt, 1, requests[-1])
         assert _sampled(alone) == _sampled(answers[-1][0]), "a completion depends on concurrent requests"
@@ -151,9 +143,8 @@ async def _check_cancellation(model: Model, prompt: Prompt, sampling: Sampling) 
     for task in tasks[:3]:
         task.cancel()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    assert not isinstance(outcomes[3], BaseException) and len(outcomes[3]) == 1, (
-        f"cancelling a request broke another one: {outcomes[3]!r}"
-    )
+    whole = not isinstance(outcomes[3], BaseException) and len(outcomes[3]) == 1
+    assert whole, f"cancelling a request broke another one: {outcomes[3]!r}"
     for outcome in outcomes[:3]:
         if isinstance(outcome, Exception):
             raise AssertionError(f"a cancelled request raised {outcome!r}") from outcome

@@ -56,12 +56,9 @@ def check_rules(
     assert agents, "possible_agents is empty"
     assert len(set(agents)) == len(agents), f"possible_agents repeats a name: {agents}"
     for agent in agents:
-        assert re.fullmatch(r"[A-Za-z]\w*_[0-9]+", agent, re.ASCII), (
-            f"an agent's name is its role and a number, such as solver_0 or proof_writer_1, got {agent!r}"
-        )
-        assert "observation" not in rules.fields(agent), (
-            "no field may be called 'observation' (PettingZoo's api_test)"
-        )
+        named = re.fullmatch(r"[A-Za-z]\w*_[0-9]+", agent, re.ASCII)
+        assert named, f"an agent's name is its role and a number, such as solver_0, got {agent!r}"
+        assert "observation" not in rules.fields(agent), "PettingZoo allows no field called 'observation'"
     assert rules.max_turns >= 1, "max_turns must be at least 1"
     rng = np.random.default_rng(seed)
     for _ in range(episodes):
@@ -87,9 +84,7 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         drawn = int(rng.integers(1, len(GRADES)))
         grade = GRADES[drawn] if submitted is not None else None
         note: object = rules.note(state, action)
-        assert isinstance(note, Mapping), (
-            f"note() must return a mapping such as {{'choice': 1}}, got {note!r:.100}"
-        )
+        assert isinstance(note, Mapping), f"note() returns a mapping such as {{'choice': 1}}: {note!r:.60}"
         _check_storable(note)
         before = copy.deepcopy(state)
         after = rules.apply(state, action, grade)
@@ -107,10 +102,9 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         state = after if submitted is None else _informed(rules, after, text)
         blind = blind if submitted is None else _informed(rules, blind, text)
     _check_observations(rules, state)
-    final: object = rules.final(state)
-    assert final is None or isinstance(final, int), (
-        f"final() must return the number of a graded turn or None, got {final!r:.100}"
-    )
+    final: Any = rules.final(state)
+    named = final is None or isinstance(final, int)
+    assert named, f"final() returns the number of a graded turn or None, not {final!r:.100}"
     assert final is None or 0 <= final < graded, f"final() names graded turn {final}, but there are {graded}"
 
 
@@ -132,9 +126,8 @@ def _applied(rules: Rules[Any], state: Any, action: Action, grade: Grade | None)
 def _check_blind(rules: Rules[Any], state: Any, blind: Any) -> None:
     """Two states that differ in nothing but grades look the same to every agent."""
     for agent in rules.possible_agents:
-        assert _plain(rules.observe(blind, agent)) == _plain(rules.observe(state, agent)), (
-            f"the observation of {agent} depends on the grade of a turn: the reference leaks"
-        )
+        same = dict(rules.observe(blind, agent)) == dict(rules.observe(state, agent))
+        assert same, f"the observation of {agent} depends on the grade of a turn: the reference leaks"
 
 
 def _informed(rules: Rules[Any], state: Any, feedback: str) -> Any:
@@ -156,13 +149,6 @@ def _check_observations(rules: Rules[Any], state: Any) -> None:
     for agent in rules.possible_agents:
         observation = dict(rules.observe(state, agent))
         space = spaces.Dict(dict(rules.fields(agent)))
-        assert space.contains(observation), (
-            f"the observation of {agent} is not in its space: {observation!r:.300}"
-        )
-        assert SECRET not in repr(observation), (
-            f"the observation of {agent} contains the reference or the rubric"
-        )
-
-
-def _plain(observation: Any) -> dict[str, Any]:
-    return dict(observation)
+        fits = space.contains(observation)
+        assert fits, f"the observation of {agent} is not in its space: {observation!r:.300}"
+        assert SECRET not in repr(observation), f"{agent} observes the reference or the rubric"

@@ -36,9 +36,8 @@ def check_search(
         _check_orders(_play(settings, agents, search_seed, workers=3), settings, agents)
         waves = settings.model_copy(update={"wave": settings.wave or 4, "as_completed": False})
         once = _play(waves, agents, search_seed, workers=4)
-        assert _tree(once) == _tree(_play(waves, agents, search_seed, workers=4)), (
-            "the same seed gives a different tree"
-        )
+        again = _play(waves, agents, search_seed, workers=4)
+        assert _tree(once) == _tree(again), "the same seed gives a different tree"
         shuffled = _play(waves, agents, search_seed, workers=2, shuffle=True)
         assert _tree(once) == _tree(shuffled), "the tree depends on the workers or on the order of the scores"
         resumed = _play(waves, agents, search_seed, workers=4, kill=True)

@@ -47,9 +47,7 @@ async def check_tool(
     assert identity_of(tool) == identity_of(tool), "what identifies the tool changes"
     first = await _called(tool, observation, arguments)
     found = await asyncio.gather(*(_called(tool, observation, arguments) for _ in range(TURNS)))
-    assert not same or {*found} == {first}, (
-        f"{TURNS} turns at the same time have other results than one alone"
-    )
+    assert not same or {*found} == {first}, f"{TURNS} turns at the same time have other results than one"
     await _check_wrong(tool, observation)
     await _check_cancellation(tool, observation, arguments)
 
@@ -70,13 +68,9 @@ async def _check_wrong(tool: Tool, observation: Observation) -> None:
         except ValidationError:
             continue
         except MarsError as error:
-            raise AssertionError(
-                f"wrong arguments are taken for a fault of the machinery: {error}"
-            ) from error
+            raise AssertionError(f"wrong arguments count as a fault of the machinery: {error}") from error
         except Exception as error:
-            raise AssertionError(
-                f"wrong arguments raise {error!r}: check them, or return a string"
-            ) from error
+            raise AssertionError(f"wrong arguments raise {error!r}: check them first") from error
 
 
 async def _check_cancellation(tool: Tool, observation: Observation, arguments: Mapping[str, Any]) -> None:

@@ -66,33 +66,55 @@ def save_checkpoint(
 def _write(
     directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
 ) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    for leftover in directory.glob(_SCRATCH + "*"):
-        shutil.rmtree(leftover)
-    target, scratch = directory / f"step-{step:08d}", directory / f"{_SCRATCH}{step:08d}"
-    for name, policy in policies.items():
-        _save_model(policy.model, scratch / name)
-        if policy.tokenizer is not None:
-            policy.tokenizer.save_pretrained(scratch / name)
-        safetensors.torch.save_file(policy.optimiser.tensors(), scratch / name / _OPTIMIZER)
-    files = sorted(path for path in scratch.rglob("*") if path.is_file())
-    state = {
-        "format": _FORMAT,
-        "step": step,
-        "settings": dict(settings),
-        "policies": {name: {"version": p.version, "updates": p.updates} for name, p in policies.items()},
-        "files": {path.relative_to(scratch).as_posix(): path.stat().st_size for path in files},
-    }
-    (scratch / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-    for path in [*scratch.rglob("*"), scratch]:
-        sync_to_disk(path)
-    if target.exists():
-        _remove(target)
-    scratch.rename(target)
-    sync_to_disk(directory)
+    target = directory / f"step-{step:08d}"
+    with whole_folder(target, replace=True) as scratch:
+        for name, policy in policies.items():
+            _save_model(policy.model, scratch / name)
+            if policy.tokenizer is not None:
+                policy.tokenizer.save_pretrained(scratch / name)
+            safetensors.torch.save_file(policy.optimiser.tensors(), scratch / name / _OPTIMIZER)
+        files = sorted(path for path in scratch.rglob("*") if path.is_file())
+        state = {
+            "format": _FORMAT,
+            "step": step,
+            "settings": dict(settings),
+            "policies": {name: {"version": p.version, "updates": p.updates} for name, p in policies.items()},
+            "files": {path.relative_to(scratch).as_posix(): path.stat().st_size for path in files},
+        }
+        (scratch / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
     for _, old in [found for found in _found(directory) if found[0] <= step][keep:]:
-        _remove(old)
+        remove_folder(old)
     return target
+
+
+@contextmanager
+def whole_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder to write; it gets its name when all is on the disk, so `target` is complete or not there.
+
+    What kills have left of earlier ones is removed. With `replace`, a folder of this name is, too.
+    """
+    for leftover in target.parent.glob(_SCRATCH + "*"):
+        shutil.rmtree(leftover)
+    scratch = target.with_name(_SCRATCH + target.name)
+    try:
+        scratch.mkdir(parents=True)
+        yield scratch
+        for path in [*scratch.rglob("*"), scratch]:
+            _sync_to_disk(path)
+        if replace and target.exists():
+            remove_folder(target)
+        scratch.rename(target)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    _sync_to_disk(target.parent)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder; if the process is killed meanwhile, nothing is left that looks like one."""
+    scratch = path.with_name(_SCRATCH + "old-" + path.name)
+    path.rename(scratch)
+    shutil.rmtree(scratch)
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
@@ -253,13 +275,6 @@ def _fault(path: Path) -> str | None:
     return None
 
 
-def _remove(path: Path) -> None:
-    """Remove a checkpoint; if the process is killed meanwhile, nothing is left that looks like one."""
-    scratch = path.with_name(_SCRATCH + "old-" + path.name)
-    path.rename(scratch)
-    shutil.rmtree(scratch)
-
-
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
     """Hide transformers' progress bars for reading and writing weights."""
@@ -272,8 +287,7 @@ def _no_progress_bars() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def sync_to_disk(path: Path) -> None:
-    """Have the system write a file or a directory to disk."""
+def _sync_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

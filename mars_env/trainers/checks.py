@@ -12,7 +12,7 @@ from mars_env.models.preflight import models_of
 from mars_env.players import refuse_training_agents
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.text import shown, suggestion
-from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.config import Credit, Overlong, TrainConfig
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Agent, Sampling, TrainingAgent, role_of
@@ -110,7 +110,7 @@ def sampled_elsewhere(team: Team, config: TrainConfig) -> list[str]:
 
 def check_agents(
     agents: Mapping[str, Agent],
-    config: TrainConfig,
+    config: Credit,
     door: Door,
     policies: Iterable[str] | None = None,
 ) -> list[str]:
@@ -135,11 +135,11 @@ def check_agents(
     require_limit(config.overlong, agents)
     if agents:
         require_roles(config, agents)
-    roles, known = config.train_roles, None if policies is None else set(policies)
+    known = None if policies is None else set(policies)
     trained = [
         name
         for name, agent in agents.items()
-        if (known is None or agent.policy in known) and (roles is None or role_of(name) in roles)
+        if (known is None or agent.policy in known) and config.trains(role_of(name))
     ]
     for name in trained:
         if isinstance(sampling := getattr(agents[name], "sampling", None), Sampling):
@@ -178,7 +178,7 @@ def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> Non
             )
 
 
-def require_roles(config: TrainConfig, agents: Iterable[str]) -> None:
+def require_roles(config: Credit, agents: Iterable[str]) -> None:
     """Reject `train_roles` and `batch_roles` that no agent has: less than was meant would be trained.
 
     Example:

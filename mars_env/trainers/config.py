@@ -58,23 +58,14 @@ class Preferences(BaseModel):
     """How strongly the policy is held to its reference. DPO's paper: 0.1; PromptCoT 2.0 does not state it."""
 
 
-class TrainConfig(BaseModel):
-    """How turns become updates. How turns are sampled belongs to the rollout.
+class Credit(BaseModel):
+    """What a turn's tokens count in an update: the same in every trainer.
 
     The defaults are MarsRL's (arXiv 2511.11373) where the paper gives a number, and otherwise the usual ones.
-
-    Example:
-        >>> TrainConfig().learning_rate
-        1e-06
-        >>> gspo = TrainConfig(ratio="sequence")
-        >>> gspo.clip, gspo.mean
-        ((0.0003, 0.0004), 'sequence-mean')
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    seed: int = 0
-    """Seed of the order of minibatches. In a run (`RunSettings`) the run's own seed takes its place."""
     train_roles: tuple[str, ...] | None = None
     """Only turns of these roles enter the loss, e.g. ``("solver",)``; None: all."""
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
@@ -93,6 +84,33 @@ class TrainConfig(BaseModel):
     """Adds a penalty to the rewards of turns close to their limit; None turns it off."""
     call_cost: float = Field(default=0.0, ge=0)
     """What each call of a tool takes off its turn's reward, before advantages are computed."""
+    tis_cap: float | None = Field(default=None, gt=0)
+    """Cap of the importance weight between trainer and rollout engine; None turns it off. MARS2: 2."""
+    tis_veto: float | None = Field(default=1e-4, ge=0)
+    """If a token's ratio is below this, its completion gets weight 0 (needs `tis_cap`). MARS2: 1e-4."""
+    dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
+    """Tokens of positive advantage that are at least this probable are left out of the policy loss; None
+    turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`.
+    """
+
+    def trains(self, role: str) -> bool:
+        """Whether turns of this role enter the loss."""
+        return self.train_roles is None or role in self.train_roles
+
+
+class TrainConfig(Credit):
+    """How turns become updates. How turns are sampled belongs to the rollout.
+
+    Example:
+        >>> TrainConfig().learning_rate
+        1e-06
+        >>> gspo = TrainConfig(ratio="sequence")
+        >>> gspo.clip, gspo.mean
+        ((0.0003, 0.0004), 'sequence-mean')
+    """
+
+    seed: int = 0
+    """Seed of the order of minibatches. In a run (`RunSettings`) the run's own seed takes its place."""
     learning_rate: float = Field(default=1e-6, ge=0)
     """Learning rate of AdamW, constant after the warm-up. MarsRL: 1e-6. A miniature needs 1e-4 or more."""
     warmup_updates: int = Field(default=0, ge=0)
@@ -142,17 +160,9 @@ class TrainConfig(BaseModel):
     old_logprobs: Literal["trainer", "rollout"] | None = None
     """Whose log-probabilities are the ratio's denominator: the trainer's, computed before the first update
     (free if a step has one update), or those that the rollout recorded. None: see `denominator`."""
-    tis_cap: float | None = Field(default=None, gt=0)
-    """Cap of the importance weight between trainer and rollout engine; None turns it off. MARS2: 2."""
     correct_engine: bool = True
     """Where another engine or precision sampled than trains, `tis_cap` is 2 unless something corrects it
     already; see `corrected`."""
-    tis_veto: float | None = Field(default=1e-4, ge=0)
-    """If a token's ratio is below this, its completion gets weight 0 (needs `tis_cap`). MARS2: 1e-4."""
-    dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
-    """Tokens of positive advantage that are at least this probable are left out of the policy loss; None
-    turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`.
-    """
     kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of the k3 term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
     gives no number; MARS2: 1e-3."""
@@ -221,14 +231,14 @@ class TrainConfig(BaseModel):
         return max_staleness > 0 and self.tis_cap is None and self.denominator(max_staleness) == "trainer"
 
 
-def estimator_of(config: TrainConfig) -> Estimator:
+def estimator_of(config: Credit) -> Estimator:
     """Tree-shaped credit, penalties and groups over the batch, if they are set; then the estimator.
 
     The order matters: a parent's length must not affect its child's baseline.
 
     Example:
-        >>> from mars_env.trainers.tree_credit import _example_tree
-        >>> tree = _example_tree({"0": 1.0, "1": 0.0, "0.0": 0.0, "0.1": 0.0})
+        >>> from mars_env.trainers.advantages import _example
+        >>> tree = _example({"0": 1.0, "1": 0.0, "0.0": 0.0, "0.1": 0.0})
         >>> shaped = estimator_of(TrainConfig(advantage="mean_centred", tree_credit=TreeCredit()))
         >>> {id: advantage for (_, id), advantage in shaped([tree]).items()}
         {'0': 1.375, '1': -0.625, '0.0': -0.375, '0.1': -0.375}
@@ -250,22 +260,22 @@ def estimator_of(config: TrainConfig) -> Estimator:
     return estimate
 
 
-def has_no_gradient(config: TrainConfig, group: Group, frozen: Collection[str] = ()) -> bool:
+def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) -> bool:
     """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
 
     Turns of `TrainConfig.batch_roles` are compared with those of other groups, so equal rewards do not count;
     `frozen` are the policies that are not trained.
 
     Example:
-        >>> from mars_env.trainers.advantages import _example_group
-        >>> [has_no_gradient(TrainConfig(), _example_group("g", [1.0, r])) for r in (1.0, 0.0)]
+        >>> from mars_env.trainers.advantages import _example
+        >>> [has_no_gradient(TrainConfig(), _example([1.0, r])) for r in (1.0, 0.0)]
         [True, False]
     """
     differing = config.model_copy(update={"uniform_groups": "drop"})
-    advantages, roles = estimator_of(differing)([group]), config.train_roles
+    advantages = estimator_of(differing)([group])
     return not any(
         (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
         and turn.policy not in frozen
-        and (roles is None or turn.role in roles)
+        and config.trains(turn.role)
         for turn in group.turns
     )

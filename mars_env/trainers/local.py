@@ -18,7 +18,7 @@ import numpy as np
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
-from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch, turn_key
+from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch
 from mars_env.trainers.checks import refuse_other_prompts
 from mars_env.trainers.config import Preferences, TrainConfig, estimator_of
 from mars_env.trainers.metrics import StepMetrics, role_metrics
@@ -150,36 +150,20 @@ class LocalTrainer:
             MarsError: A gradient is not finite. The weights are as they were before that update.
         """
         began = time.perf_counter()
-        roles, known = self.config.train_roles, (self.policies.keys(), self.frozen)
-        samples: dict[str, list[TurnSample]] = {name: [] for name in self.policies}
-        advantages = self.estimator(groups)
-        trained = frozenset(
-            turn_key(turn)
-            for group in groups
-            for turn in group.turns
-            if turn_key(turn) in advantages
-            and turn.policy not in self.frozen
-            and (roles is None or turn.role in roles)
-        )
+        known, advantages = (self.policies.keys(), self.frozen), self.estimator(groups)
         if self.preferences is None:
             objective = REWARD
             found = turn_samples(groups, self.config, advantages, *known)
         else:
             objective = preference(self.preferences)
             found = preference_pairs(groups, self.config, *known)
-            trained = frozenset((sample.tree_id, sample.turn_id) for sample in found)
-        for sample in found:
-            samples[sample.policy].append(sample)
-        return self._stepped(
-            samples,
-            objective,
-            StepMetrics(
-                self.steps + 1,
-                advantages=advantage_stats(over_batch(groups, self.config.batch_roles), advantages),
-                roles=role_metrics(groups, trained),
-            ),
-            began,
+        metrics = StepMetrics(
+            self.steps + 1,
+            advantages=advantage_stats(over_batch(groups, self.config.batch_roles), advantages),
+            roles=role_metrics(groups, found),
         )
+        samples = {name: [sample for sample in found if sample.policy == name] for name in self.policies}
+        return self._stepped(samples, objective, metrics, began)
 
     def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
         """Update policies by maximum likelihood on given completions, by policy; one step.
@@ -211,13 +195,67 @@ class LocalTrainer:
     ) -> StepMetrics:
         """One step on the samples of each policy; the metrics with those of the policies."""
         policies = {
-            name: _update(name, policy, samples[name], self.config, self.steps, objective)
-            if samples[name]
-            else {}
-            for name, policy in self.policies.items()
+            name: self._update(name, samples[name], objective) if samples[name] else {}
+            for name in self.policies
         }
         self.steps += 1
         return replace(metrics, seconds=time.perf_counter() - began, policies=policies)
+
+    def _update(self, name: str, samples: Sequence[TurnSample], objective: Objective) -> dict[str, float]:
+        """All updates of one policy on one batch of samples; returns its metrics."""
+        policy, config = self.policies[name], self.config
+        if config.tis_cap is not None:
+            refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
+        batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
+        if objective is REWARD and config.old_logprobs == "rollout":
+            batch = replace(batch, old=batch.rollout)
+        elif objective is REWARD and config.epochs * config.minibatches > 1:
+            batch = replace(batch, old=score(policy.model, batch, config, shared=policy.shares))
+        if objective.unit > 1 or (objective is REWARD and config.kl_coefficient):
+            batch = replace(batch, reference=score(policy.reference, batch, config, shared=policy.shares))
+        sums: list[dict[str, Tensor]] = []
+        norms: list[Tensor] = []
+        units = len(batch) // objective.unit
+        for epoch in range(config.epochs):
+            seed = derive_seed(config.seed, "order", self.steps, name, epoch)
+            order = np.random.default_rng(seed).permutation(units)
+            parts = np.array_split(order, min(config.minibatches, units))
+            rows = (np.sort(part)[:, None] * objective.unit + np.arange(objective.unit) for part in parts)
+            minibatches = (batch.rows(torch.from_numpy(each.ravel())) for each in rows)
+            norms += [self._descend(policy, minibatch, sums, objective) for minibatch in minibatches]
+        policy.version += 1
+        return _means(sums, norms, config.epochs, objective.over) | {
+            "learning_rate": policy.optimiser.rate(policy.updates - 1),
+            "updates": float(len(norms)),
+            "completions": float(len(batch)),
+        }
+
+    def _descend(
+        self, policy: Policy, batch: Batch, sums: list[dict[str, Tensor]], objective: Objective
+    ) -> Tensor:
+        """One optimiser update on one minibatch; adds its sums to `sums` and returns the gradient's norm."""
+        config, weights = self.config, objective.weights(batch, self.config)
+        moving = batch.advantages.flatten() != 0
+        counted = config.uniform_groups == "count" and objective is REWARD and not config.kl_coefficient
+        if counted and moving.any():
+            # The others have no gradient: they only count in the weights.
+            batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
+        policy.optimiser.adamw.zero_grad()
+        with training(policy.model, shared=policy.shares):
+            for rows in cut(batch, config.token_budget, unit=objective.unit, shared=policy.shares):
+                part, device = batch.rows(rows), policy.device
+                values = sampled_logprobs(policy.model, part, config, shared=policy.shares)
+                loss, metrics = objective.loss(*values, part.to(device), weights[rows].to(device), config)
+                loss.backward()  # type: ignore[no-untyped-call]
+                sums.append(metrics)
+        norm = policy.optimiser.clip()
+        if not torch.isfinite(norm):
+            raise MarsError(
+                "a gradient is not finite: lower the learning rate, or check the rollout's log-probabilities"
+            )
+        policy.optimiser.step(policy.updates)
+        policy.updates += 1
+        return norm
 
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
         """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`).
@@ -265,77 +303,6 @@ def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
         raise ConfigError(
             f"policy {name!r}: its logits are not its output embedding alone (soft-capped, scaled?)"
         )
-
-
-def _update(
-    name: str,
-    policy: Policy,
-    samples: Sequence[TurnSample],
-    config: TrainConfig,
-    step: int,
-    objective: Objective,
-) -> dict[str, float]:
-    """All updates of one policy on one batch of samples; returns its metrics."""
-    if config.tis_cap is not None:
-        refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
-    batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
-    if objective is REWARD and config.old_logprobs == "rollout":
-        batch = replace(batch, old=batch.rollout)
-    elif objective is REWARD and config.epochs * config.minibatches > 1:
-        batch = replace(batch, old=score(policy.model, batch, config, shared=policy.shares))
-    if objective.unit > 1 or (objective is REWARD and config.kl_coefficient):
-        batch = replace(batch, reference=score(policy.reference, batch, config, shared=policy.shares))
-    sums: list[dict[str, Tensor]] = []
-    norms: list[Tensor] = []
-    units = len(batch) // objective.unit
-    for epoch in range(config.epochs):
-        order = np.random.default_rng(derive_seed(config.seed, "order", step, name, epoch)).permutation(units)
-        parts = np.array_split(order, min(config.minibatches, units))
-        rows = (np.sort(part)[:, None] * objective.unit + np.arange(objective.unit) for part in parts)
-        minibatches = (batch.rows(torch.from_numpy(each.ravel())) for each in rows)
-        norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
-    policy.version += 1
-    return _means(sums, norms, config.epochs, objective.over) | {
-        "learning_rate": policy.optimiser.rate(policy.updates - 1),
-        "updates": float(len(norms)),
-        "completions": float(len(batch)),
-    }
-
-
-def _descend(
-    policy: Policy,
-    batch: Batch,
-    config: TrainConfig,
-    sums: list[dict[str, Tensor]],
-    objective: Objective,
-) -> Tensor:
-    """One optimiser update on one minibatch; adds its sums to `sums` and returns the gradient's norm."""
-    weights = objective.weights(batch, config)
-    moving = batch.advantages.flatten() != 0
-    if (
-        config.uniform_groups == "count"
-        and objective is REWARD
-        and not config.kl_coefficient
-        and moving.any()
-    ):
-        # The others have no gradient: they only count in the weights.
-        batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
-    policy.optimiser.adamw.zero_grad()
-    with training(policy.model, shared=policy.shares):
-        for rows in cut(batch, config.token_budget, unit=objective.unit, shared=policy.shares):
-            part, device = batch.rows(rows), policy.device
-            values = sampled_logprobs(policy.model, part, config, shared=policy.shares)
-            loss, metrics = objective.loss(*values, part.to(device), weights[rows].to(device), config)
-            loss.backward()  # type: ignore[no-untyped-call]
-            sums.append(metrics)
-    norm = policy.optimiser.clip()
-    if not torch.isfinite(norm):
-        raise MarsError(
-            "a gradient is not finite: lower the learning rate, or check the rollout's log-probabilities"
-        )
-    policy.optimiser.step(policy.updates)
-    policy.updates += 1
-    return norm
 
 
 def _means(

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mars_env.checks import require_integer
 from mars_env.envs import Game
@@ -31,8 +32,9 @@ from mars_env.text import logger as logger_of
 from mars_env.text import shown
 from mars_env.trainers.checkpoints import run_identity
 from mars_env.trainers.checks import check_run, require_steps, sampled_elsewhere
+from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.metrics import StepMetrics
+from mars_env.trainers.metrics import StepMetrics, batch_metrics
 from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.samplers import Samplers
@@ -105,7 +107,7 @@ async def train(
         )
     trained = check_run(game, team, settings)
     settings = checked(settings)
-    config = settings.train.model_copy(update={"seed": settings.seed})
+    config = settings.train
     scaffolds = any(isinstance(agent, TrainingAgent) for agent in team.agents.values())
     if not scaffolds and (apart := sampled_elsewhere(team, config)):
         config = config.corrected(settings.pipeline.staleness)
@@ -115,27 +117,40 @@ async def train(
         )  # fmt: skip
     await preflight(team.agents, game, trained)
     await require_room(game.rules, team.agents, problems)
-    trainer = LocalTrainer(
-        team.policies,
-        config,
-        run={
-            **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
-            "made_by": team.made_by,
-            "max_turns": game.rules.max_turns,
-            "problems": problems.content_hash(),
-            **run_identity(game, team, settings.steps),
-        },
-        max_staleness=settings.pipeline.staleness,
-        frozen=team.frozen,
-    )
+    also = {"made_by": team.made_by, "max_turns": game.rules.max_turns, "problems": problems.content_hash()}
     return await fit(
-        trainer,
+        trainer_of(game, team, settings, config, also),
         lambda done: rollouts(game, team, problems, settings, done=done, directory=directory),
         settings.steps,
         refresh=team.refresh,
         directory=directory,
         checkpoint_every=checkpoint_every,
         loggers=loggers,
+    )
+
+
+def trainer_of(
+    game: Game, team: Team, settings: RunSettings, config: TrainConfig, also: Mapping[str, Any]
+) -> LocalTrainer:
+    """The trainer of a run; no other run continues from its checkpoints.
+
+    Args:
+        game: What is played.
+        team: What is trained.
+        settings: The run's; its seed is that of the minibatches.
+        config: The settings of the update.
+        also: What else the run depends on, as plain data.
+    """
+    return LocalTrainer(
+        team.policies,
+        config.model_copy(update={"seed": settings.seed}),
+        run={
+            **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
+            **also,
+            **run_identity(game, team, settings.steps),
+        },
+        max_staleness=settings.pipeline.staleness,
+        frozen=team.frozen,
     )
 
 
@@ -191,7 +206,8 @@ async def fit(
                 metrics = await asyncio.to_thread(_update, trainer, batch)
                 refreshed = await _refresh(refresh, trainer.policies)
                 history.append(metrics)
-                values = {"seconds/waited": waited, **_batch_metrics(batch), **metrics.flat(), **refreshed}
+                own = batch.metrics if isinstance(batch, Texts) else batch_metrics(batch)
+                values = {"seconds/waited": waited, **own, **metrics.flat(), **refreshed}
                 for logger in loggers:
                     logger.log(metrics.step, values)
                 if trainer.steps == steps:
@@ -217,13 +233,3 @@ async def _refresh(refresh: Refresh | None, policies: Mapping[str, Policy]) -> M
     if refresh is None:
         return {}
     return await maybe_await(await asyncio.to_thread(refresh, policies)) or {}
-
-
-def _batch_metrics(batch: UpdateBatch | Texts) -> Mapping[str, float]:
-    if isinstance(batch, Texts):
-        return batch.metrics
-    return {
-        "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
-        "pipeline/oldest": float(max(batch.ages, default=0)),
-        "pipeline/dropped": float(batch.dropped),
-    }

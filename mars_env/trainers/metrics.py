@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars_env.envs.rewards import REWARD_FAULT
-from mars_env.trainers.advantages import AdvantageStats, TurnKey, turn_key
+from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.trainers.advantages import AdvantageStats, turn_key
+from mars_env.trainers.samples import TurnSample
 from mars_env.types import Group, Turn
 
 
@@ -51,8 +53,18 @@ class StepMetrics:
         return values
 
 
-def role_metrics(groups: Sequence[Group], trained: frozenset[TurnKey]) -> dict[str, dict[str, float]]:
-    """Rewards, lengths and trained turns of a batch, by role; `trained` are the keys of turns in the loss."""
+def batch_metrics(batch: UpdateBatch) -> dict[str, float]:
+    """How old the groups of a batch are, in versions, and how many turns were dropped."""
+    return {
+        "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
+        "pipeline/oldest": float(max(batch.ages, default=0)),
+        "pipeline/dropped": float(batch.dropped),
+    }
+
+
+def role_metrics(groups: Sequence[Group], samples: Sequence[TurnSample]) -> dict[str, dict[str, float]]:
+    """Rewards, lengths and trained turns of a batch, by role; `samples` are those in the loss."""
+    trained = {(sample.tree_id, sample.turn_id) for sample in samples}
     turns: defaultdict[str, list[Turn]] = defaultdict(list)
     for group in groups:
         for turn in group.turns:

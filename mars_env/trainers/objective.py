@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mars_env.trainers import losses
 from mars_env.trainers.batches import Batch
-from mars_env.trainers.config import Preferences, TrainConfig
+from mars_env.trainers.config import Credit, Preferences, TrainConfig
 
 Loss = Callable[[Tensor, Tensor, Batch, Tensor, TrainConfig], tuple[Tensor, dict[str, Tensor]]]
 """Of log-probabilities, entropies, the batch, the weight of each row's tokens, the settings."""
@@ -53,7 +53,8 @@ def _reward_loss(
     else:
         ratio = losses.token_ratio(logp, old)
     clip = (*config.clip, config.dual_clip or math.inf)
-    per_token = losses.clipped_loss(ratio, advantages, *clip)
+    factors, weighted = token_weights(old, batch.rollout, mask, advantages, config)
+    per_token = losses.clipped_loss(ratio, advantages, *clip) * factors
     gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
     metrics = {
         "ratio": ratio,
@@ -61,15 +62,8 @@ def _reward_loss(
         "entropy": entropy,
         "rollout_gap": gap * batch.same_prompt,  # between engine and trainer, not between two prompts
         "same_prompt": batch.same_prompt.expand_as(ratio),
+        **weighted,
     }
-    if config.tis_cap is not None:
-        importance = losses.truncated_weights(old, batch.rollout, mask, config.tis_cap, config.tis_veto)
-        per_token = per_token * importance
-        metrics |= {"importance": importance, "vetoed": importance == 0}
-    if config.dmmpt_threshold is not None:
-        mastered = losses.mastered(old, advantages, config.dmmpt_threshold)
-        per_token = per_token * ~mastered
-        metrics["mastered"] = mastered
     if batch.reference is not None:
         kl = losses.kl_k3(logp, batch.reference)
         if config.kl_unbiased:
@@ -77,6 +71,23 @@ def _reward_loss(
         per_token = per_token + config.kl_coefficient * kl
         metrics["kl"] = kl
     return _weighted(per_token, metrics, mask, weights)
+
+
+def token_weights(
+    old: Tensor, rollout: Tensor, mask: Tensor, advantages: Tensor, credit: Credit
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The factor of each token's policy loss, [S, T], without gradient; and what it is made of, for metrics.
+
+    None is below 0, so they may as well be factors of the advantages.
+    """
+    weights, parts = torch.ones_like(rollout), dict[str, Tensor]()
+    if credit.tis_cap is not None:
+        weights = losses.truncated_weights(old, rollout, mask, credit.tis_cap, credit.tis_veto)
+        parts = {"importance": weights, "vetoed": weights == 0}
+    if credit.dmmpt_threshold is not None:
+        parts["mastered"] = losses.mastered(old, advantages, credit.dmmpt_threshold)
+        weights = weights * ~parts["mastered"]
+    return weights, parts
 
 
 def _likelihood_loss(

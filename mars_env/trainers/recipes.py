@@ -13,10 +13,29 @@ from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import validation_message
-from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.config import Credit, Overlong, TrainConfig
 from mars_env.types import Sampling
 
 Settings = TypeVar("Settings", bound=BaseModel)
+
+
+def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
+    """Reject credit for which the pipeline gives its groups too early, or not at all, with ValueError."""
+    if pipeline.groups_per_update is not None:
+        if not pipeline.staleness:
+            raise ValueError(
+                "groups_per_update is for rollouts that overlap with training: set staleness to 1 or more"
+            )
+        if credit.tree_credit is not None:
+            raise ValueError(
+                "tree_credit compares a turn with its parent, which may be trained before with "
+                "groups_per_update: leave one of them out"
+            )
+    if pipeline.refill > 1 and credit.uniform_groups == "count":
+        raise ValueError(
+            "refill plays others in the place of groups whose rewards are all equal, so these are no part of "
+            'an update: set uniform_groups to "drop"'
+        )
 
 
 class RunSettings(BaseModel):
@@ -57,32 +76,11 @@ class RunSettings(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunSettings:
-        if self.pipeline.groups_per_update is not None:
-            if not self.pipeline.staleness:
-                raise ValueError(
-                    "pipeline.groups_per_update is for rollouts that overlap with training: "
-                    "set pipeline.staleness to 1 or more"
-                )
-            if self.rollouts is None:
-                raise ValueError(
-                    "pipeline.groups_per_update needs groups that are complete before their tree is: "
-                    "leave it out, or give rollouts"
-                )
-            if self.train.tree_credit is not None:
-                raise ValueError(
-                    "train.tree_credit compares a turn with its parent, which may be trained before with "
-                    "pipeline.groups_per_update: leave one of them out"
-                )
-        if self.pipeline.refill > 1 and self.train.uniform_groups == "count":
+        require_order(self.pipeline, self.train)
+        if self.pipeline.groups_per_update is not None and self.rollouts is None:
             raise ValueError(
-                "pipeline.refill plays others in the place of groups whose rewards are all equal, so these "
-                'are no part of an update: set train.uniform_groups to "drop"'
-            )
-        overlong = self.train.overlong
-        if overlong is not None and overlong.limit != self.sampling.max_tokens:
-            raise ValueError(
-                f"the overlong penalty is for a limit of {overlong.limit} tokens, but sampling.max_tokens is "
-                f"{self.sampling.max_tokens}: set train.overlong.limit to it"
+                "pipeline.groups_per_update needs groups that are complete before their tree is: "
+                "leave it out, or give rollouts"
             )
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import Training, pipeline
+from mars_env.rollout.row_files import append, open_file, rows_of
 from mars_env.text import logger
 from mars_env.trainers.config import has_no_gradient
 from mars_env.trainers.recipes import RunSettings
@@ -62,13 +62,13 @@ async def rollouts(
     if not settings.pipeline.staleness:
         game = graded_in_step(game)
         whole_waves()
-    policies, roles = team.policies, settings.train.train_roles
+    policies = team.policies
     log, rows = UpdateLog.resumed(directory, LEDGER, done)
     trees = {tree for row in rows for tree in row["trees"]}
     trained = {
         name
         for name, agent in team.agents.items()
-        if agent.policy in policies and (roles is None or role_of(name) in roles)
+        if agent.policy in policies and settings.train.trains(role_of(name))
     }
     lost = LostTrees(lambda turn: turn.agent in trained, settings.problems_per_step)
     unseen = {role_of(name) for name in trained}.difference(settings.train.batch_roles)
@@ -216,7 +216,7 @@ def graded_in_step(game: Game) -> Game:
 
 @dataclass(frozen=True, slots=True)
 class UpdateLog:
-    """A file beside the checkpoints with a line for each update, written to disk before the update.
+    """A file of JSON lines with the numbers of their updates, written to disk before the update.
 
     A line counts once there is a checkpoint of its update or of a later one. Without a path nothing is kept.
     """
@@ -225,30 +225,29 @@ class UpdateLog:
 
     @classmethod
     def resumed(
-        cls, directory: str | Path | None, name: str, steps: int
+        cls, directory: str | Path | None, name: str, updates: int
     ) -> tuple[UpdateLog, list[dict[str, Any]]]:
         """The log of a run of which so many updates are done, and their rows; later rows are removed."""
         if directory is None:
             return cls(None), []
         path = Path(directory) / name
-        rows: list[dict[str, Any]] = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            try:
-                row = json.loads(line)
-            except ValueError:  # cut off by a kill: its update came after the newest checkpoint
-                break
-            if not isinstance(row, dict) or row["step"] > steps:
-                break
-            rows.append(row)
+        rows = [row for row in read_lines(path) if row["update"] <= updates]
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+        write_atomically(path, "".join(map(_line, rows)))
         return cls(path), rows
 
-    def write(self, step: int, row: Mapping[str, Any]) -> None:
-        """Add the line of an update."""
+    def write(self, update: int, *rows: Mapping[str, Any]) -> None:
+        """Add the lines of an update, numbered from 1."""
         if self.path is None:
             return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, **row}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with open_file(self.path, "a") as file:
+            append(file, "".join(_line({"update": update, **row}) for row in rows), sync=True)
+
+
+def read_lines(path: str | Path) -> list[dict[str, Any]]:
+    """The lines of a log; one that a kill has cut off is left out: its update came after all checkpoints."""
+    return [row for _, row in rows_of(Path(path))]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"

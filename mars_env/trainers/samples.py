@@ -1,6 +1,6 @@
 """What a trainer needs of a rollout: one record a text, made in one place for all trainers.
 
-docs/samples.md describes the fields, `mars_env.trainers.sample_files` the files. No torch in here.
+`mars_env.trainers.sample_files` writes and reads files of them (docs/other-trainers.md). No torch in here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, turn_key
-from mars_env.trainers.config import TrainConfig, estimator_of
+from mars_env.trainers.config import Credit, estimator_of
 from mars_env.types import Action, Completion, Group, Turn
 
 
@@ -80,7 +80,7 @@ class TurnSample:
 
 def turn_samples(
     groups: Sequence[Group],
-    config: TrainConfig,
+    config: Credit,
     advantages: Mapping[TurnKey, float] | None = None,
     policies: Collection[str] | None = None,
     frozen: Collection[str] = (),
@@ -93,7 +93,7 @@ def turn_samples(
     the prompts of its completions continue each other, else several, which share its advantage.
 
     Args:
-        groups: Whole groups; with `TrainConfig.tree_credit` whole trees.
+        groups: Whole groups; with `Credit.tree_credit` whole trees.
         config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
         advantages: By `turn_key`, those of another estimator than the configuration's.
         policies: Names of the policies that there are; None means any.
@@ -105,16 +105,17 @@ def turn_samples(
             log-probabilities, or was sampled greedily.
 
     Example:
+        >>> from mars_env.trainers.advantages import _example
         >>> [(s.turn_id, s.group_id, s.role, s.reward, s.advantage)
-        ...  for s in turn_samples([_example_group()], TrainConfig(advantage="mean_centred"))]
-        [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
+        ...  for s in turn_samples([_example([1.0, None, 0.0])], Credit(advantage="mean_centred"))]
+        [('0', 't', 'solver', 1.0, 0.5), ('2', 't', 'solver', 0.0, -0.5)]
     """
     found = estimator_of(config)(groups) if advantages is None else advantages
     turns = {turn_key(turn): turn for group in groups for turn in group.turns}
     samples: list[TurnSample] = []
     for key in sorted(found.keys() & turns.keys()):
         turn = turns[key]
-        if turn.policy in frozen or (config.train_roles is not None and turn.role not in config.train_roles):
+        if turn.policy in frozen or not config.trains(turn.role):
             continue
         if not (why := _unfit(turn, policies)):
             samples += [_sample(turn, chain, found[key]) for chain in turn.action.chains]
@@ -125,7 +126,7 @@ def turn_samples(
 
 def preference_pairs(
     groups: Sequence[Group],
-    config: TrainConfig,
+    config: Credit,
     policies: Collection[str] | None = None,
     frozen: Collection[str] = (),
 ) -> list[TurnSample]:
@@ -228,16 +229,4 @@ def _sample(turn: Turn, chain: Sequence[Completion], advantage: float) -> TurnSa
         advantage=advantage,
         read_prompt_ids=first.prompt_ids if first.train_prompt_ids else (),
         completion_mask=tuple(mask),
-    )
-
-
-def _example_group() -> Group:
-    """A right, an unknown and a wrong answer, for the examples of this page."""
-    completion = Completion("4", prompt_ids=(1, 2), token_ids=(3,), logprobs=(-0.5,))
-    return Group(
-        "p#0/0",
-        tuple(
-            Turn("p#0", str(i), None, "p#0/0", "solver_0", "mars", "p", Action("4", (completion,)), reward=r)
-            for i, r in enumerate((1.0, None, 0.0))
-        ),
     )

@@ -15,6 +15,7 @@ from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
 from mars_env.models.vllm import VLLMAdapter, VLLMModel
 from mars_env.players import by_name
+from mars_env.problems import ProblemSet
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
 from mars_env.text import shown
@@ -82,6 +83,7 @@ def make_team(
     agent: Callable[[str, SampledModel], Agent] | None = None,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
     engine: str = "hf",
+    problems: ProblemSet | None = None,
 ) -> Team:
     """A team from models in this process; each is trained on the turns of the agents that use it.
 
@@ -95,6 +97,7 @@ def make_team(
         roles: The agents that models become, by role (`mars_env.agents.registry.roles_of` the rules).
         engine: What samples: ``"hf"``: the models themselves; ``"vllm"``: vLLM, from their checkpoints
             (`mars_env.trainers.samplers.sampling_models` says more).
+        problems: Whose public tests the tool ``public_tests`` runs.
 
     Raises:
         ConfigError: The models do not fit the agents, or a setting does not allow training.
@@ -109,7 +112,7 @@ def make_team(
     engines = dict(sampling_models(engine, trained, settings))
     tokens = settings.segment_tokens
     sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()}
-    toolbox = toolbox_of(settings.tools)
+    toolbox = toolbox_of(settings.tools, problems)
     make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles, tools=toolbox))
     if agent is not None:
         if settings.tools:

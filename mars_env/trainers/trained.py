@@ -20,6 +20,7 @@ from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.models.hf import HFModel
 from mars_env.players import by_name
+from mars_env.problems import ProblemSet
 from mars_env.text import shown
 from mars_env.trainers.checkpoints import newest_checkpoint
 from mars_env.trainers.lora import LoRASettings, add_adapters
@@ -40,6 +41,7 @@ class TrainedTeam:
         changes: Fields of `Sampling` that replace those of the run.
         thinking: How the library's own agents mark their thinking.
         tools: Tools of the library's own agents, in place of those of the run.
+        problems: Whose public tests a tool of the run runs.
         model: Arguments of `HFModel`, such as ``device``.
 
     Raises:
@@ -55,6 +57,7 @@ class TrainedTeam:
         changes: Mapping[str, Any] | None = None,
         thinking: Thinking | None = THINKING,
         tools: Toolbox | None = None,
+        problems: ProblemSet | None = None,
         model: Mapping[str, Any] | None = None,
     ) -> None:
         path = Path(run) if (Path(run) / "state.json").is_file() else newest_checkpoint(Path(run))
@@ -71,7 +74,7 @@ class TrainedTeam:
         )
         self._function = _function_of(function or run_settings["run.made_by"], self._sampling, changes)
         self._arguments = dict(model or {})
-        self._tools = tools or toolbox_of(run_settings.get("run.tools", ""))
+        self._tools = tools or toolbox_of(run_settings.get("run.tools", ""), problems)
         self._models: dict[str, HFModel] = {}
         self._made: dict[str, Mapping[str, Agent]] = {}
 

@@ -156,14 +156,13 @@ class TeamRollouts:
         problems = self._asked(prompts, trainer)
         if self._refresh is not None:
             self._refresh(trainer)
-        roles = self._config.train_roles
         if not self._checked:
             run_sync(preflight(self._agents, self._game, self._trained))
             self._checked = True
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(self._played(jobs))
-        lost = LostTrees(lambda turn: roles is None or turn.role in roles, len(jobs))
+        lost = LostTrees(lambda turn: self._config.trains(turn.role), len(jobs))
         for tree in trees:
             lost.note(tree)
         samples = [self._samples(tree, float(trainer.temperature)) for tree in trees]

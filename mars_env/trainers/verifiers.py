@@ -16,7 +16,7 @@ from typing import Any, Literal
 import aiohttp
 from pydantic import Field, PositiveInt
 
-from mars_env.agents.registry import role_agent, roles_of
+from mars_env.agents.registry import as_agent, roles_of
 from mars_env.agents.roles import ROLES
 from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
@@ -198,7 +198,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         seed = self._tasks.config.seed
         models = {role: SeatModel(getattr(agents, role), seeded=seed is not None) for role in self.roles}
         names = self.game.rules.possible_agents
-        team = {name: role_agent(models[role_of(name)], name, roles=self._prompts) for name in names}
+        team = {name: as_agent(models[role_of(name)], name, roles=self._prompts) for name in names}
         job = Job(self._tasks.problems[task.data.place], task.data.sample)
         tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
         record_tree(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},

@@ -291,7 +291,8 @@ def through_openrlhf(
 ) -> tuple[TrainedMiniature, dict[str, float], Curves]:
     """Train with OpenRLHF, in processes of its own."""
     from mars_env.models.head_padding import pad_heads
-    from mars_env.trainers.openrlhf.rollouts.record import UPDATES, read_lines
+    from mars_env.trainers.openrlhf.rollouts.record import UPDATES
+    from mars_env.trainers.rollouts import read_lines
 
     folder.mkdir(parents=True, exist_ok=True)
     start = load()

@@ -26,10 +26,10 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import make_team
-from mars_env.types import Problem, Verdict, role_of
+from mars_env.types import Agent, Problem, Verdict, role_of
 from studies.common.episodes import played_often
 from studies.sums import protocol
-from studies.sums.agents import SumsAgent, honest_report, team
+from studies.sums.agents import SumsAgent, honest_report
 from studies.sums.warm_start import Stage, WarmStart, learn, warm_start
 
 
@@ -155,20 +155,21 @@ def held_out(seed: int, recipe: SumsRecipe = RECIPE) -> ProblemSet:
     return load_problems("subset-sum", n=recipe.evaluation_problems, seed=seed, split="test")
 
 
-async def figures_of(model: HFModel, seed: int, recipe: SumsRecipe = RECIPE) -> dict[str, float]:
+async def figures_of(
+    agents: Mapping[str, Agent], problems: ProblemSet, inference: Schedule, attempts: int, seed: int
+) -> dict[str, float]:
     """The team's figures, and what the same tokens buy otherwise: votes, and fresh retries."""
-    problems = held_out(seed, recipe)
-    game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
-    trees = await played_often(game, team(model), problems, 1, seed)
+    game = Game(SolveVerifyCorrect(inference), grader_for("math"))
+    trees = await played_often(game, agents, problems, 1, seed)
     found = estimates(measure(trees), [tree.problem.id for tree in trees])
     figures = {name: e.value for name, e in found.items() if e.value is not None}
-    attempts = await asyncio.gather(
+    tried = await asyncio.gather(
         *(
-            _attempts(model, problem, recipe.attempts, derive_seed(seed, "attempts", i))
+            _attempts(agents, problem, attempts, derive_seed(seed, "attempts", i))
             for i, problem in enumerate(problems)
         )
     )
-    return figures | baselines(attempts, figures["tokens"])
+    return figures | baselines(tried, figures["tokens"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +183,13 @@ class Attempt:
     report_tokens: int
 
 
-async def _attempts(model: HFModel, problem: Problem, n: int, seed: int) -> list[Attempt]:
-    players, grader = team(model), grader_for("math")
+async def _attempts(agents: Mapping[str, Agent], problem: Problem, n: int, seed: int) -> list[Attempt]:
+    grader = grader_for("math")
     seen = {"problem": problem.statement}
-    solutions = await players["solver_0"].act(seen, n=n, seed=seed)
+    solutions = await agents["solver_0"].act(seen, n=n, seed=seed)
     reports = await asyncio.gather(
         *(
-            players["verifier_0"].act({**seen, "solution": s.text}, n=1, seed=derive_seed(seed, "report", i))
+            agents["verifier_0"].act({**seen, "solution": s.text}, n=1, seed=derive_seed(seed, "report", i))
             for i, s in enumerate(solutions)
         )
     )
@@ -202,8 +203,8 @@ async def _attempts(model: HFModel, problem: Problem, n: int, seed: int) -> list
                 tuple(sorted(map(int, pieces))) if readable else None,
                 grade.verdict is Verdict.CORRECT,
                 read_judgement(report.text).passed,
-                solution.completions[0].sampled_tokens,
-                report.completions[0].sampled_tokens,
+                sum(each.sampled_tokens for each in solution.completions),
+                sum(each.sampled_tokens for each in report.completions),
             )
         )
     return found

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from studies.common.claims import Claim, claims_table
 from studies.common.ledger import LedgerRow, arms_table, origins
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.sums.experiment import ARMS, QUICK, RECIPE, figures_of, train_arm
+from studies.sums.agents import team
+from studies.sums.experiment import ARMS, QUICK, RECIPE, figures_of, held_out, train_arm
 
 ARM = {arm.name: arm for arm in ARMS}
 SYSTEM, SOLVER, FRESH = "system_accuracy", "solver_accuracy", "baseline_fresh"
@@ -46,7 +47,8 @@ async def play(name: str, run: Run) -> Result:
     began = time.process_time()
     model, rewards = await train_arm(ARM[name], run.seed, run.recipe, run.cache)
     trained = time.process_time()
-    figures = await figures_of(model, run.seed, run.recipe)
+    problems = held_out(run.seed, run.recipe)
+    figures = await figures_of(team(model), problems, run.recipe.inference, run.recipe.attempts, run.seed)
     return Result(figures, {"rewards": rewards, "training_cpu_seconds": round(trained - began, 1)})
 
 

@@ -40,7 +40,7 @@ class Stage(BaseModel):
     name: str
     steps: int
     learning_rate: float
-    mix: tuple[float, float, float]
+    mix: tuple[float, ...]
     reports: int = 0
     own: bool = False
 
@@ -75,13 +75,25 @@ def learn(
     """One stage, with an optimiser of its own."""
     rng = random.Random(derive_seed(seed, "sums", stage.name))
     rows = demonstrations(model, tokenizer, stage, seed, settings)
+    imitate(model, tokenizer, stage, rows, settings.rows, rng)
+
+
+def imitate(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    stage: Stage,
+    rows: Rows,
+    count: int,
+    rng: random.Random,
+) -> None:
+    """Updates of a stage on so many rows each; its shares are in the order of the roles of `rows`."""
     encoded = {role: [_encoded(tokenizer, row) for row in found] for role, found in rows.items()}
     for _ in updates(model, stage.steps, stage.learning_rate):
-        drawn = rng.choices(ROLES, stage.mix, k=settings.rows)
-        for role in ROLES:  # a forward pass for each role: less padding
-            batch = [rng.choice(encoded[role]) for _ in range(drawn.count(role))]
+        drawn = rng.choices(list(encoded), stage.mix, k=count)
+        for role, known in encoded.items():  # a forward pass for each role: less padding
+            batch = [rng.choice(known) for _ in range(drawn.count(role))]
             if batch:
-                loss = written_losses(model, batch).mean() * len(batch) / settings.rows
+                loss = written_losses(model, batch).mean() * len(batch) / count
                 loss.backward()  # type: ignore[no-untyped-call]
 
 
@@ -99,10 +111,10 @@ def demonstrations(
     rows["solver"] = [(_prompt("solver", text), protocol.stream(right)) for text, right in solved]
     if stage.own:
         half = solved[: settings.solved // 2]
-        judged = zip(half, _sampled(model, tokenizer, [text for text, _ in half], seed), strict=True)
+        judged = zip(half, sampled(model, tokenizer, [text for text, _ in half], seed), strict=True)
         pairs = [(text, right, wrong) for (text, right), found in judged for wrong in found]
     else:
-        pairs = [(text, right, protocol.stream(_spoilt(text, right, rng))) for text, right in facts]
+        pairs = [(text, right, protocol.stream(spoilt(text, right, rng))) for text, right in facts]
         pairs += [(text, right, protocol.stream(right)) for text, right in facts]
     for number, (text, right, answer) in enumerate(pairs):
         shown = protocol.shown(answer)
@@ -110,7 +122,7 @@ def demonstrations(
         rows["verifier"].append((_prompt("verifier", text, solution=shown), report))
         among = stage.own or number < settings.solved
         if among and not report.endswith("Correct"):
-            better = _nearest(text, answer, rng) if stage.own else right
+            better = nearest(text, answer, rng) if stage.own else right
             seen = {"solution": shown, "report": report}
             rows["corrector"].append((_prompt("corrector", text, **seen), protocol.stream(better)))
     return rows
@@ -120,7 +132,7 @@ def _prompt(role: str, statement: str, **seen: str) -> str:
     return protocol.prompt(role, {"problem": statement, **seen})
 
 
-def _sampled(
+def sampled(
     model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, statements: Sequence[str], seed: int
 ) -> list[list[str]]:
     """Four of the model's own answers to each problem."""
@@ -139,7 +151,7 @@ def _sampled(
     return run_sync(play())
 
 
-def _spoilt(statement: str, right: Sequence[int], rng: random.Random) -> tuple[int, ...]:
+def spoilt(statement: str, right: Sequence[int], rng: random.Random) -> tuple[int, ...]:
     """A wrong answer: one to three numbers of a right one exchanged, dropped or added."""
     numbers, target = protocol.read_statement(statement)
     while True:
@@ -160,7 +172,7 @@ def _spoilt(statement: str, right: Sequence[int], rng: random.Random) -> tuple[i
             return tuple(sorted(wrong))
 
 
-def _nearest(statement: str, answer: str, rng: random.Random) -> tuple[int, ...]:
+def nearest(statement: str, answer: str, rng: random.Random) -> tuple[int, ...]:
     """The right answer that shares most numbers with a wrong one."""
     numbers, target = protocol.read_statement(statement)
     given = {int(piece) for piece in answer.split() if piece.isdecimal()}

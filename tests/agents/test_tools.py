@@ -9,8 +9,7 @@ import sys
 import pytest
 import sandboxes
 from messages import raises
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from token_model import TEMPLATE, TokenModel
 
 import mars_env
 from mars_env.agents import Coder, Solver, Verifier, make_agents, public_tests_tool, python_tool, tool
@@ -289,6 +288,23 @@ async def test_public_tests_are_run_on_the_problem_of_the_turn():
         public_tests_tool(mars_env.load_problems("arithmetic"))
 
 
+def test_public_tests_by_name_are_those_of_the_run(tmp_path, monkeypatch):
+    (tmp_path / "a_coder.py").write_text(
+        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    tests = [{"input": "3", "output": "6", "public": True}]
+    problems = ProblemSet("p", [Problem("double", "Double it.", {"form": "stdin", "tests": tests}, "code")])
+    team = with_tools("a_coder:model", "python+public_tests")
+    coder = make_agents(team, ["coder_0"], problems=problems)["coder_0"]
+    assert [*coder.toolbox.by_name] == ["python", "public_tests"]
+    how = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False}
+    plan = prepare(spec("programs-tree-search"), team, problems, **how)
+    assert "public_tests" in plan.make_agents()["coder_0"].toolbox.by_name
+    with raises(ConfigError):
+        make_agents(team, ["coder_0"])
+
+
 def test_tools_are_part_of_what_identifies_an_agent():
     model = ScriptedModel(["4"])
     plain, one, other = (
@@ -296,53 +312,6 @@ def test_tools_are_part_of_what_identifies_an_agent():
         for options in ({}, {"tools": [add]}, {"tools": [add], "max_calls": 2})
     )
     assert plain != one != other
-
-
-TEMPLATE = (
-    "{%- if tools %}<|im_start|>system\n# Tools\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}"
-    "<|im_end|>\n{%- endif %}{%- for m in messages %}"
-    "{%- if m.role == 'tool' %}"
-    "{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% endif %}"
-    "{{ '\n<tool_response>\n' + m.content + '\n</tool_response>' }}"
-    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}"
-    "{%- else %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endif %}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-"""As Qwen2.5's writes messages and the results of tools."""
-
-
-class TokenModel:
-    """Writes given texts as token ids of a real tokenizer, as an engine does."""
-
-    name, context = "tokens", 4000
-
-    def __init__(self, *texts, template=TEMPLATE):
-        core = Tokenizer(models.WordLevel({"?": 0} | {chr(i): i for i in range(1, 256)}, unk_token="?"))
-        core.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        core.decoder = decoders.Fuse()
-        self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>", unk_token="?")
-        self.tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
-        self.tokenizer.chat_template = template
-        self.texts, self.prompts = texts, []
-
-    def encode(self, prompt, tools=()):
-        if isinstance(prompt[0], int):
-            return tuple(prompt)
-        return tuple(
-            self.tokenizer.apply_chat_template(
-                prompt, tools=list(tools) or None, add_generation_prompt=True, return_dict=False
-            )
-        )
-
-    async def complete(self, prompt, n, sampling):
-        ids = self.encode(prompt)
-        text = self.texts[self.tokenizer.decode(ids).count("<|im_start|>assistant") - 1]
-        self.prompts.append(ids)
-        sampled = (*self.tokenizer.encode(text, add_special_tokens=False), self.tokenizer.eos_token_id)
-        return [
-            Completion(text, "stop", ids, sampled, (-0.5,) * len(sampled), versions=((3, len(sampled)),))
-            for _ in range(n)
-        ]
 
 
 async def test_a_chain_of_ids_is_what_the_template_writes():

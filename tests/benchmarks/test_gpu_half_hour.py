@@ -72,15 +72,24 @@ def test_the_trainer_s_step_is_measured_on_a_cpu(half_hour, monkeypatch):
     assert told["sampled_tokens_a_second"] > 0
     assert told["trained_tokens_a_second_of_update"] > 0
     assert 0 < told["seconds_an_update"] <= told["seconds_a_step"]
-    assert told["estimate_bytes"] > 16 * told["parameters"]
+    assert told["estimate_bytes"] > 12 * told["parameters"]
     assert told["card"] != "CPU" or told["share_of_peak"] is None
     json.dumps(told)
 
 
+@pytest.mark.parametrize("kind", ["full", "adapters", "offload"])
+def test_the_update_is_measured_three_ways(half_hour, monkeypatch, kind):
+    pytest.importorskip("peft")
+    monkeypatch.syspath_prepend(str(SOURCE.parent))
+    told = half_hour.update("tiny", kind, steps=1)
+    assert told["plain"]["tokens_a_second"] > 0
+    assert told["shared"]["estimate_bytes"] > 0
+    json.dumps(told)
+
+
 def test_every_step_of_the_plan_can_be_named_and_stands_on_the_page(half_hour):
-    page = (SOURCE.parents[1] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    page = (SOURCE.parents[1] / "docs" / "limitations.md").read_text(encoding="utf-8")
     for step in half_hour.plan():
-        assert f"| `{step.name}` |" in page
-        assert f"| {step.seconds:.0f} |" in page
+        assert f"`{step.name}`" in page
     with pytest.raises(SystemExit):
         half_hour.main(["--only", "nothing"])

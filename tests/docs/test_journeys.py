@@ -17,9 +17,14 @@ from made_by_make import needed
 import mars_env
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / "first-game.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+TUTORIAL = ROOT / "docs" / "first-game.md"
+PAGES = [
+    page
+    for page in (TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md")))
+    if "```bash" in page.read_text()
+]
 OPENRLHF = {"train-with-openrlhf"}
-TORCH = {"first-game", "own-problems"}
+TORCH = {"first-game", "own-problems", "train-locally"}
 SET_UP = {
     "evaluate-an-api-model": ("AGENTS", "PROBLEMS"),
     "serve-a-team": ("AGENTS", "PORT"),
@@ -71,5 +76,5 @@ def test_the_tutorial_writes_the_game_of_the_examples():
     def lines(text):
         return [line for line in text.splitlines() if line.strip()]
 
-    told = "".join(body for _, title, body in blocks(PAGES[0]) if title == "debate.py")
-    assert lines(told) == lines((ROOT / "examples" / "games" / "debate.py").read_text(encoding="utf-8"))
+    shown = "".join(body for _, title, body in blocks(TUTORIAL) if title == "debate.py")
+    assert lines(shown) == lines((ROOT / "examples" / "games" / "debate.py").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}<|solve|>"
 
 TOLERANCE = 1e-4
-"""The largest difference of a log-probability in float32 between vLLM and transformers (docs/engines.md)."""
+"""The largest difference of a log-probability in float32 between vLLM and transformers (docs/agents.md)."""
 
 
 def pytest_collection_modifyitems(items):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,19 +11,18 @@ import pytest
 from real_model import word_problem_file
 from tiny_checkpoint import tiny_mixture
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES
+from mars_env.trainers.rollouts import read_lines
 
 pytest.importorskip("openrlhf")
 
-HELPERS = Path(openrlhf_on_cpu.__file__).parent
-PATIENCE = 800
 TEMPERATURE = 0.9
 NEAR_TIE = 1e-5
 """Two experts whose logits are closer: rounding, which differs by engine, may choose either."""
 ROLES = ("solver", "verifier", "corrector")
 
 FLAGS = {
-    **openrlhf_on_cpu.MINIATURE,
+    **openrlhf_on_cpu.STEADY,
     "--actor.num_gpus_per_node": "2",
     "--ds.zero_stage": "3",
     "--mars.env": "aime-solve-verify-correct",
@@ -41,11 +39,8 @@ FLAGS = {
     "--train.batch_size": "12",
     "--train.micro_batch_size": "2",
     "--actor.adam.lr": "1e-3",
-    "--actor.lr_scheduler": "constant",
-    "--actor.lr_warmup_ratio": "0",
     "--ckpt.save_steps": "1",
     "--ckpt.save_hf": None,
-    "--logger.wandb.run_name": "run",
 }
 
 
@@ -73,28 +68,9 @@ def run(tmp_path_factory):
             "before 0.32 vLLM's kernel for CPUs chooses the experts, which its replacement here cannot"
         )
     folder = tmp_path_factory.mktemp("mixture")
-    own = {
-        "--actor.model_name_or_path": tiny_mixture(folder / "base"),
-        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 3),
-        "--mars.record": folder / "record",
-        "--ckpt.output_dir": folder / "model",
-        "--ckpt.path": folder / "checkpoints",
-        "--logger.tensorboard_dir": folder / "board",
-    }
-    command = openrlhf_on_cpu.command({**FLAGS, **own})
-    with openrlhf_on_cpu.ray_on_cpus(gpus=3, paths=(HELPERS,), float32=True) as environment:
-        done = subprocess.run(
-            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=PATIENCE, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-5000:]
-    return folder
-
-
-def weights(path):
-    from safetensors.torch import load_file
-
-    return load_file(Path(path) / "model.safetensors")
+    words = {"--mars.problem_set": word_problem_file(folder / "words.jsonl", 3)}
+    base = tiny_mixture(folder / "base")
+    return openrlhf_on_cpu.launched(folder, base, {**FLAGS, **words}, gpus=3, float32=True)
 
 
 def test_engine_and_trainer_agree_before_and_after_updates(run, tolerance):
@@ -146,7 +122,7 @@ def test_each_token_was_sampled_from_the_weights_of_its_version(run, tolerance):
 
 
 def test_experts_and_routers_are_trained(run):
-    before, after = weights(run / "base"), weights(run / "model")
+    before, after = openrlhf_on_cpu.weights(run / "base"), openrlhf_on_cpu.weights(run / "model")
     assert before.keys() == after.keys()
     changed = {name for name in before if not before[name].equal(after[name])}
     experts = {name for name in before if ".experts." in name}

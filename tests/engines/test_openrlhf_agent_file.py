@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from mars_env.trainers.openrlhf.settings import TeamSettings
 pytest.importorskip("openrlhf")
 
 HELPERS = Path(openrlhf_on_cpu.__file__).parent
-PATIENCE = 420
 TEAM = TeamSettings(
     env="arithmetic-solve-verify-correct",
     options={"schedule": "training", "rounds": 1},
@@ -62,12 +60,8 @@ def run(checkpoint, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SETTINGS, str(settings))
         with openrlhf_on_cpu.ray_on_cpus(gpus=2, paths=(HELPERS,)) as environment:
-            done = subprocess.run(
-                [sys.executable, "-W", "ignore", "-m", "openrlhf.cli.train_ppo_ray", *flags],
-                env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                timeout=PATIENCE, check=False,
-            )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-5000:]
+            words = [sys.executable, "-W", "ignore", "-m", "openrlhf.cli.train_ppo_ray", *flags]
+            openrlhf_on_cpu.ended_well(words, folder, environment)
     return folder
 
 
@@ -90,9 +84,7 @@ def test_evaluation_tells_the_system_s_accuracy(run):
 
 
 def test_the_saved_model_is_a_trained_one(run, checkpoint):
-    from safetensors.torch import load_file
-
-    before, after = (load_file(path / "model.safetensors") for path in (checkpoint, run / "model"))
+    before, after = map(openrlhf_on_cpu.weights, (checkpoint, run / "model"))
     assert before.keys() >= after.keys()
     moved = [name for name in after if not after[name].float().equal(before[name].float())]
     assert len(moved) > len(after) / 2

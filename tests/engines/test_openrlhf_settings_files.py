@@ -14,7 +14,7 @@ import pytest
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.arguments import parsed_arguments
 from mars_env.trainers.openrlhf.command_line import read_argv
-from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
+from mars_env.trainers.openrlhf.flags import complete, resolved, sampling_of
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import dry_run, gpu_memory, without_downloads
 from mars_env.trainers.openrlhf.settings import read_flags
@@ -66,7 +66,7 @@ def test_dry_runs_and_fits_as_its_comment_says(file):
 def parsed(flags):
     """The team's settings and OpenRLHF's arguments, as the launcher has them; nothing is downloaded."""
     settings, flags = read_flags(flags)
-    settings = located(without_downloads(settings))
+    settings = resolved(without_downloads(settings), flags)
     return settings, parsed_arguments(complete(settings, flags))
 
 

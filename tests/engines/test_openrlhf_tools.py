@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,18 +10,18 @@ import pytest
 
 from mars_env.trainers.batches import collate
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES
+from mars_env.trainers.rollouts import read_lines
 from mars_env.trainers.sample_files import sample_from_row
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Group, Turn
 
 pytest.importorskip("openrlhf")
 
-HELPERS = Path(openrlhf_on_cpu.__file__).parent
 VLLM_KL = 0.02  # as in test_openrlhf_training.py
 
 FLAGS = {
-    **openrlhf_on_cpu.MINIATURE,
+    **openrlhf_on_cpu.STEADY,
     "--mars.env": "arithmetic-solve-verify-correct",
     "--mars.options": '{"schedule": "training"}',
     "--mars.problem_options": '{"split": "train", "seed": 0}',
@@ -36,26 +34,13 @@ FLAGS = {
     "--train.batch_size": "72",
     "--train.micro_batch_size": "8",
     "--actor.adam.lr": "1e-4",
-    "--actor.lr_scheduler": "constant",
-    "--actor.lr_warmup_ratio": "0",
 }
 
 
 @pytest.fixture(scope="module")
 def run(checkpoint, tmp_path_factory):
     """Six problems, two at a time: steps by OpenRLHF's own logger, rows by the record."""
-    folder = tmp_path_factory.mktemp("tools")
-    own = {
-        "--actor.model_name_or_path": checkpoint,
-        "--ckpt.path": folder / "checkpoints",
-        "--ckpt.output_dir": folder / "model",
-        "--mars.record": folder / "record",
-        "--logger.tensorboard_dir": folder / "board",
-    }
-    command = openrlhf_on_cpu.command({**FLAGS, **own})
-    with openrlhf_on_cpu.ray_on_cpus(paths=[HELPERS]) as env:
-        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=420)
-    assert done.returncode == 0, done.stderr[-5000:]
+    folder = openrlhf_on_cpu.launched(tmp_path_factory.mktemp("tools"), checkpoint, FLAGS)
     steps = openrlhf_on_cpu.logged(folder / "board", "train")
     return SimpleNamespace(steps=steps, rows=read_lines(folder / "record" / SAMPLES))
 

@@ -17,7 +17,8 @@ from pathlib import Path
 import openrlhf_on_cpu
 import pytest
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES
+from mars_env.trainers.rollouts import read_lines
 
 pytest.importorskip("openrlhf")
 
@@ -32,7 +33,7 @@ STALE_KL = 0.1
 """The same for an update of samples up to two versions old: it holds what was learned since, too."""
 
 FLAGS = {
-    **openrlhf_on_cpu.MINIATURE,
+    **openrlhf_on_cpu.STEADY,
     "--mars.env": "arithmetic-solve-verify-correct",
     "--mars.options": '{"schedule": "training"}',
     "--mars.problem_options": '{"split": "train", "seed": 0}',
@@ -43,9 +44,6 @@ FLAGS = {
     "--train.batch_size": "96",
     "--train.micro_batch_size": "8",
     "--actor.adam.lr": "1e-4",
-    "--actor.lr_scheduler": "constant",
-    "--actor.lr_warmup_ratio": "0",
-    "--logger.wandb.run_name": "run",
 }
 ASYNCHRONOUS = {
     "--mars.problems": "12",
@@ -303,13 +301,12 @@ def test_the_divergence_between_engine_and_trainer_stays_small(asynchronous):
 
 
 def test_the_saved_model_is_the_newest_checkpoint_and_evaluates(asynchronous):
-    from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM
 
     _, resumed = asynchronous
     model = resumed.folder / "model"
     last = resumed.folder / "checkpoints" / f"global_step{max(resumed.steps())}_hf"
-    saved, newest = (load_file(path / "model.safetensors") for path in (model, last))
+    saved, newest = map(openrlhf_on_cpu.weights, (model, last))
     assert saved.keys() == newest.keys()
     assert all(saved[name].equal(newest[name]) for name in saved)
     loaded = AutoModelForCausalLM.from_pretrained(model, dtype="auto")

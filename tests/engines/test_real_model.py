@@ -24,7 +24,7 @@ from mars_env.testing.model_suite import check_model
 from mars_env.types import Problem, Sampling, Verdict
 
 TOLERANCE = 5e-4
-"""The largest difference of a log-probability in float32 between vLLM and transformers (docs/engines.md)."""
+"""The largest difference of a log-probability in float32 between vLLM and transformers (docs/agents.md)."""
 
 END = 2
 """``<|im_end|>``, which ends a message of this model's template."""

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import openrlhf_on_cpu
 import pytest
 from real_model import word_problem_file
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES
+from mars_env.trainers.rollouts import read_lines
 
 pytest.importorskip("openrlhf")
 
-HELPERS = Path(openrlhf_on_cpu.__file__).parent
-PATIENCE = 800
 END = 2
 VLLM_KL = 0.05
 """Largest mean difference of a log-probability between engine and trainer, which both compute in bfloat16."""
 
 LIMIT = 40
 FLAGS = {
-    **openrlhf_on_cpu.MINIATURE,
+    **openrlhf_on_cpu.STEADY,
     "--mars.env": "aime-solve",
     "--mars.problems": "3",
     "--mars.group": "6",
@@ -35,9 +31,6 @@ FLAGS = {
     "--train.batch_size": "6",
     "--train.micro_batch_size": "2",
     "--actor.adam.lr": "1e-5",
-    "--actor.lr_scheduler": "constant",
-    "--actor.lr_warmup_ratio": "0",
-    "--logger.wandb.run_name": "run",
 }
 
 
@@ -45,22 +38,8 @@ FLAGS = {
 def run(smollm2, tmp_path_factory):
     """The folder of a run of three updates, one problem each."""
     folder = tmp_path_factory.mktemp("real")
-    own = {
-        "--actor.model_name_or_path": smollm2,
-        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 3),
-        "--mars.record": folder / "record",
-        "--ckpt.output_dir": folder / "model",
-        "--ckpt.path": folder / "checkpoints",
-        "--logger.tensorboard_dir": folder / "board",
-    }
-    command = openrlhf_on_cpu.command({**FLAGS, **own})
-    with openrlhf_on_cpu.ray_on_cpus(gpus=2, paths=(HELPERS,)) as environment:
-        done = subprocess.run(
-            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=PATIENCE, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-5000:]
-    return folder
+    words = {"--mars.problem_set": word_problem_file(folder / "words.jsonl", 3)}
+    return openrlhf_on_cpu.launched(folder, smollm2, {**FLAGS, **words}, gpus=2)
 
 
 def test_three_updates_are_trained(run):
@@ -107,10 +86,9 @@ def test_the_behaviour_s_log_probabilities_are_the_first_model_s(run, smollm2, r
 
 
 def test_the_trained_model_is_an_ordinary_checkpoint(run, smollm2):
-    from safetensors.torch import load_file
     from transformers import AutoTokenizer
 
-    before, after = (load_file(path / "model.safetensors") for path in (smollm2, run / "model"))
+    before, after = map(openrlhf_on_cpu.weights, (smollm2, run / "model"))
     after.pop("lm_head.weight", None)  # the embedding once more: they are tied
     assert {name: tensor.shape for name, tensor in before.items()} == {
         name: tensor.shape for name, tensor in after.items()

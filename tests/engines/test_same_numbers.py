@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.rollout import collect, groups_of
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
+from mars_env.trainers.config import Credit, Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.openrlhf.agent_file.rows import training_rows
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
@@ -45,6 +45,8 @@ class Case:
     trl: dict
     old: str = "rollout"  # whose log-probabilities the ratio's denominator is
     kl: float = 0.0
+    team: dict = field(default_factory=dict)  # settings of the team, which OpenRLHF and TRL do not have
+    bite: tuple = ()  # metrics that show that they act
 
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
@@ -83,6 +85,22 @@ CASES = {
         },
         {"loss_type": "dapo", "vllm_importance_sampling_clip_max": 1.2},
         old="trainer",
+    ),
+    "gspo with weights": Case(  # MARS2's
+        {"ratio": "sequence"},
+        {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4},
+        {},
+        old="trainer",
+        team={"tis_cap": 1.1, "tis_veto": 0.7},
+        bite=("importance", "vetoed"),
+    ),
+    "mastered tokens": Case(  # MarsRL's
+        {"ratio": "token"},
+        {},
+        {},
+        old="trainer",
+        team={"tis_cap": 1.2, "dmmpt_threshold": 0.9},
+        bite=("mastered",),
     ),
     "kl": Case(
         {"aggregation": "token-mean", "kl_coefficient": 0.1},
@@ -212,11 +230,13 @@ def local_numbers(case, groups, config, before, after):
             "max_grad_norm": 1e9,
             "old_logprobs": "trainer" if case.old == "trainer" else "rollout",
             **case.local,
+            **case.team,
         }
     )
     trainer = LocalTrainer({"miniature": Policy(module, reference=before.module)}, config)
     figures = trainer.step(groups).policies["miniature"]
     assert case.old == "trainer" or figures["clipped"] > 0
+    assert all(0 < figures[name] < 1 for name in case.bite), figures
     return figures["loss"], gradient(module)
 
 
@@ -257,8 +277,20 @@ def by_the_agent_file(samples, fillers=0):
     return [row | {"prompt": "", "label": ""} for row in rows], RemoteExperienceMaker
 
 
-def experiences(rows, kind):
-    """What OpenRLHF makes of the rows: its generator's conversion, its replay buffer, its padding."""
+def actor(module):
+    """OpenRLHF's actor."""
+    from openrlhf.models.actor import Actor
+
+    made = Actor(module, temperature=TEMPERATURE)
+    made.packing_samples = False
+    return made
+
+
+def experiences(rows, kind, credit=None, policy=None):
+    """What OpenRLHF makes of the rows: its generator's conversion, its replay buffer, its padding.
+
+    `policy` gives the log-probabilities that the weights of `credit` are computed of.
+    """
     from openrlhf.trainer.ppo_utils.experience import make_experience_batch, split_experience_batch
     from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 
@@ -269,6 +301,12 @@ def experiences(rows, kind):
     batches = maker.split_rollout_samples(made)
     for batch in batches:
         batch.kl = torch.zeros_like(batch.action_mask, dtype=torch.float32)
+        if credit is not None:
+            maker.credit, mask = credit, batch.attention_mask
+            with torch.no_grad():
+                batch.action_log_probs = actor(policy)(
+                    batch.sequences, batch.action_mask, attention_mask=mask
+                )
     batches = maker.compute_advantages_and_returns(batches)
     items = [item for batch in batches for item in split_experience_batch(batch)]
     return [make_experience_batch(items[i : i + 4]) for i in range(0, len(items), 4)]
@@ -284,14 +322,8 @@ def openrlhf_numbers(case, batches, before, after):
 
 def summed(case, windows, before, after, divisor=1):
     """Loss and gradient over micro-batches and their denominators: OpenRLHF's actor and loss."""
-    from openrlhf.models.actor import Actor
     from openrlhf.models.loss import PolicyLoss, aggregate_loss
     from openrlhf.models.utils import compute_approx_kl
-
-    def actor(module):
-        made = Actor(module, temperature=TEMPERATURE)
-        made.packing_samples = False
-        return made
 
     module = load().module.float()
     module.load_state_dict(after.state_dict())
@@ -389,12 +421,13 @@ def test_losses_and_gradients_agree(request, name, which, before, after, trl_tra
     config = TrainConfig() if which == "groups" else CREDIT
     samples = turn_samples(rollouts, config)
     loss, slope = local_numbers(case, rollouts, config, before, after)
-    others = {
-        "launcher": openrlhf_numbers(case, experiences(*by_the_launcher(samples)), before, after),
-        "agent file": openrlhf_numbers(case, experiences(*by_the_agent_file(samples)), before, after),
-        "TRL": trl_numbers(case, samples, trl_trainer, before, after),
-    }
-    assert abs(loss) > 100 * AGREE
+    launched = experiences(*by_the_launcher(samples), Credit(**case.team), after)
+    others = {"launcher": openrlhf_numbers(case, launched, before, after)}
+    if not case.team:
+        agent_file = experiences(*by_the_agent_file(samples))
+        others["agent file"] = openrlhf_numbers(case, agent_file, before, after)
+        others["TRL"] = trl_numbers(case, samples, trl_trainer, before, after)
+    assert abs(loss) > 50 * AGREE
     assert slope.norm() > 100 * AGREE
     for trainer, (other, other_slope) in others.items():
         assert other == pytest.approx(loss, abs=AGREE), trainer

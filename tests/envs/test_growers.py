@@ -6,7 +6,7 @@ import pytest
 from messages import raises
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.growers import Grouped, Linear, chains
+from mars_env.envs.growers import Grouped, Linear, chains, levels
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Problem, Turn
@@ -84,13 +84,18 @@ def test_adaptive_sampling_fills_up_from_the_rest():
     assert len(expansions) == 9
 
 
-def test_balanced_sampling_takes_one_of_each():
-    rules = SolveVerifyCorrect(TRAINING)
+@pytest.mark.parametrize(
+    ("branches", "right", "chosen"), [(2, 1, {1}), (4, 3, {2}), (3, 4, {1, 2}), (5, 1, {1})]
+)
+def test_balanced_sampling_takes_as_many_of_each_as_there_are(branches, right, chosen):
+    rules, found = SolveVerifyCorrect(TRAINING), set()
     for seed in range(20):
-        grower = Grouped(rules, PROBLEM, "p#0", seed, GroupedSettings(sampling="balanced"))
-        expansions = grow(grower, rules, lambda e, i: ("Correctness: Wrong", float(i == 5)))
+        grower = Grouped(rules, PROBLEM, "p#0", seed, GroupedSettings(sampling="balanced", branches=branches))
+        expansions = grow(grower, rules, lambda e, i: ("Correctness: Wrong", float(i < right)))
         judged = [e.parent.turn.reward for e in expansions if e.parent.id.count(".") == 0 and e.parent.turn]
-        assert sorted(judged) == [0.0, 1.0]
+        assert len(judged) == branches
+        found.add(sum(judged))
+    assert found == chosen
 
 
 @pytest.mark.parametrize("sampling", ["random", "balanced", "adaptive"])
@@ -176,6 +181,16 @@ def test_chains_end_where_a_turn_was_lost():
     assert grower.final() is None
 
 
-def test_one_chain_has_nothing_to_compare():
+@pytest.mark.parametrize("make", [lambda: chains(1), lambda: levels(()), lambda: levels((2, 0))])
+def test_a_group_needs_turns_to_compare(make):
     with raises(ConfigError):
-        chains(1)
+        make()
+
+
+def test_levels_have_their_sizes_and_the_last_one_goes_on():
+    rules = SolveVerifyCorrect(TRAINING)
+    expansions = grow(
+        levels((1, 3, 2))(rules, PROBLEM, "p#0", 0), rules, lambda e, i: ("Correctness: Wrong", 1.0)
+    )
+    sizes = {(len(e.parent.path), len(e.turn_ids)) for e in expansions}
+    assert sizes == {(0, 1), (1, 3), (2, 2), (3, 2), (4, 2)}

@@ -114,9 +114,9 @@ async def test_cut_turns_leave_their_groups_and_are_counted_by_role():
     assert [turn.reward for turn in solver.turns] == [1.0, 0.0, None, None]
     carried_on = {turn.parent_id for turn in tree.turns if turn.role == "verifier"}
     assert not carried_on & {"2", "3"}  # a known solution is preferred
-    assert role_metrics(groups, frozenset())["solver"]["interrupted"] == 2.0
-    assert role_metrics(groups, frozenset())["solver"]["truncated"] == 0.0
-    assert "interrupted" not in role_metrics(groups, frozenset())["verifier"]
+    assert role_metrics(groups, ())["solver"]["interrupted"] == 2.0
+    assert role_metrics(groups, ())["solver"]["truncated"] == 0.0
+    assert "interrupted" not in role_metrics(groups, ())["verifier"]
 
 
 async def test_any_of_several_calls_of_a_turn_that_was_cut_off_makes_it_unknown():

@@ -12,12 +12,12 @@ import mars_env
 from mars_env.envs import make_game, spec
 from mars_env.envs.search_graders import RewardModelGrader, VerifierGrader
 from mars_env.envs.selection import Choice, Highest
-from mars_env.envs.visibility import public_tests, shown_problem
+from mars_env.envs.visibility import public_tests, search_record, search_result, shown_problem
 from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, collect
-from mars_env.types import Action, Completion, Grade, Problem, Ratings, Verdict, role_of
+from mars_env.types import Action, Completion, Grade, Problem, Ratings, Turn, Verdict, role_of
 
 MATHS = [Problem(f"m{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
 CODE = [
@@ -133,6 +133,20 @@ def test_graders_of_searches_never_get_references():
     assert shown.reference["solutions"] == [] and shown.metadata == {}
     assert shown_problem(MATHS[0]) == Problem("m0", "What is 0 + 0?", None)
     assert public_tests(Problem("x", "?", "garbage", "code")) == []
+
+
+def test_a_turn_records_what_the_search_saw_and_spent():
+    searched = make_game(spec("arithmetic-tree-search", nodes=3)).visibility
+    grade = Grade.wrong("no", score=0.5, feedback="Look again.")
+    assert search_record(None, grade) == search_record(searched, None) == (None, {})
+    assert search_record(searched, replace(grade, tokens=7)) == (
+        0.5,
+        {"feedback": "Look again.", "search_tokens": 7},
+    )
+    sampled = (Completion("", completion_tokens=3), Completion("", completion_tokens=5))
+    turn = Turn("t", "0", None, "g", "a", "", "p", Action("", sampled), search_score=0.5)
+    assert search_result(turn) == (0.5, 8)
+    assert search_result(replace(turn, info={"search_tokens": 7})) == (0.5, 15)
 
 
 def test_selections_see_neither_grades_nor_rewards():

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import raises
+from scipy import stats
 
 from mars_env.evaluation import statistics
 from mars_env.evaluation.statistics import (
@@ -160,6 +161,63 @@ def test_what_both_sides_share_cancels_in_a_difference():
     paired = difference(a, np.ones(30), a + 0.05 + 0.01 * generator.normal(size=30), np.ones(30))
     assert paired.low > 0.04 and paired.high < 0.06
     assert mean(a).high - mean(a).low > 0.2
+
+
+def by_hand(value, draws, problems, scale, least=None, most=None):
+    """The ends of an interval as the module's text defines them, one number after the other."""
+    if problems < 2:
+        return least, most
+    error = np.std(draws, ddof=1) * math.sqrt(problems / (problems - 1))
+    t = stats.t.ppf(0.975, problems - 1)
+    if error <= 1e-9 * max(abs(value), 1e-3):
+        if least is None:
+            return value, value
+        u = t**2 / (problems + t**2)
+        return (1 - u) * value + u * least, (1 - u) * value + u * most
+    if scale == "amount":
+        factor = math.exp(min(50, t * error / value))
+        return value / factor, value * factor
+    if scale in ("difference", "value"):
+        return tuple(np.clip([value - t * error, value + t * error], least, most))
+    n = value * (1 - value) / error**2
+    half = t * math.sqrt(value * (1 - value) / n + t**2 / (4 * n**2))
+    return tuple(np.clip([(value + t**2 / (2 * n) + side * half) / (1 + t**2 / n) for side in (-1, 1)], 0, 1))
+
+
+ROWS = st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=1, max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ROWS, st.sampled_from(["rate", "difference", "amount", "value", "paired"]), st.sampled_from([1, 1e-4]))
+def test_intervals_are_those_of_the_text(rows, scale, unit):
+    xa, wa, xb, wb = np.array(rows, dtype=float).T
+    xa, xb, counts = np.minimum(xa, wa), np.minimum(xb, wb), statistics._counts(len(rows))
+    with np.errstate(invalid="ignore"):
+        if scale == "paired":
+            found, problems = difference(xa, wa, xb, wb), min((wa > 0).sum(), (wb > 0).sum())
+            value = xb.sum() / wb.sum() - xa.sum() / wa.sum()
+            draws = (counts @ xb) / (counts @ wb) - (counts @ xa) / (counts @ wa)
+        else:
+            xa = xa - xb if scale in ("difference", "value") else unit * xa
+            xa = np.clip(xa, -wa, wa)
+            found, problems = ratio(xa, wa, scale), (wa > 0).sum()
+            value, draws = xa.sum() / wa.sum(), (counts @ xa) / (counts @ wa)
+    assert found.problems == problems
+    if math.isnan(value):
+        assert (found.value, found.low, found.high) == (None, None, None)
+        return
+    ends = {"rate": (0, 1), "difference": (-1, 1), "paired": (-1, 1)}.get(scale, (None, None))
+    low, high = by_hand(
+        value, draws[~np.isnan(draws)], problems, scale.replace("paired", "difference"), *ends
+    )
+    close = [given if given is None else pytest.approx(given, rel=1e-6, abs=1e-12) for given in (low, high)]
+    assert [found.value, found.low, found.high] == [pytest.approx(value), *close]
+
+
+def test_rounding_is_no_difference():
+    a = np.random.default_rng(2).random(30)
+    found, same = difference(a, np.ones(30), a * 3 / 3, np.ones(30)), difference(a, a, a, a)
+    assert (a * 3 / 3 != a).any() and found.high == pytest.approx(same.high) and found.low == -found.high
 
 
 def test_the_same_data_always_give_the_same_interval():

@@ -25,11 +25,13 @@ def test_the_scripted_team_solves_its_problems(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tiny", "smollm2"])
-def test_a_checkpoint_is_trained_for_three_steps(tmp_path, name):
+def test_a_checkpoint_is_trained_for_three_steps_and_evaluated(tmp_path, name):
     if name == "smollm2" and not real_model.installed():
         pytest.skip(real_model.MISSING)
     checkpoint = tiny_checkpoint(tmp_path / "tiny") if name == "tiny" else real_model.made()
-    assert [line.split()[0] for line in run(tmp_path, checkpoint).splitlines()] == ["1", "2", "3"]
+    first, second, third, report = run(tmp_path, checkpoint).split("\n", 3)
+    assert [line.split()[0] for line in (first, second, third)] == ["1", "2", "3"]
+    assert "2 problems x 1 sample" in report
 
 
 def test_the_example_is_short():

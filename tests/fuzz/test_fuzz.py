@@ -7,21 +7,31 @@ its examples take: `MARS_ENV_FUZZ=100` in the environment draws a hundred times 
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from mars_env.cli.train import settings_for
 from mars_env.envs.verdicts import read_judgement
-from mars_env.errors import MarsError
+from mars_env.errors import ConfigError, MarsError, StoreError
+from mars_env.grading.code.compare import Comparison, outputs_match, preview, values_match
+from mars_env.grading.code.values import BadValue, decode
 from mars_env.grading.math.extract import extract_answer
+from mars_env.grading.math.judge import judge
+from mars_env.grading.math.nodes import OverLimit
 from mars_env.models.openai_dialect import completions_of, context_of, embedded_error, retry_after
 from mars_env.net import UNREADABLE, Refusal, plain_json
 from mars_env.problems.files import load_file
 from mars_env.serving.wire import read_request
 from mars_env.trainers.sample_files import read_samples
-from mars_env.types import Sampling
+from mars_env.trainers.swarm.weights import Publication
+from mars_env.trainers.swarm.wire import FROM_LEARNER, FROM_SAMPLER, received
+from mars_env.types import Action, Completion, Sampling
 
 CORPUS = json.loads(Path(__file__).with_name("corpus.json").read_text(encoding="utf-8"))
 WORDS = (
@@ -42,6 +52,43 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5),
     max_leaves=20,
 )
+KINDS = st.sampled_from(
+    ["list", "tuple", "set", "dict", "Counter", "deque", "seen", "changed", "named", "handle", "int",
+     "halves", "standard", "complex", "bytes"]
+)  # fmt: skip
+TREES = st.recursive(
+    LEAVES | st.just("ff"),
+    lambda inner: st.tuples(KINDS, inner, inner) | st.tuples(KINDS, inner) | st.tuples(KINDS),
+    max_leaves=12,
+)
+MACROS = [
+    "\\frac",
+    "\\sqrt",
+    "\\pi",
+    "\\{",
+    "\\text{",
+    "\\le ",
+    "\\cup ",
+    "10",
+    "0.5",
+    "\\infty",
+    "\\pm ",
+    "\\binom",
+    "!",
+]
+NAMES = [
+    "train",
+    "sampling",
+    "rollouts",
+    "steps",
+    "pipeline",
+    "max_tokens",
+    "group",
+    "learning_rate",
+    "staleness",
+]
+INTS = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
+FLOATS = st.lists(st.floats() | st.just(-0.5), max_size=3).map(tuple)
 BYTES = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode())
 
 more = settings(max_examples=100 * int(os.environ.get("MARS_ENV_FUZZ", "1")))
@@ -113,6 +160,79 @@ def test_files_are_read_or_refused_in_one_line(tmp_path_factory, read, lines):
         read(path)
     except MarsError as error:
         assert "\n" not in str(error) and len(str(error)) < 2000
+
+
+MATHS = st.lists(st.sampled_from([*"0123456789+-*/^()[]{},.:;=<>_%$ xyπ∞", *MACROS]), max_size=16).map(
+    "".join
+)
+
+
+@more
+@given(corpus("mathematics") | MATHS, corpus("mathematics") | MATHS | TEXTS)
+def test_answers_are_judged_or_over_a_limit(reference, answer):
+    try:
+        equal, why = judge(reference, answer)
+    except OverLimit:
+        return
+    assert equal is (why == "")
+
+
+@more
+@given(
+    JSON.map(lambda value: json.dumps(value).encode()) | TREES.map(lambda value: json.dumps(value).encode())
+)
+def test_values_of_programs_are_read_and_compared_or_bad(data):
+    try:
+        value = decode(data, hashed=False)
+    except BadValue:
+        return
+    assert values_match(json.loads(data), value) in (True, False)
+    preview(value)
+
+
+@more
+@given(st.text(max_size=30) | st.text("0123456789.eE+- \n", max_size=30), st.text("01.e- \n", max_size=30))
+@pytest.mark.parametrize("comparison", get_args(Comparison))
+def test_outputs_are_compared(comparison, expected, actual):
+    assert outputs_match(expected, expected, comparison=comparison)
+    assert outputs_match(expected, actual, comparison=comparison) in (True, False)
+
+
+@more
+@given(JSON | st.dictionaries(st.sampled_from(NAMES), JSON | st.dictionaries(st.sampled_from(NAMES), LEAVES)))
+def test_settings_are_valid_or_refused(given):
+    try:
+        settings_for(
+            "arithmetic-solve-verify-correct", given if isinstance(given, dict) else {"train": given}
+        )
+    except ConfigError as error:
+        assert len(str(error)) < 4000
+
+
+@more
+@given(corpus("json") | JSON.map(json.dumps))
+def test_messages_of_samplers_and_manifests_are_read_or_refused(text):
+    for read in (
+        FROM_SAMPLER.validate_json,
+        FROM_LEARNER.validate_json,
+        lambda t: Publication.read(t, "here"),
+    ):
+        with suppress(ValidationError, StoreError):
+            read(text)
+
+
+@more
+@given(
+    st.lists(
+        st.builds(Completion, TEXTS, st.sampled_from(["stop", "length", ""]), *[INTS] * 2, FLOATS), max_size=2
+    )
+)
+def test_samples_are_trained_on_only_if_they_are_whole(completions):
+    actions, why = received([Action("4", tuple(completions))], 1, (0, 1), vocabulary=8, context=16)
+    assert bool(actions) is (why == "")
+    for each in (each for action in actions for each in action.completions):
+        assert len(each.logprobs) == len(each.token_ids) and all(-1e5 < x <= 0 for x in each.logprobs)
+        assert all(0 <= token < 8 for token in each.token_ids)
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from mars_env.loggers import read_jsonl
 
@@ -50,6 +56,28 @@ def killed_at_random(run: Callable[[], None], directory: Path, kills: int) -> di
     if status:
         raise SystemExit("the last attempt failed")
     return {"killed": kills, "resumed": resumed}
+
+
+def killed(script: ModuleType, *arguments: object, timeout: float = 400) -> dict[str, Any]:
+    """What a script says that kills its own run, and lets it end then."""
+    done = subprocess.run(
+        [sys.executable, str(script.__file__), *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout or "{}")
+
+
+def lasting(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Any]]:
+    """The rows of updates whose weights were kept: what is done again after a kill takes their place."""
+    kept: dict[int, list[Any]] = {}
+    for (_, step), block in groupby(rows, key=lambda row: (row["attempt"], row["step"])):
+        kept = {earlier: turns for earlier, turns in kept.items() if earlier < step} | {step: list(block)}
+    return kept
 
 
 def fork(run: Callable[[], None]) -> int:

@@ -6,7 +6,7 @@ from types import SimpleNamespace as S
 BASE = S(
     actor=S(
         num_nodes=1, num_gpus_per_node=8, gradient_checkpointing_enable=True,
-        model_name_or_path="Qwen/Qwen3-8B",
+        model_name_or_path="Qwen/Qwen3-8B", policy_loss_type="ppo",
     ),
     ref=S(num_nodes=1, num_gpus_per_node=8, offload=False),
     vllm=S(num_engines=8, tensor_parallel_size=1, gpu_memory_utilization=0.5, enable_sleep=False),

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +35,14 @@ MINIATURE = {
     "--ds.attn_implementation": "eager",
 }
 """OpenRLHF's flags for the miniature; a flag with the value None has no value."""
+
+STEADY = {
+    **MINIATURE,
+    "--actor.lr_scheduler": "constant",
+    "--actor.lr_warmup_ratio": "0",
+    "--logger.wandb.run_name": "run",
+}
+"""The same at a constant learning rate."""
 
 MARS2_LOSS = (
     "--actor.policy_loss_type", "gspo", "--actor.loss_agg_mode", "seq-mean-token-mean",
@@ -90,6 +99,37 @@ def command(flags):
         several = name.endswith(".betas")
         words += [name, *([] if value is None else str(value).split() if several else [str(value)])]
     return [sys.executable, "-W", "ignore", "-m", "mars_env.trainers.openrlhf", *words]
+
+
+def launched(folder, checkpoint, flags, *, gpus=4, float32=False):
+    """The folder of a run of the launcher to its end, which must be a good one."""
+    own = {
+        "--actor.model_name_or_path": checkpoint,
+        "--ckpt.path": folder / "checkpoints",
+        "--ckpt.output_dir": folder / "model",
+        "--mars.record": folder / "record",
+        "--logger.tensorboard_dir": folder / "board",
+    }
+    with ray_on_cpus(gpus, [Path(__file__).parent], float32) as env:
+        ended_well(command({**flags, **own}), folder, env)
+    return folder
+
+
+def ended_well(words, folder, env, timeout=800):
+    """Run a command in a folder to its end."""
+    log = folder / f"log-{time.monotonic_ns()}.txt"
+    with log.open("wb") as out:
+        done = subprocess.run(
+            list(map(str, words)), env=env, cwd=folder, stdout=out, stderr=out, timeout=timeout, check=False
+        )
+    assert done.returncode == 0, log.read_text(errors="replace")[-5000:]
+
+
+def weights(path):
+    """The tensors of a checkpoint of transformers, by name."""
+    from safetensors.torch import load_file
+
+    return load_file(Path(path) / "model.safetensors")
 
 
 def checkpoint_step(checkpoints):

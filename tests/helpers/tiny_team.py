@@ -65,6 +65,22 @@ def made(agents, names, **changes):
     return env, make_team(wanted, env.possible_agents, models, agent=brief), wanted
 
 
+class Rows:
+    """A logger that keeps its rows."""
+
+    def __init__(self):
+        self.rows = []
+
+    def start(self, step):
+        """As a logger."""
+
+    def log(self, step, values):
+        self.rows.append(values)
+
+    def close(self):
+        """As a logger."""
+
+
 def models_of(players):
     """The sampling models, by policy."""
     return {agent.policy: agent.model for agent in players.agents.values()}

@@ -13,7 +13,9 @@ import itertools
 import json
 import sys
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from kills import killed_at_random
@@ -98,6 +100,34 @@ def toy_groups(model: torch.nn.Module, step: int, *, problems: int = 2, size: in
         )
         groups.append(Group(f"{step}/{problem}", turns))
     return groups
+
+
+class Tokenizer:
+    """Enough of a tokenizer for prompts of token ids."""
+
+    eos_token_id = 0
+
+    def batch_decode(self, rows: list[list[int]], skip_special_tokens: bool = True) -> list[str]:
+        return [" ".join(map(str, row)) for row in rows]
+
+
+def rewarded(groups: list[Group]) -> list[Group]:
+    """The same groups, with rewards 0 and 1 by turns."""
+    return [
+        replace(g, turns=tuple(replace(t, reward=float(i % 2)) for i, t in enumerate(g.turns)))
+        for g in groups
+    ]
+
+
+def changed(groups: list[Group], **changes: Any) -> list[Group]:
+    """The same groups with other completions; what is a function gets the completion."""
+
+    def turn(turn: Turn) -> Turn:
+        [old] = turn.action.completions
+        new = {name: value(old) if callable(value) else value for name, value in changes.items()}
+        return replace(turn, action=replace(turn.action, completions=(replace(old, **new),)))
+
+    return [replace(g, turns=tuple(map(turn, g.turns))) for g in groups]
 
 
 def train(directory: Path | None, every: int, steps: int = STEPS) -> str:

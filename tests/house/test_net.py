@@ -6,13 +6,10 @@ import gc
 import subprocess
 import sys
 import warnings
-from itertools import pairwise
 
 import aiohttp
 import pytest
 from aiohttp import web
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from messages import raises
 
 from mars_env.errors import ConfigError
@@ -74,7 +71,6 @@ def sized(body, *headers, status="200 OK"):
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNKED = HEAD + b"3;x=1\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n"
-TRAILED = CHUNKED[:-2] + b"X-Sum: 1\r\n\r\n"
 
 
 async def post(server, body=b"", *, most=1 << 20, timeout=5.0):
@@ -99,61 +95,13 @@ async def test_connections_are_kept():
     assert head.startswith("POST /v1/x?key=1 HTTP/1.1\r\n") and "X-A: b\r\n" in head and body == b"{0}"
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        [sized(b"a", "Connection: close")],
-        [b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na"],
-        [b"HTTP/1.1 200 OK\r\n\r\n", b"a", None],
-        [sized(b"a"), None],
-    ],
-    ids=["close", "1.0", "to the end", "closed afterwards"],
-)
-async def test_a_connection_that_ends_is_not_used_again(first):
-    async with Script(first, [sized(b"b")]) as server:
-        assert (await post(server)).body == b"a"
-        await asyncio.sleep(0.05)
-        assert (await post(server)).body == b"b"
-        assert server.connections == 2
-
-
-@settings(max_examples=40)
-@given(
-    st.sampled_from(
-        [sized(b'{"a": 1}'), CHUNKED, TRAILED, b"HTTP/1.1 100 Continue\r\n\r\n" + sized(b"late")]
-    ),
-    st.lists(st.integers(1, 90), max_size=6),
-)
-def test_answers_may_come_in_any_pieces(answer, cuts):
-    places = sorted({0, len(answer), *(cut for cut in cuts if cut < len(answer))})
-    pieces = [answer[a:b] for a, b in pairwise(places)]
-    server, got = asyncio.run(exchange(pieces, [sized(b"next")]))
-    assert [a.body for a in got] in (
-        [[b'{"a": 1}', b"next"], [b"abc0123456789", b"next"], [b"late", b"next"]]
-    )
-    assert server.connections == 1
-
-
 MALFORMED = {
     "body": [sized(b"abcdef")[:-3], None],
     "chunk": [CHUNKED[:-20], None],
-    "last chunk": [CHUNKED[:-5], None],
-    "half a head": [b"HTTP/1.1 200 OK\r\nContent-Le", None],
     "no HTTP": [b"SSH-2.0-x\r\n\r\n"],
-    "no status": [b"HTTP/1.1 abc\r\n\r\n"],
-    "negative length": [b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"],
-    "a word as length": [b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"],
-    "signed length": [b"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na"],
     "huge length": [b"HTTP/1.1 200 OK\r\nContent-Length: " + b"1" * 5000 + b"\r\n\r\n"],
-    "negative chunk": [HEAD + b"-3\r\nabc\r\n"],
-    "size of a chunk": [HEAD + b"0x3\r\nabc\r\n0\r\n\r\n"],
-    "huge chunk": [HEAD + b"F" * 200 + b"\r\nabc"],
-    "chunk that is longer": [HEAD + b"3\r\nabcdef\r\n"],
-    "line before a chunk": [HEAD, *[b"0" * 65536] * 40, None],
-    "header": [b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000],
-    "head": [b"HTTP/1.1 200 OK\r\n", *[b"X-A: " + b"b" * 65536 + b"\r\n"] * 40],
-    "trailer": [HEAD + b"0\r\n", *[b"X-A: " + b"b" * 65536 + b"\r\n"] * 40],
-    "interim answers": [b"HTTP/1.1 100 Continue\r\n\r\n" * 50, None],
+    "head without end": [b"HTTP/1.1 200 OK\r\n", *[b"X-A: " + b"b" * 65536 + b"\r\n"] * 40],
+    "trailer without end": [HEAD + b"0\r\n", *[b"X-A: " + b"b" * 65536 + b"\r\n"] * 40],
     "nothing": [None],
     "silence": [5.0],
     "drip": [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", *[b"a", 0.05] * 99],

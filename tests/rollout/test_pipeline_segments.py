@@ -74,6 +74,10 @@ async def test_a_stop_text_may_span_two_segments(segment):
         assert expected.finish_reason == "stop"
 
 
+def test_texts_are_joined_where_nothing_can_be_decoded():
+    assert joined(Completion("4 ", "length"), Completion("2", "length"), stop=("4 2",)).text == "4 2"
+
+
 async def test_a_context_that_is_full_ends_a_completion():
     whole = Automaton(context=21)
     [expected] = await whole.complete([5], 1, Sampling(max_tokens=100))

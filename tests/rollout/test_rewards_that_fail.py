@@ -178,7 +178,7 @@ async def test_team_rewards_that_fail_are_counted_in_the_figures_of_training():
     players = make_agents(ScriptedModel(["\\boxed{4}\nCorrectness: Correct"]), game.rules.possible_agents)
     steps = [[Job(problem) for problem in PROBLEMS]]
     [batch] = [b async for b in pipeline(game, players, steps, PipelineSettings(), seed=0)]
-    roles = role_metrics(batch.groups, frozenset())
+    roles = role_metrics(batch.groups, ())
     assert roles["verifier"]["reward_faults"] == roles["verifier"]["turns"] > 0
     assert "reward_faults" not in roles["solver"] and roles["solver"]["reward"] == 0.5
     figures = training_metrics(batch, [], TrainConfig(), waited=0.0, between=1.0)

@@ -17,8 +17,8 @@ from mars_env.miniature.protocol import SPECIAL
 from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.types import Action, Grade, Turn
 from studies.sums import protocol
-from studies.sums.agents import honest_report
-from studies.sums.experiment import ARMS, QUICK, Attempt, baselines, figures_of, train_arm
+from studies.sums.agents import honest_report, team
+from studies.sums.experiment import ARMS, QUICK, Attempt, baselines, figures_of, held_out, train_arm
 
 PROBLEM = load_problems("subset-sum", seed=3)[0]
 NUMBERS, TARGET = PROBLEM.metadata["numbers"], PROBLEM.metadata["target"]
@@ -108,7 +108,9 @@ def test_a_small_run_of_an_arm_repeats(name, tmp_path):
 
     def play():
         model, rewards = asyncio.run(train_arm(arm, 0, QUICK, tmp_path))  # the second time from the cache
-        return asyncio.run(figures_of(model, 0, QUICK)), rewards
+        return asyncio.run(
+            figures_of(team(model), held_out(0, QUICK), QUICK.inference, QUICK.attempts, 0)
+        ), rewards
 
     first = play()
     assert first == play()

@@ -134,30 +134,22 @@ def test_what_a_kill_left_of_a_write_is_cleared_away(toy, tmp_path):
 
 
 def test_other_settings_policies_and_formats_are_refused(toy, tmp_path):
-    path = trained(toy, 1).save(tmp_path)
+    def resumed(name="mars", config=toy.CONFIG, group=(8, 2)):
+        made = LocalTrainer({name: Policy(toy.tiny_model())}, config, run={"group": group})
+        return made.resume(tmp_path)
+
+    tiny = LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG, run={"group": (8, 2)})
+    tiny.steps = 1
+    path = tiny.save(tmp_path)
+    assert resumed()
     other = toy.CONFIG.model_copy(update={"learning_rate": 0.5, "epochs": 7})
-    with raises(StoreError):
-        LocalTrainer({"mars": Policy(toy.tiny_model())}, other).resume(tmp_path)
-    with raises(StoreError):
-        LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG, run={"group": 8}).resume(tmp_path)
-    with raises(StoreError):
-        LocalTrainer({"solver": Policy(toy.tiny_model())}, toy.CONFIG).resume(tmp_path)
+    for changes in ({"config": other}, {"group": (8, 3)}, {"name": "solver"}):
+        with raises(StoreError):
+            resumed(**changes)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"format": 99}))
     with raises(StoreError):
-        LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG).resume(tmp_path)
-
-
-def test_settings_of_the_rollout_are_kept_and_compared_as_plain_data(toy, tmp_path):
-    def fresh(group):
-        return LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG, run={"group": group})
-
-    one = fresh((8, 2))
-    one.steps = 1
-    one.save(tmp_path)
-    assert fresh((8, 2)).resume(tmp_path)
-    with raises(StoreError):
-        fresh((8, 3)).resume(tmp_path)
+        resumed()
 
 
 def test_fit_goes_on_where_an_earlier_call_ended(toy, tmp_path):

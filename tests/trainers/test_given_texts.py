@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from messages import raises
+from tiny_team import flat
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.trainers.config import Preferences, TrainConfig
@@ -36,10 +37,6 @@ def stepped(model, loss, rate=1e-2):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-def weights(policy):
-    return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
-
-
 @pytest.mark.parametrize("mode", ["token-mean", "sequence-mean"])
 def test_imitation_is_one_step_down_the_surprise_of_the_texts(toy, mode):
     policy, plain = Policy(toy.tiny_model()), toy.tiny_model()
@@ -52,7 +49,7 @@ def test_imitation_is_one_step_down_the_surprise_of_the_texts(toy, mode):
     assert figures.policies["mars"]["loss"] == pytest.approx(loss.item(), rel=1e-5)
     assert figures.policies["mars"]["nll"] == pytest.approx(torch.cat(each).mean().item(), rel=1e-5)
     assert (figures.step, trainer.steps, policy.version) == (1, 1, 1)
-    torch.testing.assert_close(weights(policy), stepped(plain, loss), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(flat(policy.model), stepped(plain, loss), rtol=1e-3, atol=1e-5)
 
 
 def test_what_cannot_be_imitated_is_refused(toy):
@@ -109,7 +106,7 @@ def test_a_preference_step_is_the_papers(toy, groups, budget):
     assert figures["margin"] == pytest.approx(sum(m.item() for m in margins) / 2, rel=1e-4, abs=1e-5)
     assert figures["preferred"] == sum(m.item() > 0 for m in margins) / 2
     assert figures["pairs"] == 2 and figures["completions"] == 4
-    torch.testing.assert_close(weights(policy), stepped(plain, loss), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(flat(policy.model), stepped(plain, loss), rtol=1e-3, atol=1e-5)
 
 
 def test_preferences_against_the_own_start_begin_at_the_logarithm_of_two(toy, groups):
@@ -128,14 +125,14 @@ def test_a_turn_of_unknown_reward_changes_nothing(toy, groups):
     other, again = preferring(toy)
     known = tuple(turn for turn in groups[0].turns if turn.reward is not None)
     again.step([Group(groups[0].id, known)])
-    assert torch.equal(weights(policy), weights(other))
+    assert torch.equal(flat(policy.model), flat(other.model))
 
 
 def test_groups_without_a_difference_train_nothing(toy, groups):
     policy, trainer = preferring(toy)
-    before = weights(policy)
+    before = flat(policy.model)
     figures = trainer.step(groups[1:])
-    assert figures.policies["mars"] == {} and torch.equal(weights(policy), before)
+    assert figures.policies["mars"] == {} and torch.equal(flat(policy.model), before)
 
 
 def test_preferences_refuse_what_they_cannot_compare(toy, groups):
@@ -156,6 +153,6 @@ def test_a_checkpoint_of_preferences_is_refused_by_a_run_by_reward(toy, groups, 
     trainer.step(groups)
     trainer.save(tmp_path)
     same, again = preferring(toy)
-    assert again.resume(tmp_path) and torch.equal(weights(same), weights(trainer.policies["mars"]))
+    assert again.resume(tmp_path) and torch.equal(flat(same.model), flat(trainer.policies["mars"].model))
     with raises(StoreError):
         LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG).resume(tmp_path)

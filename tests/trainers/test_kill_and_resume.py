@@ -1,32 +1,16 @@
-import json
 import os
-import subprocess
-import sys
 from collections import Counter
-from itertools import groupby
 
 import mars2_run
 import pytest
 import tiny_team
+from kills import killed, lasting
 
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
-from mars_env.trainers.rollouts import LEDGER
+from mars_env.trainers.rollouts import LEDGER, read_lines
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
-
-
-def killed(script, folder, every, kills):
-    """What a script says that kills its training run so often, and lets it end then."""
-    done = subprocess.run(
-        [sys.executable, script.__file__, str(folder), str(every), str(kills)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @forks
@@ -38,14 +22,6 @@ def test_killed_at_random_moments_a_run_ends_bitwise_the_same(toy, tmp_path, eve
     assert result["killed"] == 3
     assert result["resumed"] >= 1  # not all kills came before the first checkpoint
     assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, toy.STEPS + 1))
-
-
-def lasting(rows):
-    """The rows of updates whose weights were kept: what is done again after a kill takes their place."""
-    kept = {}
-    for (_, step), block in groupby(rows, key=lambda row: (row["attempt"], row["step"])):
-        kept = {earlier: turns for earlier, turns in kept.items() if earlier < step} | {step: list(block)}
-    return kept
 
 
 @forks
@@ -70,10 +46,10 @@ def test_killed_asynchronous_training_on_trees_loses_repeats_and_over_ages_no_tu
     assert {turn["policy"] for turn in turns} == {"a", "b"}
     assert 0 < max(turn["age"] for turn in turns) <= mars2_run.BOUND
 
-    ledger = read_jsonl(tmp_path / LEDGER)
-    assert [row["step"] for row in ledger] == steps
+    ledger = read_lines(tmp_path / LEDGER)
+    assert [row["update"] for row in ledger] == steps
     for row in ledger:
-        assert sorted(row["groups"]) == sorted({turn["tree"] for turn in updates[row["step"]]})
+        assert sorted(row["groups"]) == sorted({turn["tree"] for turn in updates[row["update"]]})
     figures = read_jsonl(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in figures] == steps
     for row in figures:

@@ -126,11 +126,11 @@ async def test_a_resumed_run_trains_no_group_twice(tmp_path):
     short = settings.model_copy(update={"steps": 2})
     await Run().train(short, directory=tmp_path, checkpoint_every=1)
     with (tmp_path / LEDGER).open("a", encoding="utf-8") as file:
-        file.write('{"step": 3, "groups": ["of weights that are lost"], "trees": []}\n{"torn')
+        file.write('{"update": 3, "groups": ["of weights that are lost"], "trees": []}\n{"torn')
     history = await Run().train(settings, directory=tmp_path, checkpoint_every=1)
     assert [metrics.step for metrics in history] == [3]
     rows = [json.loads(line) for line in (tmp_path / LEDGER).read_text(encoding="utf-8").splitlines()]
-    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert [row["update"] for row in rows] == [1, 2, 3]
     groups = [group for row in rows for group in row["groups"]]
     assert len(groups) == len(set(groups)) >= 9
     assert "of weights that are lost" not in groups
@@ -138,38 +138,6 @@ async def test_a_resumed_run_trains_no_group_twice(tmp_path):
     other = settings.model_copy(update={"pipeline": PipelineSettings(staleness=3)})
     with raises(StoreError):
         await Run().train(other, directory=tmp_path)
-
-
-async def test_resuming_by_steps_goes_on_with_the_next_step(tmp_path):
-    """At a bound of 0 a resumed run ends in the weights of one that was never stopped."""
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=0))
-    whole, stopped, resumed = Run(), Run(), Run()
-    await whole.train(settings)
-    await stopped.train(settings.model_copy(update={"steps": 2}), directory=tmp_path, checkpoint_every=1)
-    await resumed.train(settings, directory=tmp_path)
-    assert torch.equal(whole.weights, resumed.weights)
-
-
-async def test_an_async_refresh_is_awaited():
-    run = Run()
-    told = []
-
-    async def refresh(policies):
-        run.player.refresh(policies["miniature"].model, version=policies["miniature"].version)
-        told.append(policies["miniature"].version)
-
-    run.refresh = refresh
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=1))
-    await run.train(settings.model_copy(update={"steps": 1}))
-    assert told == [0, 1]
-
-
-async def test_a_game_of_another_grower_is_grown_in_groups():
-    run = Run()
-    run.game = replace(run.game)
-    settings = RunSettings(**COMMON, pipeline=PipelineSettings(groups_per_update=2))
-    history = await run.train(settings.model_copy(update={"steps": 1}))
-    assert history[0].advantages.turns >= 2 * 4
 
 
 @pytest.mark.parametrize(("train", "trained_with", "warned"), [

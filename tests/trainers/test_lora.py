@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from messages import raises
+from tiny_team import flat
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.hf import HFModel
@@ -24,15 +25,6 @@ SMALL = LoRASettings(rank=4, alpha=8)
 IDS = torch.tensor([[1, 2, 3, 4]])
 
 
-class Tokenizer:
-    """Enough of a tokenizer for prompts of token ids."""
-
-    eos_token_id = 0
-
-    def batch_decode(self, rows, skip_special_tokens=True):
-        return [" ".join(map(str, row)) for row in rows]
-
-
 def pair(toy, seed=0):
     return add_adapters(toy.tiny_model(), ROLES, SMALL, seed=seed)
 
@@ -43,10 +35,6 @@ def stir(adapter, seed=0):
     with torch.no_grad():
         for parameter in adapter.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
-
-
-def flat(model):
-    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
 
 
 def groups_of_two(toy, model, step=0):
@@ -113,7 +101,7 @@ async def test_hfmodel_samples_with_the_adapter_of_each_role(toy):
     adapters = pair(toy)
     stir(adapters["solver"], 1)
     stir(adapters["verifier"], 2)
-    models = {role: HFModel((a, Tokenizer()), name=role) for role, a in adapters.items()}
+    models = {role: HFModel((a, toy.Tokenizer()), name=role) for role, a in adapters.items()}
     sampling = Sampling(temperature=0.8, max_tokens=6, seed=3)
     sampled = await asyncio.gather(  # in one wave, and the models' turns in it alternate
         *(models[ROLES[i % 2]].complete([1, 2, 3 + i // 2], 3, sampling) for i in range(6))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from made_by_make import needed
 from messages import raises
-from tiny_team import LOSS, brief, environment, flat, made, models_of, settings, tiny, weights
+from tiny_team import LOSS, Rows, brief, environment, flat, made, models_of, settings, tiny, weights
 
 import mars_env
 from mars_env.errors import ConfigError
@@ -147,31 +147,6 @@ def run(directory, steps=4):
         train(env.game, players, env.problems, wanted, directory=directory, checkpoint_every=1)
     )
     return weights(players), [metrics.step for metrics in history]
-
-
-def test_two_policies_resume_together_bit_by_bit(tmp_path):
-    # The steps are part of no setting that must be the same: a run may be made longer.
-    (whole, steps), (half, first) = run(None), run(tmp_path, steps=2)
-    resumed, rest = run(tmp_path)
-    assert (steps, first, rest) == ([1, 2, 3, 4], [1, 2], [3, 4])  # it was resumed, not run again
-    assert not any(torch.equal(whole[name], half[name]) for name in whole)
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-class Rows:
-    """A logger that keeps its rows."""
-
-    def __init__(self):
-        self.rows = []
-
-    def start(self, step):
-        pass
-
-    def log(self, step, values):
-        self.rows.append(values)
-
-    def close(self):
-        pass
 
 
 @pytest.mark.parametrize("bound", [1, 2])

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import torch
 
 from mars_env.trainers.config import TrainConfig
@@ -14,16 +12,8 @@ def trained(toy, groups, dtype=torch.float32, **settings):
     return trainer
 
 
-def groups_of(toy):
-    groups = toy.toy_groups(toy.tiny_model(), 0)
-    return [
-        replace(g, turns=tuple(replace(t, reward=float(i % 2)) for i, t in enumerate(g.turns)))
-        for g in groups
-    ]
-
-
 def test_copies_on_the_host_change_nothing_but_where_they_are(toy):
-    groups = groups_of(toy)
+    groups = toy.rewarded(toy.toy_groups(toy.tiny_model(), 0))
     here, there = (trained(toy, groups, offload=offload).policies["mars"] for offload in (False, True))
     for one, other in zip(here.model.parameters(), there.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
@@ -32,7 +22,7 @@ def test_copies_on_the_host_change_nothing_but_where_they_are(toy):
 
 def test_updates_below_the_rounding_of_bfloat16_add_up(toy):
     """A hundred of them; weights alone would lose each."""
-    groups = groups_of(toy)
+    groups = toy.rewarded(toy.toy_groups(toy.tiny_model(), 0))
     policy = trained(toy, groups, torch.bfloat16, offload=True).policies["mars"]
     [(name, copy), *_] = policy.optimiser.weights.items()
     own = dict(policy.model.named_parameters())[name]
@@ -42,7 +32,7 @@ def test_updates_below_the_rounding_of_bfloat16_add_up(toy):
 
 
 def test_copies_are_in_the_checkpoint(toy, tmp_path):
-    groups = groups_of(toy)
+    groups = toy.rewarded(toy.toy_groups(toy.tiny_model(), 0))
     first = trained(toy, groups, torch.bfloat16, offload=True)
     first.save(tmp_path)
     second = LocalTrainer({"mars": Policy(toy.tiny_model(3).bfloat16())}, first.config)

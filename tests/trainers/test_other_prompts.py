@@ -1,10 +1,9 @@
 """Samples that are trained on another prompt than the model read: RuscaRL's three ratios, and who refuses."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from messages import raises
+from toy_training import changed
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
@@ -19,29 +18,15 @@ from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import turn_samples
 from mars_env.trainers.team import make_team
-from mars_env.types import Action, Group
 from studies.rubrics.lock import SAMPLING, locks, opener, show_steps, step_is_right, warm_started
 
 PLAIN = (9, 8)
 
 
-def changed(groups, **changes):
-    """The same groups with other completions."""
-
-    def turn(turn):
-        completion = replace(turn.action.completions[0], **changes)
-        return replace(turn, action=Action(turn.text, (completion,)))
-
-    return [Group(g.id, tuple(map(turn, g.turns))) for g in groups]
-
-
 @pytest.fixture
 def groups(toy):
     """Two groups with rewards 1 and 0 by turns; every turn read another prompt than is trained on."""
-    made = toy.toy_groups(toy.tiny_model(), 0)
-    rewards = [tuple(replace(t, reward=float(i % 2)) for i, t in enumerate(g.turns)) for g in made]
-    rewarded = [Group(g.id, turns) for g, turns in zip(made, rewards, strict=True)]
-    return changed(rewarded, train_prompt_ids=PLAIN)
+    return changed(toy.rewarded(toy.toy_groups(toy.tiny_model(), 0)), train_prompt_ids=PLAIN)
 
 
 def step(toy, groups, **config):

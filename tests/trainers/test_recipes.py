@@ -49,7 +49,6 @@ def test_mars2_has_the_papers_numbers():
         {"pipeline": {"groups_per_update": 4}, "rollouts": None},
         {"pipeline": {"groups_per_update": 4}, "train": {"tree_credit": {}}},
         {"pipeline": {"groups_per_update": 4, "refill": 2}},
-        {"train": {"overlong": {"limit": 4000}}},
         {"sampling": {"max_token": 1}},
     ],
 )

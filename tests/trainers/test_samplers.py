@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 import torch
 from messages import raises
-from tiny_team import brief, environment, settings, tiny
+from tiny_team import Rows, brief, environment, settings, tiny
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models import vllm
@@ -22,22 +22,6 @@ from mars_env.trainers.team import make_team
 from mars_env.types import Completion
 
 GAP = "policy/one/probe_gap"
-
-
-class Log:
-    """Keeps what is logged."""
-
-    def __init__(self):
-        self.rows = []
-
-    def start(self, step):
-        pass
-
-    def log(self, step, values):
-        self.rows.append(values)
-
-    def close(self):
-        pass
 
 
 def pair(name="one", seed=0, dtype=torch.float32):
@@ -145,7 +129,7 @@ def test_the_probe_covers_the_vocabulary_and_is_always_the_same():
 
 
 def test_shared_weights_are_not_probed_and_copies_are_in_every_update():
-    log = Log()
+    log = Rows()
     for staleness in (0, 1):
         env = environment(1)
         wanted = settings(steps=1, pipeline=PipelineSettings(staleness=staleness))
@@ -252,7 +236,7 @@ def test_vllm_needs_a_checkpoint(engines):
 
 
 def test_a_user_s_own_refresh_may_give_metrics_or_nothing():
-    log = Log()
+    log = Rows()
 
     async def batches(done):
         yield Texts({})

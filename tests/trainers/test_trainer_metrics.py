@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -7,6 +8,7 @@ from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.loggers import ConsoleLogger
 from mars_env.trainers.advantages import AdvantageStats
 from mars_env.trainers.metrics import StepMetrics, role_metrics
+from mars_env.trainers.samples import given_sample
 from mars_env.types import Action, Completion, Group, Turn
 
 METRICS = StepMetrics(
@@ -43,7 +45,8 @@ def test_role_metrics_by_hand():
     counted = Completion("", completion_tokens=5)
     group = Group("g", (turn("0", "solver_0", 1.0, cut), turn("1", "solver_1", None, counted, counted)))
     lone = Group("h", (turn("2", "verifier_0", None),))
-    assert role_metrics([lone, group], frozenset({("t", "0")})) == {
+    trained = given_sample(replace(cut, prompt_ids=(9,)), "mars")
+    assert role_metrics([lone, group], [replace(trained, tree_id="t", turn_id="0")]) == {
         "solver": {"turns": 2.0, "trained": 1.0, "truncated": 0.5, "tokens": 6.5, "reward": 1.0},
         "verifier": {"turns": 1.0, "trained": 0.0, "truncated": 0.0, "tokens": 0.0},
     }
@@ -53,7 +56,7 @@ def test_rewards_that_failed_are_counted_by_role():
     failed = Turn("t", "0", None, "g", "solver_0", "mars", "p", Action(""), info={REWARD_FAULT: "it raised"})
     left = Turn("t", "1", None, "g", "solver_1", "mars", "p", Action(""), reward=1.0)
     judged = Turn("t", "2", None, "g", "verifier_0", "mars", "p", Action(""))  # None for another reason
-    roles = role_metrics([Group("g", (failed, left, judged))], frozenset())
+    roles = role_metrics([Group("g", (failed, left, judged))], ())
     assert roles["solver"]["reward_faults"] == 1.0 and "reward_faults" not in roles["verifier"]
     stream = io.StringIO()
     ConsoleLogger(Console(file=stream, width=200)).log(1, StepMetrics(1, roles=roles).flat())
@@ -90,7 +93,7 @@ def test_prompts_that_fill_the_context_are_counted_apart_from_those_that_leave_l
     filtered = Completion("", "content_filter", prompt_ids=(1,))
     whole = Completion("So", "stop", prompt_ids=(1,), token_ids=(7,), logprobs=(-0.1,))
     corrector = [turn(i, "corrector", c) for i, c in enumerate((empty, empty, some, filtered, whole))]
-    table = role_metrics([Group("g", (*corrector, turn(9, "solver", whole)))], frozenset())
+    table = role_metrics([Group("g", (*corrector, turn(9, "solver", whole)))], ())
     assert table["corrector"]["interrupted"] == 4
     assert table["corrector"]["overlong_prompts"] == 2
     assert table["corrector"]["little_room"] == 1

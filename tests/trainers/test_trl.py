@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from messages import raises
+from tiny_team import flat
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
@@ -70,10 +71,6 @@ def trainer(rollouts, module, path, **changes):
     )
 
 
-def weights(module):
-    return torch.cat([p.detach().flatten() for p in module.parameters()])
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -87,17 +84,17 @@ def weights(module):
 )
 def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_path):
     module = load().module
-    before = weights(module)
+    before = flat(module)
     rollouts = team(module, config)
     by_trl = trainer(rollouts, module, tmp_path)
     by_trl.train()
     assert len(rollouts.trees) == 4
     local = load().module
     LocalTrainer({"miniature": Policy(local)}, config).step(groups_of(rollouts.trees))
-    moved = (weights(local) - before).abs().max()
+    moved = (flat(local) - before).abs().max()
     assert moved > 5e-4
     # Adam divides by the gradient's own size, so that the rounding of a tiny one can show.
-    difference = (weights(local) - weights(module)).abs()
+    difference = (flat(local) - flat(module)).abs()
     assert difference.mean() < 1e-6
     assert difference.max() < moved / 4
     assert any("team/solver/reward" in row for row in by_trl.state.log_history)

@@ -50,10 +50,7 @@ async def validate_problem(
         >>> asyncio.run(grader.aclose())
     """
     if problem.kind != "code" or not isinstance(problem.reference, Mapping):
-        raise ConfigError(
-            f"validation runs the reference solutions of problems of code, and {shown(problem.id)} is one of "
-            f"{problem.kind}: give a set of programs"
-        )
+        raise ConfigError(f"{shown(problem.id)} is a problem of {problem.kind}: give a set of programs")
     solutions = problem.reference.get("solutions") or []
     if not solutions:
         return Validation(problem.id, False, "there is no reference solution to try")

@@ -22,7 +22,7 @@ from mars_env.grading.thinking import after_thinking
 from mars_env.identity import changed_fields
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate
-from mars_env.text import describe_error
+from mars_env.text import describe_error, shown
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
 
 VOTES = "votes"
@@ -105,16 +105,12 @@ class RubricGrader:
         if isinstance(tags, str):
             raise ConfigError(f"tags are several names, such as ({tags!r},), not one string")
         if self.rubric is not None and not isinstance(self.rubric, Rubric):
-            raise ConfigError(
-                f"rubric must be a Rubric (Rubric.from_rows reads rows), not {type(self.rubric).__name__}"
-            )
+            raise ConfigError(f"rubric is a Rubric (Rubric.from_rows reads rows), not {shown(self.rubric)}")
         if not isinstance(self.repeats, int) or self.repeats < 1 or self.repeats % 2 == 0:
             raise ConfigError(f"repeats must be an odd number, so that they can decide, got {self.repeats}")
         if self.tries < 1 or not self.timeout > 0 or self.most_characters < 1:
-            raise ConfigError(
-                "tries and most_characters must be at least 1 and timeout above 0, got "
-                f"{self.tries}, {self.most_characters} and {self.timeout:g}"
-            )
+            given = f"{self.tries}, {self.most_characters} and {self.timeout:g}"
+            raise ConfigError(f"tries and most_characters are at least 1 and timeout above 0, got {given}")
 
     @property
     def name(self) -> str:

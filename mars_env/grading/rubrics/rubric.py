@@ -75,10 +75,7 @@ class Criterion:
             raise ConfigError(f"{where} has 0 points, so nothing depends on it: leave it out")
         values = [tier.value for tier in self.tiers]
         if self.tiers and (len(values) < 2 or values != sorted(set(values)) or not _shares(values)):
-            raise ConfigError(
-                f"{where}: tiers are two or more, with values in [0, 1] from the lowest to the highest, got "
-                f"{shown(values)}"
-            )
+            raise ConfigError(f"{where}: two tiers or more ascend in [0, 1], got {shown(values)}")
 
     @property
     def levels(self) -> tuple[Tier, ...]:
@@ -122,9 +119,8 @@ class Rubric:
         for criterion in self.criteria:
             if criterion.id == id:
                 return criterion
-        raise ConfigError(
-            f"the rubric has no criterion {shown(id)}; it has {', '.join(c.id for c in self.criteria)}"
-        )
+        known = ", ".join(criterion.id for criterion in self.criteria)
+        raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {known}")
 
     def tagged(self, tags: Sequence[str]) -> Rubric:
         """The criteria that have one of these tags: those of one stage.
@@ -196,9 +192,7 @@ def _criterion(row: object, place: str) -> Criterion:
         raise ConfigError(f"criterion {place}: tags must be a list of strings")
     check = row.get("check") or _released_check(tags)
     if not isinstance(check, Mapping) or len(check) > 1:
-        raise ConfigError(
-            f'criterion {place}: check must be one name with its value, such as {{"answer": "4"}}'
-        )
+        raise ConfigError(f'criterion {place}: check is one name with its value, such as {{"answer": "4"}}')
     (name, value) = next(iter(check.items()), ("", None))
     try:
         return Criterion(
@@ -215,14 +209,10 @@ def _criterion(row: object, place: str) -> Criterion:
 
 
 def _tiers(rows: object) -> tuple[Tier, ...]:
-    pairs = isinstance(rows, list | tuple) and all(
-        isinstance(row, list | tuple) and len(row) == 2 for row in rows
-    )
-    if not pairs:
-        raise ValueError(
-            f'tiers must be pairs of a value and a text, such as [0, "not at all"], got {shown(rows)}'
-        )
-    return tuple(Tier(finite(share), str(text)) for share, text in rows)  # type: ignore[attr-defined]
+    listed: Any = rows if isinstance(rows, list | tuple) else [rows]
+    if not all(isinstance(row, list | tuple) and len(row) == 2 for row in listed):
+        raise ValueError(f'tiers are pairs of a value and a text, such as [0, "no"], got {shown(rows)}')
+    return tuple(Tier(finite(share), str(text)) for share, text in listed)
 
 
 def _released_check(tags: Sequence[str]) -> Mapping[str, Any]:

@@ -30,7 +30,6 @@ from mars_env.methods.promptcot.designs import (
     best_rationale,
     is_readable,
     rationales,
-    score_design,
 )
 from mars_env.models.encoding import require_fit
 from mars_env.models.hf import HFModel
@@ -271,16 +270,3 @@ def _identity(designs: Sequence[Design], loop: Loop) -> dict[str, Any]:
     """What a loop depends on, besides its trainer's settings."""
     problems = json.dumps([[list(design.concepts), design.problem] for design in designs])
     return {**loop.model_dump(mode="json", exclude={"steps"}), "problems": f"{derive_seed(0, problems):x}"}
-
-
-async def problem_nll(designers: Designers, designs: Sequence[Design]) -> tuple[float, float]:
-    """Mean ``-log p(x|z,c)`` and ``-log p(x|z,c) - log p(z|c)`` of a problem, in nats, by the problem model.
-
-    The first is what the paper's curves show; a rationale that gives the whole problem away makes it 0. The
-    second cannot be lowered in this way: for every z it is at least ``-log p(x|c)``.
-    """
-    scores = await gather_all(
-        score_design(designers.problem, designers.writing, design) for design in designs
-    )
-    number = len(scores)
-    return -sum(s.problem for s in scores) / number, -sum(s.joint for s in scores) / number

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,17 +24,15 @@ from mars_env.envs.growers import levels
 from mars_env.errors import ConfigError
 from mars_env.grading.cover import CoverMatch
 from mars_env.loggers import Logger
-from mars_env.methods.spell.memory import QuestionMemory, question_job, remembered, rows_of
+from mars_env.methods.spell.memory import QuestionMemory, question_job, remembered
 from mars_env.methods.spell.rewards import SpellReward, majority_vote, outcomes, votes_of
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, Spell
 from mars_env.models.batching import whole_waves
 from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch, collect, groups_of
 from mars_env.seeds import derive_seed
-from mars_env.trainers.checkpoints import run_identity
 from mars_env.trainers.checks import check_run, require_roles
-from mars_env.trainers.local import LocalTrainer
-from mars_env.trainers.loop import fit
+from mars_env.trainers.loop import fit, trainer_of
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.rollouts import LostTrees, UpdateLog, graded_in_step
@@ -209,10 +207,9 @@ async def spell_batches(
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
     memory = QuestionMemory().plus(remembered(new for row in rows for new in row["new"]))
-    roles = settings.train.train_roles
+    config = settings.train
     lost = LostTrees(
-        lambda turn: turn.policy in team.policies and (roles is None or turn.role in roles),
-        settings.problems_per_step,
+        lambda turn: turn.policy in team.policies and config.trains(turn.role), settings.problems_per_step
     )
     for step in range(done, settings.steps):
         trees: list[Tree] = []
@@ -233,7 +230,8 @@ async def spell_batches(
         if on_trees is not None:
             on_trees(step, trees)
         memory, new = memory.updated(trees)
-        log.write(step + 1, {"new": rows_of(new)})  # before its checkpoint; without one the line is removed
+        added = [asdict(each) for each in new]
+        log.write(step + 1, {"new": added})  # before its checkpoint; without one the line is removed
         groups = role_groups(trees, spell, derive_seed(settings.seed, "turns of step", step))
         yield UpdateBatch(step, tuple(groups), (0,) * len(groups), tuple(tree.id for tree in trees))
 
@@ -272,19 +270,10 @@ async def train_spell(
     assert run.game is not None
     check_run(run.game, team, settings)
     batch_roles = (*settings.train.batch_roles, role_of(QUESTIONER))
-    trainer = LocalTrainer(
-        team.policies,
-        settings.train.model_copy(update={"seed": settings.seed, "batch_roles": batch_roles}),
-        run={
-            **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
-            "spell": run.spell.model_dump(mode="json"),
-            "clusters": run.clusters.content_hash(),
-            **run_identity(run.game, team, settings.steps),
-        },
-        frozen=team.frozen,
-    )
+    config = settings.train.model_copy(update={"batch_roles": batch_roles})
+    also = {"spell": run.spell.model_dump(mode="json"), "clusters": run.clusters.content_hash()}
     return await fit(
-        trainer,
+        trainer_of(run.game, team, settings, config, also),
         lambda done: spell_batches(run, done=done, directory=directory, on_trees=on_trees),
         settings.steps,
         refresh=team.refresh,

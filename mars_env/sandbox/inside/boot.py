@@ -29,25 +29,7 @@ import struct
 import sys
 from time import monotonic as clock
 
-from mars_env.sandbox.inside import folders, questions
-from mars_env.sandbox.inside.kernel import (
-    CLONE_NEWPID,
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    PR_SET_NO_NEW_PRIVS,
-    PR_SET_PDEATHSIG,
-    SECCOMP_NEW_LISTENER,
-    drop_capabilities,
-    landlock_rules,
-    landlock_ruleset,
-    libc_call,
-    load_filter,
-    mount_arguments,
-    open_pidfd,
-    prctl,
-    set_limit,
-    unshare,
-)
+from mars_env.sandbox.inside import folders, kernel, questions
 from mars_env.sandbox.inside.program import open_streams, preload, run_child
 from mars_env.sandbox.inside.watch import CALM_MS, Usage, Watch, exceeded, pause
 
@@ -81,17 +63,17 @@ class _Server:
         os.umask(0o022)
         # The kernel counts timers and queued signals per user, and that user's other programs need them too.
         for which, value in {resource.RLIMIT_CORE: 0, **_PER_USER}.items():
-            set_limit(which, value)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
+            kernel.set_limit(which, value)
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         if config["namespaces"]:
             self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
             # A box writes its user id maps here: it cannot write to its own ``/proc``.
             config["proc"] = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            config["mounts"] = [mount_arguments(*mount) for mount in config["mounts"]]
+            config["mounts"] = [kernel.mount_arguments(*mount) for mount in config["mounts"]]
         else:
-            prctl(PR_SET_CHILD_SUBREAPER, 1)
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         if config["landlock"] is not None:
-            config["landlock"] = landlock_rules(**config["landlock"])
+            config["landlock"] = kernel.landlock_rules(**config["landlock"])
         open_streams()
         preload(config["modules"], config["packages"])
         config["own_bytes"] = fork_memory()
@@ -124,8 +106,8 @@ class _Server:
         try:
             if self.config["namespaces"]:
                 # The next fork starts a new name space; afterwards, later forks must use the server's again.
-                libc_call("setns", self.own_pids, CLONE_NEWPID)
-                libc_call("unshare", CLONE_NEWPID)
+                kernel.libc_call("setns", self.own_pids, kernel.CLONE_NEWPID)
+                kernel.libc_call("unshare", kernel.CLONE_NEWPID)
             pid = os.fork()
         except OSError as error:
             os.write(control, f"error {error}".encode())
@@ -142,7 +124,7 @@ class _Server:
             if self.config["namespaces"]:
                 os.close(self.own_pids)
             else:
-                prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+                kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL)
                 if os.getppid() != self.me:
                     os._exit(1)
             box = _Box(self.config, order, control)
@@ -166,20 +148,20 @@ class _Box:
         self.count_processes = config["count_processes"]
         self.ruleset, self.listener = None, -1
         self.me = os.getpid()
-        self.pidfd = open_pidfd(self.me)
+        self.pidfd = kernel.open_pidfd(self.me)
         if self.namespaces:
-            unshare(config, order["uid"])
+            kernel.unshare(config, order["uid"])
             os.close(config["proc"])
         else:
-            prctl(PR_SET_CHILD_SUBREAPER, 1)
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         if self.confine:
             if config["landlock"] is not None:
-                self.ruleset = landlock_ruleset(config["landlock"], self.workdir)
-            drop_capabilities()
-            prctl(PR_SET_DUMPABLE, 0)
+                self.ruleset = kernel.landlock_ruleset(config["landlock"], self.workdir)
+            kernel.drop_capabilities()
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         if config["asks"] is not None:
             # Loaded once: it names no process, and each child inherits it.
-            fd = load_filter(config["asks"], SECCOMP_NEW_LISTENER)
+            fd = kernel.load_filter(config["asks"], kernel.SECCOMP_NEW_LISTENER)
             self.listener = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
             os.close(fd)
         os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
@@ -255,7 +237,7 @@ class _Box:
         """Wait for the program's end, or kill it at a limit; returns status, usage and the limit's name."""
         usage, slept, before, reason = Usage(), 0.0, started, ""
         doubtful, wait = "", float(CALM_MS)
-        pidfd = open_pidfd(pid)
+        pidfd = kernel.open_pidfd(pid)
         self.poll.register(pidfd, select.POLLIN)
         try:
             while True:

@@ -24,6 +24,7 @@ DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Flags that OpenRLHF gets unless they are given."""
 
+_LEVEL: Final = "--algo.advantage.is_correction_level"
 _WRITTEN: Final = ("--ckpt.path", "--ckpt.output_dir", "--logger.tensorboard_dir")
 _READ: Final = ("--actor.model_name_or_path", "--ref.model_name_or_path")  # folders, or names on a hub
 
@@ -115,14 +116,20 @@ def dataset_path(flags: Flags, name: str) -> Path:
     return Path(*flags.get("--ckpt.path", DEFAULTS["--ckpt.path"])).absolute() / "mars" / f"{name}.jsonl"
 
 
-def located(settings: TeamSettings) -> TeamSettings:
-    """The settings with absolute paths: a relative one means the folder of the command, not of a Ray worker.
+def resolved(settings: TeamSettings, flags: Flags) -> TeamSettings:
+    """The settings with absolute paths, and with a weight for GSPO unless flags choose OpenRLHF's correction.
+
+    A relative path means the folder of the command, not of a Ray worker. The weight is that of
+    `TrainConfig.corrected`: OpenRLHF's GSPO has none, only a ratio to the policy that sampled, whose rounding
+    alone would exceed its narrow clip range.
 
     Example:
         >>> settings = TeamSettings(env="aime-solve", record="record", policies={"one": "Qwen/Qwen3-8B"})
-        >>> Path(located(settings).record).is_absolute(), located(settings).policies["one"]
-        (True, 'Qwen/Qwen3-8B')
+        >>> found = resolved(settings, {"--actor.policy_loss_type": ["gspo"]})
+        >>> Path(found.record).is_absolute(), found.policies["one"], found.tis_cap
+        (True, 'Qwen/Qwen3-8B', 2.0)
     """
+    gspo = flags.get("--actor.policy_loss_type") == ["gspo"] and _LEVEL not in flags
 
     def chosen(name: str | None) -> str | None:  # a set's name stays, also where a folder has it
         return _existing(name) if name and is_path(name) else name
@@ -133,6 +140,7 @@ def located(settings: TeamSettings) -> TeamSettings:
 
     return settings.model_copy(
         update={
+            "tis_cap": settings.tis_cap or (2.0 if gspo else None),
             "record": settings.record and str(Path(settings.record).absolute()),
             "problem_set": chosen(settings.problem_set),
             "problem_options": options(settings.problem_options),
@@ -157,18 +165,13 @@ def _correction(settings: TeamSettings, given: Flags) -> dict[str, tuple[str, ..
 
     The weight is capped from above alone: OpenRLHF's own lower bound, 0.5, keeps pushing down tokens that the
     policy has left. Another gate than the ratio masks, and its bound is the user's.
-
-    GSPO has no such weight: there the ratio itself is taken to the policy that sampled, which its narrow
-    clip range leaves no room for where samples are fresh and differ by the engine's rounding alone.
     """
-    if settings.staleness == 0 and given.get("--actor.policy_loss_type") == ["gspo"]:
-        return {}
-    if "--algo.advantage.is_correction_level" in given:
+    if settings.tis_cap is not None or _LEVEL in given:
         return {}
     if given.get("--algo.advantage.is_correction_gating", ["ratio"]) != ["ratio"]:
-        return {"--algo.advantage.is_correction_level": ("token",)}
+        return {_LEVEL: ("token",)}
     return {
-        "--algo.advantage.is_correction_level": ("token",),
+        _LEVEL: ("token",),
         "--algo.advantage.is_correction_mode": ("clip",),
         "--algo.advantage.is_correction_threshold": ("5",),
     }
@@ -221,7 +224,11 @@ def _unsupported(settings: TeamSettings, args: SimpleNamespace) -> Iterator[str]
         yield "engines that sleep while the policy is trained roll nothing out: set --mars.staleness 0"
     if not args.vllm.num_engines:
         yield "rollouts need engines: give --vllm.num_engines, at least 1"
-    if settings.staleness > 0 and level == "off":
+    if settings.tis_cap is not None and level != "off":
+        yield f"--mars.tis_cap and {_LEVEL} correct the same difference: leave one of them out"
+    if settings.dmmpt_threshold is not None and args.actor.policy_loss_type == "gspo":
+        yield "--mars.dmmpt_threshold leaves tokens out that GSPO's ratio would go on to push: drop it"
+    if settings.staleness > 0 and level == "off" and settings.tis_cap is None:
         yield (
             f"samples may be {settings.staleness} versions old, and would be trained as if they were new: "
             "leave --algo.advantage.is_correction_level out"

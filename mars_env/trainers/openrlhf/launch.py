@@ -6,7 +6,7 @@ import os
 
 from mars_env.trainers.openrlhf.arguments import parsed_arguments
 from mars_env.trainers.openrlhf.command_line import Flags
-from mars_env.trainers.openrlhf.flags import complete, dataset_path, located
+from mars_env.trainers.openrlhf.flags import complete, dataset_path, resolved
 from mars_env.trainers.openrlhf.planning.checks import check_launch
 from mars_env.trainers.openrlhf.rollouts.problems import write_ids
 from mars_env.trainers.openrlhf.settings import read_flags
@@ -22,7 +22,7 @@ def launch(given: Flags) -> None:
     """
     settings, flags = read_flags(given)
     require_stack()
-    settings = located(settings)
+    settings = resolved(settings, flags)
     flags = complete(settings, flags)
     args = parsed_arguments(flags)
     check_launch(settings, args)

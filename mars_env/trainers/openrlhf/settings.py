@@ -28,13 +28,14 @@ from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import suggestion
 from mars_env.trainers.checks import require_roles
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
+from mars_env.trainers.config import Credit
 from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, flag_value
+from mars_env.trainers.recipes import require_order
 from mars_env.types import role_of
 
 
-class TeamSettings(GroupedSettings, PipelineSettings):
-    """The flags ``--mars.*``, by their names: also those of grouped rollouts and of the pipeline.
+class TeamSettings(GroupedSettings, PipelineSettings, Credit):
+    """The flags ``--mars.*``, by their names: also those of grouped rollouts, the pipeline, and credit.
 
     On the command line a field is given as ``--mars.NAME VALUE``. Tables and lists are written as JSON; a
     list of names also as ``solver,verifier``.
@@ -88,19 +89,9 @@ class TeamSettings(GroupedSettings, PipelineSettings):
     segment_tokens: PositiveInt | None = None
     """Outputs are sampled in segments of this many tokens, each by the newest policy; None: in one piece."""
 
-    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
-    """The advantage estimator."""
-    uniform_groups: Literal["count", "drop"] = "count"
-    """Groups whose rewards are all equal: their rows have the advantage 0 and count in OpenRLHF's
-    denominators, or are left out."""
-    tree_credit: TreeCredit | None = None
-    """Credit along the tree; None turns it off."""
-    overlong: Overlong | None = None
-    """A penalty near the length limit; None turns it off."""
-    call_cost: float = 0.0
-    """What each call of a tool takes off its turn's reward."""
-    train_roles: tuple[str, ...] | None = None
-    """Roles whose turns are trained; None: all that the trained model plays."""
+    tis_cap: float | None = Field(default=None, gt=0)
+    """Cap of an importance weight between trainer and engine that takes the place of OpenRLHF's correction,
+    with `tis_veto`. None: 2 for GSPO, which has no weight in OpenRLHF; else OpenRLHF's correction."""
 
     eval_set: str | None = None
     """Problems for evaluation during training; None: the same set as in training."""
@@ -124,44 +115,22 @@ class TeamSettings(GroupedSettings, PipelineSettings):
     record: str | None = None
     """A directory for a record of what was trained (`mars_env.trainers.openrlhf.rollouts.record`)."""
 
-    @field_validator("train_roles", mode="before")
+    @field_validator("train_roles", "batch_roles", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
         return tuple(value.split(",")) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _trainable(self) -> Self:
-        agentic = self.groups_per_update is not None
-        if self.grow == "grouped" and self.group < 2:
+        if self.grow == "grouped" and self.group < 2 and not self.batch_roles:
             raise ValueError("groups of one turn have nothing to compare: set group to 2 or more")
-        if agentic and self.staleness == 0:
-            raise ValueError(
-                "groups_per_update is for rollouts that continue while the policy is trained: "
-                "set staleness to 1 or more"
-            )
-        if agentic and self.tree_credit is not None:
-            raise ValueError(
-                "tree_credit compares a turn with its parent, which may be trained before with "
-                "groups_per_update: leave one of them out"
-            )
-        if self.refill > 1 and self.uniform_groups == "count":
-            raise ValueError(
-                "refill plays others in the place of groups whose rewards are all equal: "
-                'set uniform_groups to "drop"'
-            )
+        require_order(self, self)
         return self
 
     @property
-    def config(self) -> TrainConfig:
-        """How turns get their advantages."""
-        return TrainConfig(
-            advantage=self.advantage,
-            uniform_groups=self.uniform_groups,
-            tree_credit=self.tree_credit,
-            overlong=self.overlong,
-            call_cost=self.call_cost,
-            train_roles=self.trained_roles(),
-        )
+    def config(self) -> Credit:
+        """How turns get their advantages, with the roles that are trained."""
+        return self.model_copy(update={"train_roles": self.trained_roles()})
 
     def trained_roles(self) -> tuple[str, ...] | None:
         """The roles whose turns are trained; None: all.
@@ -169,10 +138,10 @@ class TeamSettings(GroupedSettings, PipelineSettings):
         Raises:
             ConfigError: There is no such role, or other models play one or all of them.
         """
-        if not self.others and self.train_roles is None:
+        if not self.others and self.train_roles is None and not self.batch_roles:
             return None
         agents = self.game().rules.possible_agents
-        require_roles(TrainConfig(train_roles=self.train_roles), agents)
+        require_roles(self, agents)
         if not self.others:
             return self.train_roles
         frozen = {role_of(agent) for agent in agents if self.is_frozen(agent)}

@@ -13,7 +13,6 @@ import asyncio
 import hashlib
 import re
 import secrets
-import shutil
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
@@ -23,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from mars_env.errors import ConfigError, MissingExtra, StoreError
 from mars_env.files import open_regular
-from mars_env.trainers.checkpoints import sync_to_disk
+from mars_env.trainers.checkpoints import remove_folder, whole_folder
 from mars_env.trainers.local import Policy
 
 try:
@@ -41,7 +40,6 @@ MANIFEST_BYTES = 2**20
 """No manifest is longer."""
 
 _NUMBER = re.compile(r"[0-9]{8}")
-_DRAFT = ".draft-"
 _PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
 
 
@@ -64,19 +62,6 @@ class Publication(BaseModel):
     store: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     number: PositiveInt
     policies: dict[_PolicyName, PolicyWeights]
-
-    @classmethod
-    def read(cls, manifest: str | bytes, where: str) -> Publication:
-        """The publication that a manifest describes.
-
-        Raises:
-            StoreError: It describes none.
-        """
-        try:
-            return cls.model_validate_json(manifest)
-        except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise StoreError(f"{where}: the manifest cannot be read: {why}; publish again") from error
 
     def newer_than(self, other: Publication | None) -> bool:
         """Whether these weights come after others: a higher number, or another store."""
@@ -115,25 +100,20 @@ class WeightStore:
         """
         last = self.newest()
         number = (last.number if last is not None else 0) + 1
-        draft = self.path / f"{_DRAFT}{secrets.token_hex(8)}"
+        files = {}
         try:
-            draft.mkdir(parents=True)
-            files = {}
-            for name, policy in policies.items():
-                path = draft / f"{name}.safetensors"
-                safetensors.torch.save_model(policy.model, str(path))  # tied weights once
-                size = path.stat().st_size
-                files[name] = PolicyWeights(version=policy.version, size=size, sha256=_sha256(path))
-            store = last.store if last is not None else secrets.token_hex(16)
-            publication = Publication(store=store, number=number, policies=files)
-            (draft / MANIFEST).write_text(publication.model_dump_json(), encoding="utf-8")
-            for path in [*draft.iterdir(), draft]:
-                sync_to_disk(path)
-            draft.rename(self._folder(number))
-            sync_to_disk(self.path)
-            self._prune()
+            with whole_folder(self._folder(number)) as draft:
+                for name, policy in policies.items():
+                    path = draft / f"{name}.safetensors"
+                    safetensors.torch.save_model(policy.model, str(path))  # tied weights once
+                    size = path.stat().st_size
+                    files[name] = PolicyWeights(version=policy.version, size=size, sha256=_sha256(path))
+                store = last.store if last is not None else secrets.token_hex(16)
+                publication = Publication(store=store, number=number, policies=files)
+                (draft / MANIFEST).write_text(publication.model_dump_json(), encoding="utf-8")
+            for old in self._numbers()[self._keep :]:
+                remove_folder(self._folder(old))
         except (OSError, ValueError) as error:
-            shutil.rmtree(draft, ignore_errors=True)
             raise StoreError(f"the weights cannot be published in {self.path}: {error}") from error
         return publication
 
@@ -147,11 +127,14 @@ class WeightStore:
             folder = self._folder(number)
             try:
                 with open_regular(folder / MANIFEST) as file:
-                    return Publication.read(file.read(MANIFEST_BYTES), str(folder))
+                    return Publication.model_validate_json(file.read(MANIFEST_BYTES))
             except FileNotFoundError:
                 continue  # removed meanwhile: then there is a newer one, which the next look finds
             except OSError as error:
                 raise StoreError(f"{folder} cannot be read: {error}") from error
+            except ValidationError as error:
+                why = error.errors()[0]["msg"]
+                raise StoreError(f"{folder}: the manifest cannot be read: {why}; publish again") from error
         return None
 
     async def fetch(self, publication: Publication) -> Tensors:
@@ -175,14 +158,6 @@ class WeightStore:
         if not self.path.is_dir():
             return []
         return sorted((int(p.name) for p in self.path.iterdir() if _NUMBER.fullmatch(p.name)), reverse=True)
-
-    def _prune(self) -> None:
-        """Remove old publications, and what a killed learner left half written."""
-        for number in self._numbers()[self._keep :]:
-            old = self._folder(number)
-            old.rename(old.with_name(f"{_DRAFT}old-{old.name}"))
-        for leftover in self.path.glob(f"{_DRAFT}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:

@@ -12,8 +12,8 @@ from mars_env.trainers.openrlhf.flags import (
     AT_LEAST_ONE,
     REFUSED,
     complete,
-    located,
     require_supported,
+    resolved,
     sampling_of,
 )
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -32,6 +32,7 @@ MASKS = {f"{CORRECTION}gating": "tv", f"{CORRECTION}mode": "mask"}
         ({}, {"algo__kl__init_coef": 0.001, "algo__kl__use_loss": True}),
         ({"staleness": 1}, {"train__async_enable": True}),
         ({}, {f"{CORRECTION}level": "off"}),
+        ({"staleness": 1, "tis_cap": 2.0}, {f"{CORRECTION}level": "off"}),
         ({}, {**MASKS, f"{CORRECTION}threshold": [0.0, 0.1]}),
         ({}, {f"{CORRECTION}level": "seq", f"{CORRECTION}mode": "mask"}),
     ],
@@ -56,6 +57,8 @@ def test_supported(settings, changes):
         ({"staleness": 2}, {f"{CORRECTION}level": "off"}),
         ({"overlong": Overlong(limit=100, buffer=10)}, {}),
         ({}, {f"{CORRECTION}level": "seq"}),
+        ({"tis_cap": 2.0}, {}),
+        ({"dmmpt_threshold": 0.9}, {"actor__policy_loss_type": "gspo"}),
         ({}, {f"{CORRECTION}gating": "tv"}),
         ({}, {**MASKS, f"{CORRECTION}threshold": [0.5, 5.0]}),
     ],
@@ -125,13 +128,13 @@ def test_settings_that_workers_read_have_absolute_paths(tmp_path, monkeypatch):
         problem_options={"licence": "two"}, eval_problem_options={"source": "two"},
         policies={"one": "Qwen/Qwen3-8B", "two": "two"},
     )  # fmt: skip
-    here = located(settings)
+    here = resolved(settings, {})
     assert (here.record, here.problem_set) == (str(tmp_path / "record"), str(tmp_path / "problems.jsonl"))
     assert here.eval_set == "aime25"
     assert here.problem_options == {"licence": "two"}
     assert here.eval_problem_options == {"source": str(tmp_path / "two")}
     assert here.policies == {"one": "Qwen/Qwen3-8B", "two": str(tmp_path / "two")}
-    assert located(SETTINGS) == SETTINGS
+    assert resolved(SETTINGS, {}) == SETTINGS
 
 
 LEVEL, MODE, GATING = (f"--algo.advantage.is_correction_{name}" for name in ("level", "mode", "gating"))
@@ -139,18 +142,22 @@ GSPO = {"--actor.policy_loss_type": ["gspo"]}
 
 
 @pytest.mark.parametrize(
-    ("staleness", "given", "level", "mode"),
+    ("changes", "given", "level", "mode", "cap"),
     [
-        (0, {}, ["token"], ["clip"]),
-        (0, GSPO, None, None),  # its ratio is taken to the policy that sampled
-        (1, GSPO, ["token"], ["clip"]),
-        (0, {LEVEL: ["seq"]}, ["seq"], None),  # clip and seq exclude each other
-        (0, {GATING: ["tv"]}, ["token"], None),  # the default, mask
+        ({}, {}, ["token"], ["clip"], None),
+        ({}, GSPO, None, None, 2.0),
+        ({"staleness": 1}, GSPO, None, None, 2.0),
+        ({"tis_cap": 3.0}, GSPO, None, None, 3.0),
+        ({"tis_cap": 3.0}, {}, None, None, 3.0),
+        ({}, {**GSPO, LEVEL: ["token"]}, ["token"], None, None),  # the ratio to the policy that sampled
+        ({}, {LEVEL: ["seq"]}, ["seq"], None, None),  # clip and seq exclude each other
+        ({}, {GATING: ["tv"]}, ["token"], None, None),  # the default, mask
     ],
 )
-def test_correction(staleness, given, level, mode):
-    full = complete(SETTINGS.model_copy(update={"staleness": staleness}), given)
-    assert (full.get(LEVEL), full.get(MODE)) == (level, mode)
+def test_correction(changes, given, level, mode, cap):
+    settings = resolved(SETTINGS.model_copy(update=changes), given)
+    full = complete(settings, given)
+    assert (full.get(LEVEL), full.get(MODE), settings.tis_cap) == (level, mode, cap)
 
 
 def test_segments_continue_without_reading_their_prompts_again():

@@ -2,47 +2,29 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections import Counter
-from itertools import groupby
 
 import pytest
 import swarm_run
 import torch
+from kills import killed, lasting
 
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
-from mars_env.trainers.rollouts import LEDGER
+from mars_env.trainers.rollouts import LEDGER, read_lines
 from mars_env.trainers.team import Team, refresher
 from studies.rubrics.lock import opener
 
 STEPS = 12
 
 
-def lasting(rows):
-    """The rows of updates whose weights were kept: what is done again after a kill takes their place."""
-    kept = {}
-    for (_, step), block in groupby(rows, key=lambda row: (row["attempt"], row["step"])):
-        kept = {earlier: turns for earlier, turns in kept.items() if earlier < step} | {step: list(block)}
-    return kept
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", [0, 2])
 def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
-    done = subprocess.run(
-        [sys.executable, swarm_run.__file__, str(tmp_path), str(bound), str(STEPS)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    killed(swarm_run, tmp_path, bound, STEPS)
     updates = lasting(read_jsonl(tmp_path / swarm_run.TURNS))
     assert list(updates) == list(range(1, STEPS + 1))
     assert len({row["attempt"] for update in updates.values() for row in update}) == 3
@@ -55,8 +37,8 @@ def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
     }
     assert Counter(row["turn"] for row in turns) == dict.fromkeys(wanted, 1)  # none twice, none lost
     assert max(row["age"] for row in turns) <= bound
-    ledger = read_jsonl(tmp_path / LEDGER)
-    assert [row["step"] for row in ledger] == list(range(1, STEPS + 1))
+    ledger = read_lines(tmp_path / LEDGER)
+    assert [row["update"] for row in ledger] == list(range(1, STEPS + 1))
     if bound == 0:
         assert_bitwise_the_synchronous_run(tmp_path)
 

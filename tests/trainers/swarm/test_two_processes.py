@@ -7,6 +7,7 @@ import pytest
 import swarm_run
 import torch
 from messages import raises
+from tiny_team import Rows, flat
 
 from mars_env.errors import ConfigError, MarsError
 from mars_env.rollout import Job, collect
@@ -17,38 +18,18 @@ from mars_env.trainers.team import Team, refresher
 from studies.rubrics.lock import opener
 
 
-def weights(model):
-    return torch.cat([p.detach().flatten() for p in model.module.parameters()])
-
-
-class Heard:
-    """A logger that keeps figures."""
-
-    def __init__(self):
-        self.rows = []
-
-    def start(self, step):
-        """As a logger."""
-
-    def log(self, step, values):
-        self.rows.append(values)
-
-    def close(self):
-        """As a logger."""
-
-
 async def in_one_process(chosen):
     """The synchronous run, with the same batches."""
     both = swarm_run.model()
     policies = {"opener": Policy(both.module, both.tokenizer)}
     team = Team({"solver_0": opener(both)}, policies, refresher({"opener": both}))
     history = await train(swarm_run.game(), team, swarm_run.problems(), chosen)
-    return weights(both), [metrics.roles["solver"]["reward"] for metrics in history]
+    return flat(both.module), [metrics.roles["solver"]["reward"] for metrics in history]
 
 
 async def apart(folder, chosen, samplers=1, swarm_options=None, shared=False, **options):
     """The same with a learner and samplers: weights, figures and answers."""
-    trained, heard = swarm_run.model(), Heard()
+    trained, heard = swarm_run.model(), Rows()
     policies = {"opener": Policy(trained.module, trained.tokenizer)}
     staleness = chosen.pipeline.staleness
     async with Swarm(
@@ -69,13 +50,13 @@ async def apart(folder, chosen, samplers=1, swarm_options=None, shared=False, **
             loggers=[swarm, heard],
         )
         await training
-    return weights(trained), heard.rows, await asyncio.gather(*others), swarm
+    return flat(trained.module), heard.rows, await asyncio.gather(*others), swarm
 
 
 @pytest.mark.parametrize(("samplers", "shared"), [(1, False), (2, False), (1, True)])
 async def test_a_bound_of_0_is_bitwise_the_synchronous_run(tmp_path, samplers, shared):
     chosen = swarm_run.settings(0)
-    before = weights(swarm_run.model())
+    before = flat(swarm_run.model().module)
     alone, alone_rewards = await in_one_process(chosen)
     far, rows, answered, _ = await apart(tmp_path, chosen, samplers, shared=shared)
     assert not torch.equal(before, alone)
@@ -170,5 +151,5 @@ async def test_a_swarm_that_has_played_before_trains_and_trains_on_as_in_one_pro
                 swarm_run.game(), swarm.team, swarm_run.problems(), chosen, directory=tmp_path / "run"
             )
     alone, _ = await in_one_process(swarm_run.settings(0, steps=3))
-    assert torch.equal(weights(trained), alone)
+    assert torch.equal(flat(trained.module), alone)
     assert await other == 4 * swarm_run.LOCKS

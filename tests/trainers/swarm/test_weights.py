@@ -54,8 +54,8 @@ def test_the_newest_publications_stay_and_numbers_only_grow(tmp_path, policy):
 
 def test_what_a_killed_learner_left_half_written_is_not_seen_and_goes(tmp_path, policy):
     store = WeightStore(tmp_path)
-    (tmp_path / ".draft-0011").mkdir()
-    (tmp_path / ".draft-0011" / "opener.safetensors").write_bytes(b"half")
+    (tmp_path / ".scratch-0011").mkdir()
+    (tmp_path / ".scratch-0011" / "opener.safetensors").write_bytes(b"half")
     assert store.newest() is None
     store.publish({"opener": policy})
     assert [path.name for path in tmp_path.iterdir()] == ["00000001"]

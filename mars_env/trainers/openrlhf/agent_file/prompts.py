@@ -15,6 +15,11 @@ from mars_env.trainers.openrlhf.settings import TeamSettings
 TRAIN, EVALUATE = "train", "evaluate"
 """The labels of prompts: OpenRLHF does not say whether it trains or evaluates."""
 
+_LAUNCHER_ONLY: Final = (
+    "staleness", "groups_per_update", "concurrency", "segment_tokens", "record", "policies", "batch_roles",
+    "tis_cap", "dmmpt_threshold",
+)  # fmt: skip
+
 AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 """For ``--train.agent_func_path``."""
 
@@ -34,10 +39,10 @@ def read_settings(path: str | Path) -> TeamSettings:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole file"
         raise ConfigError(f"the settings {path} do not fit TeamSettings: {where}: {first['msg']}") from error
-    for name in ("staleness", "groups_per_update", "concurrency", "segment_tokens", "record", "policies"):
+    for name in _LAUNCHER_ONLY:
         if getattr(settings, name):
             raise ConfigError(
-                f"{name} has no effect with the agent file, which plays one policy's trees as OpenRLHF asks "
+                f"{name} has no effect with the agent file, whose trees and loss are as OpenRLHF asks "
                 "for them: leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
             )
     return settings

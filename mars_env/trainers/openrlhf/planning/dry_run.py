@@ -16,7 +16,7 @@ from mars_env.problems.hub_code import CODE_SETS
 from mars_env.problems.hub_math import MATH_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parsed_arguments
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
-from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
+from mars_env.trainers.openrlhf.flags import complete, resolved, sampling_of
 from mars_env.trainers.openrlhf.planning.checks import check_flags, check_launch
 from mars_env.trainers.openrlhf.planning.memory import GIB, describe, fits, gpu_pools
 from mars_env.trainers.openrlhf.planning.models import Architecture, architecture_of
@@ -68,7 +68,7 @@ def dry_run(given: Flags) -> DryRun:
     """
     settings, flags = read_flags(given)
     gpu = gpu_memory(flags.pop(DRY_RUN, []))
-    settings_here = without_downloads(located(settings))
+    settings_here = without_downloads(resolved(settings, flags))
     full = complete(settings_here, flags)
     args = parsed_arguments(full)
     require_stack(only=("openrlhf",))

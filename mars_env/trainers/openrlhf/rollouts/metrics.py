@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import is_right, judged_turn
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.advantages import advantage_stats
-from mars_env.trainers.config import TrainConfig, estimator_of
-from mars_env.trainers.metrics import role_metrics
+from mars_env.trainers.advantages import advantage_stats, over_batch
+from mars_env.trainers.config import Credit, estimator_of
+from mars_env.trainers.metrics import batch_metrics, role_metrics
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Tree, Turn
 
@@ -23,7 +23,7 @@ EVALUATED = (
 def training_metrics(
     batch: UpdateBatch,
     samples: Sequence[TurnSample],
-    config: TrainConfig,
+    config: Credit,
     *,
     waited: float,
     between: float,
@@ -35,16 +35,13 @@ def training_metrics(
     ``pipeline/idle_share`` is the share of the time that the trainer waited for rollouts: `waited` of the
     `between` seconds since the previous batch.
     """
-    trained = frozenset((sample.tree_id, sample.turn_id) for sample in samples)
-    roles = role_metrics(batch.groups, trained)
-    stats = advantage_stats(batch.groups, estimator_of(config)(batch.groups))
+    roles = role_metrics(batch.groups, samples)
+    stats = advantage_stats(over_batch(batch.groups, config.batch_roles), estimator_of(config)(batch.groups))
     completions = [c for group in batch.groups for turn in group.turns for c in turn.action.completions]
     return {
         **{f"team/{role}/{name}": value for role, table in roles.items() for name, value in table.items()},
         **{f"team/groups/{name}": float(count) for name, count in stats.asdict().items()},
-        "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
-        "pipeline/oldest": float(max(batch.ages, default=0)),
-        "pipeline/dropped": float(batch.dropped),
+        **batch_metrics(batch),
         "pipeline/mixed": float(sum(len(completion.versions) > 1 for completion in completions)),
         "pipeline/waited": waited,
         "pipeline/idle_share": waited / between if between > 0 else 0.0,

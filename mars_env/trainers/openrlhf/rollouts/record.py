@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from mars_env.files import write_atomically
 from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.trainers.rollouts import UpdateLog
 from mars_env.trainers.sample_files import sample_to_row
 from mars_env.trainers.samples import TurnSample
 
@@ -28,20 +27,15 @@ class UpdateRecord:
     """
 
     def __init__(self, directory: str | Path, updates: int) -> None:
-        self._directory = Path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
-        for name in (UPDATES, SAMPLES):
-            path = self._directory / name
-            kept = [row for row in read_lines(path) if row["update"] <= updates] if path.exists() else []
-            write_atomically(path, "".join(map(_line, kept)))
+        self._updates, _ = UpdateLog.resumed(directory, UPDATES, updates)
+        self._samples, _ = UpdateLog.resumed(directory, SAMPLES, updates)
 
     def note(
         self, update: int, versions: Mapping[str, int], batch: UpdateBatch, samples: Sequence[TurnSample]
     ) -> None:
         """Record an update, numbered from 1; `versions` are the trained policies' before it."""
-        self._append(SAMPLES, ({"update": update, **sample_to_row(sample)} for sample in samples))
+        self._samples.write(update, *map(sample_to_row, samples))
         line = {
-            "update": update,
             "versions": dict(versions),
             "groups": [group.id for group in batch.groups],
             "ages": batch.ages,
@@ -49,18 +43,4 @@ class UpdateRecord:
             "samples": len(samples),
             "dropped": batch.dropped,
         }
-        self._append(UPDATES, [line])
-
-    def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        with (self._directory / name).open("a", encoding="utf-8") as file:
-            file.writelines(map(_line, rows))
-
-
-def read_lines(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a record's file; an incomplete last line is left out."""
-    lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, allow_nan=False) + "\n"
+        self._updates.write(update, line)

@@ -12,6 +12,8 @@ from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
+from mars_env.trainers.config import Credit
+from mars_env.trainers.objective import token_weights
 from mars_env.trainers.openrlhf.policies import tag_of
 from mars_env.trainers.openrlhf.rollouts.policy_run import PolicyRun
 from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE, batch_shape, responses
@@ -23,7 +25,13 @@ from mars_env.trainers.samples import TurnSample
 
 
 class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
-    """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN."""
+    """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN.
+
+    `credit` has the weights of tokens, which are factors of their advantages: OpenRLHF's GSPO has none, and
+    no loss of OpenRLHF's has a veto or leaves mastered tokens out.
+    """
+
+    credit = Credit()
 
     @torch.no_grad()
     def make_experience(self, samples_list: list[Any]) -> list[Any]:
@@ -37,11 +45,16 @@ class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
 
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences: list[Any]) -> list[Any]:
-        """Each action token gets its row's advantage; nothing is whitened, clipped or penalised again."""
+        """Each action token gets its row's advantage times its weight; nothing is whitened or clipped."""
         for experience in experiences:
             advantage = experience.info[ADVANTAGE].float()
             experience.rewards = experience.rewards.float()
-            experience.advantages = advantage.unsqueeze(-1) * experience.action_mask
+            old, rollout = experience.action_log_probs, experience.rollout_log_probs
+            mask, own = experience.action_mask.bool(), advantage.unsqueeze(-1)
+            weights, parts = token_weights(old, rollout, mask, own, self.credit)
+            experience.advantages = own * mask * weights
+            for name, part in parts.items():
+                experience.info[name] = (part * mask).sum(-1) / mask.sum(-1).clamp(min=1)
             experience.returns = experience.advantages.clone()
             experience.info["return"] = advantage
             experience.kl = None
@@ -78,6 +91,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
             made.actor_model_group, None, None, made.initial_model_group, made.kl_ctl, made.strategy,
             made.tokenizer,
         )  # fmt: skip
+        self.experience_maker.credit = settings
 
     @property
     def loggers(self) -> list[Any]:

@@ -1,0 +1,5 @@
+"""`python -m studies.tools_smollm2`."""
+
+from studies.tools_smollm2.study import STUDY
+
+STUDY.main()

@@ -1,0 +1,147 @@
+"""Subset sums with a calculator: a team whose Verifier computes, fresh retries, and one agent alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from mars_env.envs import Game, GroupedSettings, Rules, Solve, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import TRAINING, Schedule
+from mars_env.evaluation.trees import is_right, sampled_tokens
+from mars_env.grading import grader_for
+from mars_env.models import HFModel
+from mars_env.problems import ProblemSet
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.loop import train
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import make_team
+from studies.common.claims import Claim, claims_table
+from studies.common.episodes import copied, mean, played_often
+from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.study import Result, Run, Study
+from studies.sums.experiment import figures_of
+from studies.tools_verify.agents import Reviser, agent
+from studies.tools_verify.warm_start import SET, WarmStart, warm_start
+
+
+class Recipe(BaseModel):
+    """Every number of the study."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warm_start: WarmStart = WarmStart()
+    inference: Schedule = Schedule(rounds=3, accept_after=1)
+    """S, V, C, V, C, V, C, V at most; one pass accepts."""
+    marsrl: RunSettings = RunSettings(
+        steps=120,
+        problems_per_step=6,
+        rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
+        train=TrainConfig(learning_rate=5e-4, warmup_updates=5, betas=(0.9, 0.98)),
+    )
+    calls: PositiveInt = 4
+    """Of a turn of the agent that revises, in training; in the test as many as the System's tokens buy."""
+    most_calls: PositiveInt = 8
+    tested: PositiveInt = 200
+    attempts: PositiveInt = 8
+    """Fresh attempts per held-out problem; retries and votes take what the System's tokens buy."""
+
+
+WARM, TRAINED = "warm start", "trained"
+SYSTEM, SOLVER, FRESH, REVISED = "system_accuracy", "solver_accuracy", "baseline_fresh", "alone"
+COLUMNS: Final = {
+    SOLVER: "Solver",
+    SYSTEM: "System",
+    FRESH: "fresh retries",
+    REVISED: "one agent that revises",
+    "baseline_majority": "majority vote",
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+}
+CLAIMS: Final = (
+    Claim("the bar: after training, System above fresh retries with its own Verifier",
+        TRAINED, SYSTEM, TRAINED, FRESH),
+    Claim("after training, System above one agent that revises with the calculator",
+        TRAINED, SYSTEM, TRAINED, REVISED),
+    Claim("before training, System above fresh retries", WARM, SYSTEM, WARM, FRESH),
+    Claim("before training, System above one agent that revises", WARM, SYSTEM, WARM, REVISED),
+    Claim("training improves the System", TRAINED, SYSTEM, WARM),
+    Claim("training improves the agent that revises", TRAINED, REVISED, WARM),
+)  # fmt: skip
+
+
+async def trained(model: HFModel, seed: int, recipe: Recipe, alone: bool) -> tuple[HFModel, list[float]]:
+    """A copy of the model after training as a team or alone, and the rewards of its first answers."""
+    model = copied(model)
+    rules: Rules = Solve() if alone else SolveVerifyCorrect(TRAINING)
+    game, settings = Game(rules, grader_for("math")), recipe.marsrl.model_copy(update={"seed": seed})
+    team = make_team(
+        settings,
+        rules.possible_agents,
+        [model],
+        agent=lambda name, playing: Reviser(playing, recipe.calls) if alone else agent(name, playing),
+    )
+    history = await train(game, team, SET(seed=seed, split="train"), settings)
+    return model, [round(step.roles["solver"]["reward"] or 0.0, 3) for step in history]
+
+
+async def revised(
+    model: HFModel, problems: ProblemSet, budget: float, recipe: Recipe, seed: int
+) -> dict[str, float]:
+    """One agent with as few calls as reach the budget of tokens, or with the most."""
+    for calls in range(1, recipe.most_calls + 1):
+        trees = await played_often(
+            Game(Solve(), grader_for("math")), {"solver_0": Reviser(model, calls)}, problems, 1, seed
+        )
+        tokens = mean([float(sampled_tokens(tree.turns[0])) for tree in trees])
+        if tokens >= budget or calls == recipe.most_calls:
+            right = mean([float(is_right(tree.turns[0]) or 0) for tree in trees])
+            return {REVISED: right, "alone_tokens": tokens, "alone_calls": float(calls)}
+    raise AssertionError
+
+
+async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
+    """Both arms of a seed: the warm start, and team and single agent that were trained from it."""
+    recipe, seed, found = run.recipe, run.seed, dict[str, Result]()
+    start = warm_start(seed, recipe.warm_start)
+    problems = SET(n=recipe.tested, seed=seed, split="test")
+    for arm in arms:
+        team, alone, rewards = start, start, dict[str, list[float]]()
+        if arm == TRAINED:
+            team, rewards["team"] = await trained(start, seed, recipe, alone=False)
+            alone, rewards["alone"] = await trained(start, seed, recipe, alone=True)
+        seats = {name: agent(name, team) for name in SolveVerifyCorrect(TRAINING).possible_agents}
+        figures = await figures_of(seats, problems, recipe.inference, recipe.attempts, seed)
+        figures |= await revised(alone, problems, figures["tokens"], recipe, seed)
+        found[arm] = Result(figures, {"rewards": rewards})
+    return found
+
+
+def text(rows: Sequence[LedgerRow]) -> str:
+    """The tables of the page."""
+    tables = f"{arms_table(rows, [WARM, TRAINED], COLUMNS)}\n{claims_table(rows, CLAIMS)}"
+    return f"{STUDY.owed(rows)}{tables}\n{origins(rows)}\n"
+
+
+STUDY = Study(
+    name="tools_verify",
+    task="a Verifier that computes",
+    starts="1 for each seed",
+    arms=(WARM, TRAINED),
+    recipe=Recipe(),
+    quick=Recipe(
+        warm_start=WarmStart(
+            solved=64, stages=tuple(stage.model_copy(update={"steps": 3}) for stage in WarmStart().stages)
+        ),
+        marsrl=Recipe().marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}),
+        tested=16,
+        attempts=3,
+    ),
+    play=play,
+    text=text,
+    claims=CLAIMS,
+    columns=COLUMNS,
+    together=True,
+)
