@@ -34,6 +34,8 @@ _NAMED = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
 _NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
+_KEEPS_TOOLS = re.compile(r"^(?:\w+=)?scripted:|[?&]tools=")
+
 _TEAM = "team:"
 _MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
 """What a specification of a model begins with."""
@@ -164,17 +166,11 @@ def with_tools(spec: str, tools: str | None) -> str:
     """
     if not tools:
         return spec
-    team = _by_role(spec)
     option = f"tools={quote(tools, safe=':')}"
-
-    def changed(one: str) -> str:
-        if one.startswith("scripted:") or re.search(r"[?&]tools=", one):
-            return one
-        return f"{one}{'&' if '?' in one else '?'}{option}"
-
-    if isinstance(team, str):
-        return changed(team)
-    return ",".join(f"{name}={changed(one)}" for name, one in team.items())
+    return ",".join(
+        one if _KEEPS_TOOLS.search(one) else f"{one}{'&' if '?' in one else '?'}{option}"
+        for one in (_NEXT_ROLE.split(spec) if _NAMED.match(spec) else [spec])
+    )
 
 
 def team_size(spec: object) -> int | None:
