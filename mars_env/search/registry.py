@@ -79,8 +79,8 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
         )
     if not hasattr(getattr(algorithm, "Settings", None), "model_validate"):
         raise ConfigError(
-            f"the search {name!r} is no algorithm: it must be a class with a pydantic model `Settings` and "
-            "the constructor Class(agents, settings)"
+            f"the search {name!r} is not an algorithm: it must be a class with a pydantic model "
+            "`Settings` and the constructor Class(agents, settings)"
         )
     try:
         settings = algorithm.Settings.model_validate(dict(options))
