@@ -66,7 +66,7 @@ _NUMBER_OR = re.compile(r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)
 _QUANTITY = re.compile(
     r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?"
     r"|(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
-    r"(?![A-Za-z\d_^/√]|[.,:]\d)",
+    r"(?![A-Za-z\d_^/√π]|[.,:]\d)",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
