@@ -87,7 +87,7 @@ def _balanced(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _telling(reference: str) -> Node | None:
-    """What a reference means, unless chance may repeat it: an integer below 1,000, 14.5, one letter, words."""
+    """What a reference means, unless chance may repeat it: a small integer, 14.5, a letter, words."""
     try:
         node = read_answer(reference)
         value = exact_value(node)

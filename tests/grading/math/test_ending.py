@@ -14,11 +14,11 @@ from mars_env.types import Problem, Verdict
     [
         ("Simplify $\\frac{x^3-8}{x-2}$.", "x^2+2x+4", "Cancelling the factor $x-2$ leaves $x^2+2x+4$."),
         ("Factor $x^4-16$.", "(x-2)(x+2)(x^2+4)", "So x⁴ − 16 = (x² + 4)(x − 2)(x + 2)."),
-        ("Evaluate $\\cos 75^\\circ$.", "\\frac{\\sqrt6-\\sqrt2}{4}", "It is $\\frac{\\sqrt6-\\sqrt2}{4}$."),
+        ("Evaluate it.", "\\frac{\\sqrt6-\\sqrt2}{4}", "This comes to $\\frac{\\sqrt6-\\sqrt2}{4}$."),
         ("How many cups are needed?", "9\\frac1{12}", "Then 9 1/12 cups go in."),
         ("Find the point B.", "(5,6)", "Adding the vector (2, 5) to (3, 1) gives B = (5, 6)."),
         ("What day is it in 100 days?", "\\text{Friday}", "Two days after a Wednesday it is Friday."),
-        ("Write 0.00047 in scientific notation.", "4.7\\times10^{-4}", "The point moves, and we get 4.7 × 10⁻⁴."),
+        ("Write 0.00047 in another way.", "4.7\\times10^{-4}", "The point moves, and we get 4.7 × 10⁻⁴."),
         ("Project $(2,6)$ onto $(1,1)$.", "(4,4)", "This leaves $\\begin{pmatrix}4\\\\4\\end{pmatrix}$."),
         ("求 $\\sin2\\alpha$", "-\\frac{24}{25}", "第二象限,从而 $\\sin 2\\alpha=-\\frac{24}{25}$。"),
     ],
