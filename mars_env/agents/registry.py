@@ -262,7 +262,7 @@ def as_agent(
         return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools or ())
     if not callable(value):
         raise ConfigError(
-            f"an agent, a model, a function or a text is expected for {agent}, got {lacking(value)}"
+            f"an agent, a model, a function or a string is expected for {agent}, got {lacking(value)}"
         )
     return FunctionAgent(value)
 
@@ -280,7 +280,7 @@ def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
     if not isinstance(found, Mapping) or not all(
         isinstance(each, type) and issubclass(each, RoleAgent) for each in found.values()
     ):
-        raise ConfigError(f"{rules.roles_from} is no mapping of roles to classes of RoleAgent")
+        raise ConfigError(f"{rules.roles_from} is not a mapping of roles to classes of RoleAgent")
     return dict(found)
 
 

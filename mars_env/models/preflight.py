@@ -101,12 +101,9 @@ async def _check(model: HTTPModel) -> None:
     await asyncio.gather(*(_probe(model.at(url), names) for url, names in unsure))
     listed = {name for _, names in there for name in names}
     if listed and model.model_name not in listed:
-        log.warning(
-            "the server answers to the model name %s, but lists only %s: check the name, since some servers "
-            "answer to any",
-            shown(model.model_name),
-            one_line(", ".join(sorted(listed)), 300),
-        )
+        names = one_line(", ".join(sorted(listed)), 300)
+        known = f"the server answers to the model name {shown(model.model_name)}, but lists only {names}"
+        log.warning("%s: check the name, since some servers answer to any", known)
 
 
 async def _probe(model: HTTPModel, names: list[str]) -> None:

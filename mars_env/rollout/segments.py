@@ -85,10 +85,8 @@ class SegmentedModel:
             room_for(self.name or "the model", whole.read_tokens, sampling, self.context)
         while self._continues(whole, part, sampling):
             if not whole.prompt_ids or not whole.token_ids:
-                raise ModelError(
-                    f"{self.name or 'the model'} gives no token ids, so a segment cannot be continued: "
-                    "use a model that does, or leave segments out"
-                )
+                why = f"{self.name or 'the model'} gives no token ids, so a segment cannot be continued"
+                raise ModelError(f"{why}: use a model that does, or leave segments out")
             if sampling.stop and self._decode is None:
                 raise ConfigError("stop strings may span two segments: give SegmentedModel a `decode`")
             read = (*whole.prompt_ids, *whole.token_ids)
