@@ -50,28 +50,24 @@ async def learn(host, port, start):
     model = tiny_model(context=256)
     policies = {"tiny": Policy(model.module, model.tokenizer)}
     with tempfile.TemporaryDirectory() as weights:  # a run that is to be continued keeps it
-        swarm = Swarm(
-            {"solver_0": "tiny"}, policies, weights,
-            SwarmSettings(max_staleness=SETTINGS.pipeline.staleness),
-            keys=[KEY] if KEY else [], host=host, port=port,
-        )  # fmt: skip
-        async with swarm:
+        staleness = SwarmSettings(max_staleness=SETTINGS.pipeline.staleness)
+        where = {"host": host, "port": port, "keys": [KEY] if KEY else []}
+        async with Swarm({"solver_0": "tiny"}, policies, weights, staleness, **where) as swarm:
             start(swarm.url)
             history = await train(env.game, swarm.team, env.problems, SETTINGS, loggers=[swarm])
     print("rewards:", *(f"{step.roles['solver']['reward']:.2f}" for step in history))
     print(swarm.capacity())
 
 
+def start_sampler(url):
+    """A sampler in a process of its own, which ends with the training."""
+    subprocess.Popen([sys.executable, __file__, "sample", url])
+
+
 def main():
     """Both processes here, or one of them."""
     if len(sys.argv) == 1:
-        samplers = []
-
-        def start(url):
-            samplers.append(subprocess.Popen([sys.executable, __file__, "sample", url]))
-
-        asyncio.run(learn("127.0.0.1", 0, start))
-        samplers[0].wait()
+        asyncio.run(learn("127.0.0.1", 0, start_sampler))
     elif sys.argv[1] == "learn":
         asyncio.run(learn(sys.argv[2], int(sys.argv[3]), print))
     else:

@@ -6,22 +6,17 @@
 Solver, Verifier and Corrector share one model. Each problem is played as one tree of grouped rollouts
 (8 turns on each input); TRL computes the loss and the update. It takes less than a minute on two cores.
 
-For another model: load it and its tokenizer with transformers, make the agents from `HFModel((module,
-tokenizer))` with `mars_env.agents.as_agent`, choose another environment, drop `use_cpu`, and give
-`TrainConfig(autocast=True)` to compute in bfloat16.
-It needs the memory of full fine-tuning: 16 bytes per parameter in float32 with AdamW, and the logits of
-`rows_at_once` rows; a `peft_config` for `GRPOTrainer` trains an adapter instead.
+For another model, take `HFModel("name")`, its agents and another environment; on a GPU drop `use_cpu`. Full
+fine-tuning takes 16 bytes a parameter; a `peft_config` for `GRPOTrainer` trains an adapter.
 """
 
-from __future__ import annotations
-
-import argparse
 import os
 import tempfile
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is experimental in TRL, as it says
 
 import torch
+import typer
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -32,17 +27,17 @@ from mars_env.miniature.agents import team as miniature_team
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.trl import TeamRollouts
 
+GAME = "arithmetic-solve-verify-correct"
+
 
 def accuracy(agents: object, problems: object) -> str:
     """Solver and System accuracy on held-out problems."""
-    report = mars_env.evaluate(
-        "arithmetic-solve-verify-correct", agents=agents, problems=problems, rounds=2, seed=1
-    )
+    report = mars_env.evaluate(GAME, agents=agents, problems=problems, rounds=2, seed=1)
     solver, system = (report.metrics[f"{who}_accuracy"].estimate for who in ("solver", "system"))
     return f"Solver {solver.value:.1%}, System {system.value:.1%}"
 
 
-def main(steps: int, problems: int = 200) -> None:
+def main(steps: int = 15, problems: int = 200) -> None:
     """Evaluate, train, evaluate again."""
     torch.set_num_threads(1)
     model = load()  # a warm-started HFModel: module, tokenizer
@@ -50,7 +45,7 @@ def main(steps: int, problems: int = 200) -> None:
     held_out = mars_env.load_problems("arithmetic", seed=0, split="test")[:problems]
     print("before:", accuracy(agents, held_out))
 
-    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rounds=1)
+    env = mars_env.make(GAME, schedule="training", rounds=1)
     rollouts = TeamRollouts(
         env.game,
         agents,
@@ -81,6 +76,4 @@ def main(steps: int, problems: int = 200) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--steps", type=int, default=15)
-    main(parser.parse_args().steps)
+    typer.run(main)

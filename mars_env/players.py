@@ -106,7 +106,7 @@ def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
             raise ConfigError(f"there is no agent {name!r}; the agents are {', '.join(names)}{hint}")
     for name in names:
         if name not in given and role_of(name) not in given:
-            raise ConfigError(f"no agent is given for {name}: give one for {name!r} or {role_of(name)!r}")
+            raise ConfigError(f"nothing is given for {name}: give it for {name!r} or {role_of(name)!r}")
     return {name: given[name] if name in given else given[role_of(name)] for name in names}
 
 
@@ -119,7 +119,7 @@ def _agent(player: Player) -> Agent:
 
 
 def lacking(value: object) -> str:
-    """A value that is no agent, as messages show it; whether it only lacks a policy."""
+    """A value that is not an agent, as messages show it; whether it only lacks a policy."""
     if hasattr(value, "act") and not hasattr(value, "policy"):
         return f"{shown(value)}, which has act() but no attribute policy, the name of its weights"
     return shown(value)

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import torch
-from rich.progress import Progress
 
 from mars_env import Verdict
 from mars_env.files import write_atomically
@@ -63,8 +62,7 @@ if __name__ == "__main__":
     import demo
 
     torch.set_num_threads(1)
-    with Progress(disable=True) as progress:
-        _, _, after = asyncio.run(demo.play(0, progress))
+    _, _, after = asyncio.run(demo.play(0))
     episode, count = record(after)
     write_atomically(ROOT / "docs" / "pictures" / "episode.json", json.dumps(episode, indent=1) + "\n")
     sys.stdout.write(f"{count} of {len(after)} episodes are of this kind\n")

@@ -32,6 +32,7 @@ NAMES: Final = (
     "spell",
     "smollm2",
     "tools",
+    "tools_smollm2",
 )
 STUDIES: Final[tuple[Study, ...]] = tuple(import_module(f"studies.{name}.study").STUDY for name in NAMES)
 

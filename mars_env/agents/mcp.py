@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -49,10 +49,11 @@ async def mcp_tools(
         target = stdio_client(StdioServerParameters(command=server[0], args=list(server[1:])))
     session = _Session(shown(name))
     # The package ends the task that opened it when the server dies, so that is a task of its own.
-    task = asyncio.create_task(session.serve(Client(target)))
+    session.task = task = asyncio.create_task(session.serve(Client(target)))
     try:
-        await session.opened(seconds)
-        if session.tools is None:
+        first: set[asyncio.Future[Any]] = {task, session.tools}
+        await asyncio.wait(first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not session.tools.done():
             raise ConfigError(
                 f"the MCP server {shown(name)} does not answer: {session.fault or 'it is silent'}"
             )
@@ -65,7 +66,7 @@ async def mcp_tools(
                 seconds=seconds,
                 characters=characters,
             )
-            for each in session.tools
+            for each in session.tools.result()
         ]
     finally:
         task.cancel()
@@ -73,19 +74,14 @@ async def mcp_tools(
 
 
 class _Session:
-    """A connection to a server, from its opening to its end."""
+    """A connection to a server, from its opening to its end, which is the end of its task."""
+
+    task: asyncio.Task[None]
 
     def __init__(self, name: str) -> None:
         self.name, self.fault = name, ""
         self.loop = asyncio.get_running_loop()
-        self.tools: list[Any] | None = None
-        self._settled, self._ended = asyncio.Event(), asyncio.Event()
-
-    async def opened(self, seconds: float) -> None:
-        """Wait until the tools are known, or the connection has failed."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._settled.wait()
+        self.tools: asyncio.Future[list[Any]] = self.loop.create_future()
 
     async def serve(self, opening: Any) -> None:
         """Open the connection, list the tools, and stay until cancelled or until the server ends."""
@@ -96,16 +92,12 @@ class _Session:
                 while listed.next_cursor:
                     listed = await self.client.list_tools(cursor=listed.next_cursor)
                     found += listed.tools
-                self.tools = found
-                self._settled.set()
+                self.tools.set_result(found)
                 await asyncio.Event().wait()
         except Exception as error:  # the package raises what the transport raises
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             self.fault = describe_error(error)
-        finally:
-            self._settled.set()
-            self._ended.set()
 
     async def run(self, tool: str, arguments: Mapping[str, Any]) -> str:
         """Run one call.
@@ -118,9 +110,8 @@ class _Session:
         if asyncio.get_running_loop() is not self.loop:
             raise ConfigError("tools of an MCP server work on the event loop that opened them: use aevaluate")
         call = asyncio.ensure_future(self.client.call_tool(tool, dict(arguments)))
-        end = asyncio.ensure_future(self._ended.wait())
         try:
-            await asyncio.wait({call, end}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({call, self.task}, return_when=asyncio.FIRST_COMPLETED)
             if not call.done():
                 raise MarsError(f"the MCP server {self.name} was lost: {self.fault}")
             result = call.result()
@@ -130,6 +121,5 @@ class _Session:
             raise MarsError(f"the MCP server {self.name} failed in the tool {tool}: {error}") from error
         finally:
             call.cancel()
-            end.cancel()
         parts = [getattr(part, "text", f"({part.type})") for part in result.content]
         return "\n".join(["Error:"] * result.is_error + parts) or "(no output)"

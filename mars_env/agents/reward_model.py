@@ -244,7 +244,6 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
 
 
 def _question(statement: str, solution: str) -> str:
-    # Not str.format: a solution is hostile input, and so is a statement from a file.
-    before, _, rest = JUDGE_QUESTION.partition("{problem}")
-    middle, _, after = rest.partition("{solution}")
-    return f"{before}{statement}{middle}{solution}{after}"
+    # In one pass, not by str.format: a solution is hostile input, and so is a statement from a file.
+    given = {"{problem}": statement, "{solution}": solution}
+    return re.sub("{problem}|{solution}", lambda name: given[name[0]], JUDGE_QUESTION)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import PydanticUserError, TypeAdapter, validate_call
 from pydantic_core import to_json
 
 from mars_env.envs.visibility import public_tests, shown_problem
@@ -142,28 +142,31 @@ def tool(
     description = inspect.getdoc(function) or ""
     if not description:
         raise ConfigError(f"the tool {title!r} needs a docstring: it tells the model what the tool does")
-    arguments = _arguments(function, title)
+    try:
+        untyped = [p.name for p in inspect.signature(function).parameters.values() if p.annotation is p.empty]
+        schema, checked = _schema(function), validate_call(function)
+    except (PydanticUserError, NameError, TypeError, ValueError) as error:
+        raise ConfigError(f"the tool {title!r} has no readable signature: {error}") from error
+    if untyped or schema["type"] != "object":
+        raise ConfigError(
+            f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs a type, and a name"
+        )
 
     async def run(given: Mapping[str, Any]) -> str:
-        values = dict(arguments.model_validate(given))
         if inspect.iscoroutinefunction(function):
-            result = await function(**values)
+            result = await checked(**given)
         else:
-            result = await asyncio.to_thread(function, **values)
+            result = await asyncio.to_thread(checked, **given)
             if inspect.isawaitable(result):
                 result = await result
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
-    return Tool(title, description, _schema(arguments), always(run), seconds, characters)
+    return Tool(title, description, schema, always(run), seconds, characters)
 
 
 def always(run: Run) -> Callable[[Observation], AbstractAsyncContextManager[Run]]:
     """The `start` of a tool whose calls share nothing."""
     return lambda _: nullcontext(run)
-
-
-def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.model_json_schema().items() if name != "title"}
 
 
 def python_tool(
@@ -182,7 +185,7 @@ def python_tool(
         interpreter = (interpreters or _shared_interpreters()).open()
 
         async def run(given: Mapping[str, Any]) -> str:
-            ran = await interpreter.run(_Code.model_validate(given).code, seconds, characters)
+            ran = await interpreter.run(_code(**given), seconds, characters)
             if ran.ended:
                 return f"Error: {ran.ended}; names are as they were before this call"
             return ran.text or "(no output)"
@@ -197,7 +200,7 @@ def python_tool(
         "from one call to the next. There is no network."
     )
     # The interpreter keeps the time of a call itself; starting one may have to wait.
-    return Tool("python", description, _schema(_Code), start, seconds * 10 + 60, characters)
+    return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters)
 
 
 def public_tests_tool(
@@ -220,7 +223,7 @@ def public_tests_tool(
 
     def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
         async def run(given: Mapping[str, Any]) -> str:
-            code = _Code.model_validate(given).code
+            code = _code(**given)
             problem = known.get(str(observation.get("problem")))
             if problem is None:
                 return "Error: this problem has no public tests"
@@ -232,13 +235,16 @@ def public_tests_tool(
         return nullcontext(run)
 
     description = "Run a whole program on the problem's public tests, and read which of them it passes."
-    return Tool("public_tests", description, _schema(_Code), start, seconds)
+    return Tool("public_tests", description, _schema(_code), start, seconds)
 
 
-class _Code(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+def _schema(function: Any) -> dict[str, Any]:
+    return TypeAdapter(function).json_schema()
 
-    code: str
+
+@validate_call
+def _code(code: str) -> str:
+    return code
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Interpreters] = WeakKeyDictionary()
@@ -289,17 +295,3 @@ def as_tool(value: Tool | Callable[..., Any]) -> Tool:
     if not callable(value):
         raise ConfigError(f"a tool is a Tool or a typed function, not {shown(value)}")
     return tool(value)
-
-
-def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
-    """A model of a function's parameters."""
-    try:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
-    except (TypeError, ValueError, NameError) as error:
-        raise ConfigError(f"the tool {shown(name)} has no readable signature: {error}") from error
-    empty, fields = inspect.Parameter.empty, dict[str, Any]()
-    for each in parameters:
-        if each.annotation is empty or each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
-            raise ConfigError(f"the tool {name!r}: its parameter {each.name!r} needs a type, and a name")
-        fields[each.name] = (each.annotation, ... if each.default is empty else each.default)
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)

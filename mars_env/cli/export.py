@@ -146,8 +146,8 @@ def _library_prompt(
         return None
     if turn.role not in roles:
         raise ConfigError(f"the role {turn.role!r} has no built-in prompt: give --prompt or --tokenizer")
-    messages: Any = as_agent(ScriptedModel([""]), turn.agent, roles=roles).prompt(observation)
-    return [dict(message) for message in messages]
+    agent: Any = as_agent(ScriptedModel([""]), turn.agent, roles=roles)
+    return [dict(message) for message in agent.prompt(observation)]
 
 
 def _decoded(name: str) -> PromptOf:

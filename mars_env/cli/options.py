@@ -132,10 +132,8 @@ def loaded(
 def finite_set(problems: ProblemSet) -> ProblemSet:
     """The set, unless it is endless."""
     if problems.endless:
-        raise ConfigError(
-            f"the set {problems.name!r} is endless: write the problems with `mars-env problems "
-            f"{problems.name} --jsonl --limit N`, and give that file"
-        )
+        command = f"mars-env problems {problems.name} --jsonl --limit N"
+        raise ConfigError(f"the set {problems.name!r} is endless: give a file that `{command}` writes")
     return problems
 
 

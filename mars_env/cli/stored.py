@@ -29,10 +29,8 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
     if not isinstance(name, str) or not name:
         raise ConfigError("the run does not name its environment: give --env")
     if env_id is None and ":" in name:  # a stored run is data: it does not decide what is imported
-        raise ConfigError(
-            f"the run says that it is of {name!r}, but no module is imported because a stored run names it: "
-            "say yourself which environment it is of, --env my_module:my-set-my-rules"
-        )
+        advice = "no module is imported because a run names it: give --env my_module:my-set-my-rules"
+        raise ConfigError(f"the run names {name!r}, and {advice}")
     stored = config.get("settings") if env_id is None else None
     recorded = {k: _recorded(value) for k, value in stored.items()} if isinstance(stored, dict) else {}
     try:
@@ -41,10 +39,8 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
             raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
         return make_game(spec(name, {**recorded, **given}), kind=run.trees[0].problem.kind)
     except ConfigError as error:
-        raise ConfigError(
-            f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "
-            "settings"
-        ) from error
+        why = f"the run's environment {name!r} cannot be made again ({error})"
+        raise ConfigError(f"{why}: give --env, and --set for its settings") from error
 
 
 def _recorded(value: Any) -> Any:

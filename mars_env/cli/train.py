@@ -211,11 +211,8 @@ def assigned_checkpoints(
     if len(given) == 1 and not (apart and len(names) > 1):
         return dict.fromkeys(names, ("policy", given[0]))
     if len(given) not in (1, len(names)) or (apart and len(given) > 1):
-        raise ConfigError(
-            f"{len(names)} agents take one --model that they share, or with --lora one as the base of their "
-            f"adapters, or {len(names)}, one for each, or by name as in {role_of(names[0])}=PATH; "
-            f"got {len(given)}"
-        )
+        own = f"one for each, or by name as in {role_of(names[0])}=PATH; got {len(given)}"
+        raise ConfigError(f"{len(names)} agents take one --model (with --lora, their adapters' base), {own}")
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
@@ -225,10 +222,8 @@ def _check_names(given: str, known: Collection[str]) -> None:
     names = who.split(",")
     unknown = next((name for name in names if name not in known), None)
     if equals and unknown and all(map(str.isidentifier, names)) and not Path(given).exists():
-        raise ConfigError(
-            f"--model {shown(given)}: there is no agent {shown(unknown)}; the agents and roles are "
-            f"{', '.join(sorted(known))}{suggestion(unknown, known)}"
-        )
+        there = f"{', '.join(sorted(known))}{suggestion(unknown, known)}"
+        raise ConfigError(f"--model {shown(given)}: there is no agent {shown(unknown)}; there are {there}")
 
 
 def _memory(
@@ -285,11 +280,8 @@ def team_maker(
     if takes(function, "sampling"):
         function = partial(function, sampling=run_settings.sampling)
     elif ignored := _given(given, "sampling"):
-        raise ConfigError(
-            f"--team {name} has no parameter sampling, so its agents ignore "
-            f"sampling.{', sampling.'.join(ignored)}: let it take (model, sampling) and give that to its "
-            "agents, or set it there and leave it out here"
-        )
+        lost = f"--team {name} has no parameter sampling, and ignores sampling.{', sampling.'.join(ignored)}"
+        raise ConfigError(f"{lost}: let it take (model, sampling), or leave that out here")
     refuse_misfit(function, ("model",), f"--team {name}")
     return _members_of(rules, function)
 

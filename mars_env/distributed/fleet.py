@@ -371,10 +371,8 @@ async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, pla
     except TimeoutError:
         asked = f"{place.count} {kind}{'s' if place.count > 1 else ''} with {place.describe()} each"
         there = await asyncio.to_thread(_inventory, ray)
-        raise CannotStart(
-            f"no {kind} could be started within {placement.wait_seconds:g} s: asked for: {asked}; "
-            f"{there}: ask for less, or add machines"
-        ) from None
+        why = f"no {kind} could be started within {placement.wait_seconds:g} s"
+        raise CannotStart(f"{why}: asked for: {asked}; {there}: ask for less, or add machines") from None
     except RayActorError as error:
         raise WorkerLost(f"a {kind} ended while it started ({hosts.first_line(error)})") from error
     return pid

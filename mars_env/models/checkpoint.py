@@ -41,10 +41,8 @@ def is_here(checkpoint: str | Path) -> bool:
         return False
     except (OSError, ValueError, httpx.HTTPError) as error:
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
-            raise ConfigError(
-                f"there is no checkpoint {name!r:.300}: it is no folder here, the cache of the Hugging "
-                "Face hub does not hold it, and the hub cannot be reached"
-            ) from error
+            why = "it is neither a folder nor in the cache of the Hugging Face hub, which cannot be reached"
+            raise ConfigError(f"there is no checkpoint {name!r:.300}: {why}") from error
         return True
     return False
 

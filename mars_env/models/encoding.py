@@ -124,10 +124,8 @@ def _encode_chat(
         )
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in messages)
-        raise ConfigError(
-            f"{name}: its chat template refuses messages of {roles}: {error}; where it knows no system "
-            'message, give the agents system=""'
-        ) from error
+        why = f'{error}; where it knows no system message, give the agents system=""'
+        raise ConfigError(f"{name}: its chat template refuses messages of {roles}: {why}") from error
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:

@@ -26,13 +26,7 @@ with needs("hf", "HFModel needs torch and transformers"):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from mars_env.models.hf_decoding import (
-        Batch,
-        SampleRequest,
-        SampleRow,
-        ScoreRequest,
-        given_logprobs,
-    )
+    from mars_env.models.hf_decoding import Batch, SampleRequest, SampleRow, ScoreRequest, given_logprobs
     from mars_env.models.hf_step import Step, step_of
 
 

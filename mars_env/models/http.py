@@ -135,13 +135,10 @@ class HTTPModel:
         tokenizer: Any = None,
     ) -> None:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
-        least = 1 if samples_per_call is None else samples_per_call
-        counts, seconds = (concurrency, attempts, max_answer, least), (backoff, patience)
-        if not urls or min(counts) < 1 or min(seconds) < 0 or not health_interval > 0:
-            raise ConfigError(
-                "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "
-                "at least 1, health_interval more than 0 seconds, backoff and patience at least 0"
-            )
+        counts = (concurrency, attempts, max_answer, 1 if samples_per_call is None else samples_per_call)
+        if not urls or min(counts) < 1 or min(backoff, patience) < 0 or not health_interval > 0:
+            least = "at least 1, health_interval above 0, backoff and patience at least 0"
+            raise ConfigError(f"endpoints, concurrency, attempts, max_answer, samples_per_call: {least}")
         if api not in ("auto", "chat", "completions"):
             raise ConfigError(f"api is 'auto', 'chat' or 'completions', got {api!r}")
         if logprobs not in ("raw", "processed"):

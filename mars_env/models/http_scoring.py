@@ -112,10 +112,8 @@ class Scorer:
     def tokenizer(self) -> Any:
         """The tokenizer; a name is loaded on first use."""
         if self._tokenizer is None:
-            raise ConfigError(
-                f"{self._name}: texts are scored as exact token ids: give HTTPModel(tokenizer=...) the "
-                "model's tokenizer or its name, or token ids and end=False"
-            )
+            advice = "give HTTPModel(tokenizer=...) the model's tokenizer or its name, or ids and end=False"
+            raise ConfigError(f"{self._name}: texts are scored as exact token ids: {advice}")
         if isinstance(self._tokenizer, str | Path):
             with needs("hf", "a tokenizer's name needs transformers"):
                 from transformers import AutoTokenizer

@@ -92,10 +92,8 @@ async def _check(model: HTTPModel) -> None:
         log.warning("%s: a server cannot be reached: %s", model.name, words)
     for url, status, _ in answers:
         if status in (401, 403):
-            raise ConfigError(
-                f"{url} refuses the API key (status {status}): name the environment variable that holds the "
-                "right one with ?api_key_env=NAME"
-            )
+            variable = "name the environment variable of the right one by ?api_key_env=NAME"
+            raise ConfigError(f"{url} refuses the API key (status {status}): {variable}")
     there = [(url, model_names(body) if status == 200 else []) for url, status, body in answers if status]
     unsure = [
         (url, names) for url, names in there if model.exact or (names and model.model_name not in names)
@@ -103,12 +101,9 @@ async def _check(model: HTTPModel) -> None:
     await asyncio.gather(*(_probe(model.at(url), names) for url, names in unsure))
     listed = {name for _, names in there for name in names}
     if listed and model.model_name not in listed:
-        log.warning(
-            "the server answers to the model name %s, but lists only %s: check the name, since some servers "
-            "answer to any",
-            shown(model.model_name),
-            one_line(", ".join(sorted(listed)), 300),
-        )
+        names = one_line(", ".join(sorted(listed)), 300)
+        known = f"the server answers to the model name {shown(model.model_name)}, but lists only {names}"
+        log.warning("%s: check the name, since some servers answer to any", known)
 
 
 async def _probe(model: HTTPModel, names: list[str]) -> None:
@@ -124,10 +119,8 @@ async def _probe(model: HTTPModel, names: list[str]) -> None:
         raise ConfigError(f"{lacks} ({error})") from error
     if model.exact and not completion.trainable:
         lacks = "log-probabilities" if completion.token_ids and completion.prompt_ids else "token ids"
-        raise ConfigError(
-            f"{model.name} gives no {lacks} ({model.endpoints[0]}), and turns cannot be trained on without: "
-            "serve it by vLLM 0.10.2 or later, or leave exact=True out where nothing is trained"
-        )
+        advice = "serve it by vLLM 0.10.2 or later, or leave out exact=True where nothing is trained"
+        raise ConfigError(f"{model.name} gives no {lacks} ({model.endpoints[0]}) to train on: {advice}")
 
 
 async def check_engine(url: str, api_key_env: str | None) -> None:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_atomically
 from mars_env.identity import digest_of
@@ -83,7 +85,7 @@ class ScriptedModel:
         else:
             text = self._script[(sample if sampling.seed is None else seed) % len(self._script)]
         if not isinstance(text, str):
-            raise ConfigError(f"{self.name}: a script gives a text, got {type(text).__name__}")
+            raise ConfigError(f"{self.name}: a script gives a string, got {type(text).__name__}")
         for stop in sampling.stop:
             text = text.partition(stop)[0]
         words = _words(text)
@@ -157,10 +159,8 @@ class ReplayModel:
         await asyncio.sleep(0)
         answers = self._answers.get(_request_key(prompt, n, sampling))
         if not answers:
-            raise ModelError(
-                f"{self.name}: no such request was recorded (n={n}, seed={sampling.seed}): "
-                f"{prompt_text(prompt)[:80]!r}; record it again"
-            )
+            asked = f"n={n}, seed={sampling.seed}, {prompt_text(prompt)[:80]!r}"
+            raise ModelError(f"{self.name}: no such request was recorded: {asked}; record it again")
         return list(answers.pop(0) if len(answers) > 1 else answers[0])
 
 
@@ -171,27 +171,15 @@ def save_records(path: str | Path, records: Iterable[ModelCall]) -> None:
 
 
 def load_records(path: str | Path) -> list[ModelCall]:
-    """Read what `save_records` wrote; a `ConfigError` says which line is no record."""
-    records = []
+    """Read what `save_records` wrote; a `ConfigError` says which line is not a record."""
+    records, call = [], TypeAdapter(ModelCall)
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         try:
-            records.append(_record(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path}, line {number}: not a record of a model: {error!r}") from error
+            records.append(call.validate_json(line))
+        except ValidationError as error:
+            wrong = ", ".join(sorted({str(place) for each in error.errors() for place in each["loc"][:1]}))
+            raise ConfigError(f"{path}, line {number}: not a record of a model: {wrong or error}") from error
     return records
-
-
-def _record(row: dict[str, Any]) -> ModelCall:
-    sampling = Sampling(**{**row["sampling"], "stop": tuple(row["sampling"]["stop"])})
-    return ModelCall(row["prompt"], row["n"], sampling, tuple(map(_completion, row["completions"])))
-
-
-def _completion(row: dict[str, Any]) -> Completion:
-    lists = {
-        key: tuple(row.get(key, ())) for key in ("prompt_ids", "token_ids", "logprobs", "train_prompt_ids")
-    }
-    versions = tuple((version, length) for version, length in row["versions"])
-    return Completion(**{**row, **lists, "versions": versions})
 
 
 def _request_key(prompt: Prompt, n: int, sampling: Sampling) -> str:

@@ -117,10 +117,8 @@ class _Client:
 
     def _refuse_alone(self) -> None:
         if self._adapter is None and self._adapters_alone:
-            raise ConfigError(
-                f"{self.name}: on CPUs an async engine with adapters serves nothing else; "
-                "use engine='offline', or a model without max_lora_rank"
-            )
+            advice = "use engine='offline', or a model without max_lora_rank"
+            raise ConfigError(f"{self.name}: on CPUs an async engine serves adapters alone; {advice}")
 
     def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
         if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):

@@ -54,10 +54,8 @@ def generated(output: Any, version: int) -> EngineOutput:
 def require_notes(vllm: Any) -> None:
     """Refuse to interrupt requests of a vLLM before 0.32: it does not note which weights sampled a token."""
     if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
-        raise ConfigError(
-            f"vLLM {vllm.__version__} does not note which weights sampled which tokens: refresh without "
-            "interrupt=True, or install vLLM 0.32 or newer"
-        )
+        advice = "refresh without interrupt=True, or install vLLM 0.32 or newer"
+        raise ConfigError(f"vLLM {vllm.__version__} does not note which weights sampled a token: {advice}")
 
 
 class _Sleeper:

@@ -111,10 +111,8 @@ def complete_weights(state: Mapping[str, Any], config: Any) -> dict[str, Any]:
     with torch.device("meta"):
         needed = set(AutoModelForCausalLM.from_config(config).state_dict())
     if missing := sorted(needed - {*state}):
-        raise ConfigError(
-            f"{len(missing)} of the model's {len(needed)} parameters are missing, {missing[0]} for one: "
-            "give the whole state dict, adapters merged"
-        )
+        lacks = f"{len(missing)} of the model's {len(needed)} parameters are missing, {missing[0]} for one"
+        raise ConfigError(f"{lacks}: give the whole state dict, adapters merged")
     once: dict[tuple[int, Any], Any] = {}
     tensors = {}
     for name in sorted(needed, key=lambda name: "lm_head" in name):  # one that shares the input's is left out

@@ -45,10 +45,8 @@ def arithmetic_problems(
         require_integer(max_terms, "max_terms", 0),
     )
     if not 1 <= min_terms <= max_terms <= len(string.ascii_lowercase) - 1:
-        raise ConfigError(
-            f"arithmetic needs 1 <= min_terms <= max_terms <= 25, got min_terms={min_terms},"
-            f" max_terms={max_terms}"
-        )
+        got = f"min_terms={min_terms}, max_terms={max_terms}"
+        raise ConfigError(f"arithmetic needs 1 <= min_terms <= max_terms <= 25, got {got}")
     name = "arithmetic"
     usual = (min_terms, max_terms) == (1, 6)
     label = name if usual else f"{name}-{min_terms}to{max_terms}"

@@ -52,17 +52,15 @@ def load_file(
     """
     unknown = set(fields or ()) - set(FIELDS)
     if unknown:
-        raise ConfigError(
-            "fields maps 'id', 'problem' and 'answer' to a row's own names, not"
-            f" {', '.join(sorted(unknown))!r}"
-        )
+        others = ", ".join(sorted(unknown))
+        raise ConfigError(f"fields maps 'id', 'problem' and 'answer' to a row's own names, not {others!r}")
     path = Path(path)
     if not path.is_dir() and path.suffix in SUFFIXES and is_written(file_rows(path)):
         return read_written(path.stem, file_rows(path))
     names = {**FIELDS, **(fields or {})}
     problem_field, answer_field = names["problem"], names["answer"]
     if problem_field is None or answer_field is None:
-        raise ConfigError("only the field 'id' can be None: a problem needs a text and an answer")
+        raise ConfigError("only the field 'id' can be None: a problem needs a statement and an answer")
     convert = partial(_problem, path.stem, names["id"], problem_field, answer_field, licence)
     listed, _ = read_problems(file_rows(path), convert)
     if not len(listed):

@@ -67,9 +67,8 @@ class _Generated:
                 return Problem(
                     self.place(index), draft.statement, draft.reference, draft.kind, draft.metadata
                 )
-        raise ProblemError(
-            f"{self.place(index)}: no suitable problem in {_ATTEMPTS} draws; widen the set's options"
-        )
+        place = self.place(index)
+        raise ProblemError(f"{place}: no suitable problem in {_ATTEMPTS} draws; widen the set's options")
 
     def index_of(self, problem_id: str) -> int:
         """The index that an id names; raises KeyError for an id of another set."""

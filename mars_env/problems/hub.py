@@ -13,7 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.errors import ConfigError, ProblemError
+from mars_env.lazy import needs
 from mars_env.problems.files import file_rows, files_of
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
@@ -91,11 +92,9 @@ class HubSet:
         files = (str(file.relative_to(folder)) for file in files_of(folder))
         named = {word for file in files for word in re.split(r"[^a-z]+", file.lower())}
         if others := [known for known in self.splits if known in named - {split}]:
-            raise ConfigError(
-                f"{self.name}: the folder {folder} has files of another split than {split!r} "
-                f"({', '.join(others)}), and all of a folder is read: give source= a file, or a folder with "
-                f"the files of {split!r} alone"
-            )
+            advice = f"all of a folder is read: give source= a file, or one with the files of {split!r} alone"
+            why = f"{folder} has files of another split, {', '.join(others)}"
+            raise ConfigError(f"{self.name}: {why}, and {advice}")
 
     def problem_set(
         self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None
@@ -122,13 +121,8 @@ class HubSet:
             ProblemError: They cannot be downloaded, or their number differs from the recorded one.
             MissingExtra: The extra ``datasets`` is not installed.
         """
-        try:
+        with needs("datasets", f"the problem set {self.name!r}, unless source= names a local copy"):
             import datasets
-        except ImportError as error:
-            raise MissingExtra(
-                f"the problem set {self.name!r} comes from the Hugging Face hub: run pip install "
-                f"'mars-env[datasets]', or load a local copy with load_problems({self.name!r}, source=FILE)"
-            ) from error
         files = self.splits[split]
         if isinstance(files, int):
             yield from self._sized(datasets, split, files)
@@ -149,9 +143,7 @@ class HubSet:
         except Exception as error:  # as above
             raise _unreachable(f"{place} from the Hugging Face hub", error) from error
         if len(data) != size:
-            raise ProblemError(
-                f"{place} has {len(data)} rows, not the {size} that were recorded: the data has changed"
-            )
+            raise ProblemError(f"{place} has {len(data)} rows, not the recorded {size}: the data has changed")
         rows = (
             dict(zip(batch, values, strict=True))
             for batch in data.iter(batch_size=4096)
@@ -179,5 +171,5 @@ def _unreachable(what: str, error: Exception) -> ProblemError:
     said = next(iter(str(error).strip().splitlines()), "no message")
     return ProblemError(
         f"cannot load {what} ({type(error).__name__}: {said}); connect to the network, or give a local copy "
-        "as source="
+        "as source= (on the command line: a file of problems as --problems FILE)"
     )

@@ -58,10 +58,7 @@ def load_set(
         (100, True)
     """
     if not isinstance(name_or_path, str | Path):
-        raise ConfigError(
-            f"load_problems takes a set's name or a file, not {shown(name_or_path)}; pass problems in hand "
-            "to make(problems=...)"
-        )
+        raise ConfigError(f"a set's name or a file is loaded; make(problems=) takes {shown(name_or_path)}")
     name = str(name_or_path)
     if is_path(name_or_path):
         if split is not None:
@@ -113,9 +110,7 @@ def _call(name: str, loader: Loader, /, **options: Any) -> ProblemSet:
         raise ConfigError(f"problem set {name!r}: {error}; its options are: {takes}") from error
     found: Any = loader(**options)
     if not isinstance(found, ProblemSet):
-        raise ConfigError(
-            f"the loader of the problem set {name!r} must return a ProblemSet, not {type(found).__name__}"
-        )
+        raise ConfigError(f"the loader of the set {name!r} returns a ProblemSet, not {type(found).__name__}")
     return found
 
 

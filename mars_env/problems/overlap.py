@@ -70,9 +70,7 @@ def decontaminate(
     """
     for each in (problems, *protected):
         if isinstance(each, ProblemSet) and each.endless:
-            raise ConfigError(
-                f"cannot compare all of the endless set {each.name!r}: take a part, problems[:1000]"
-            )
+            raise ConfigError(f"cannot compare all of the endless {each.name!r}: take problems[:1000]")
     runs = NGrams.of((text for each in protected for text in _texts(each)), n)
     found = {problem.id: runs.found_in(problem.statement) for problem in problems}
     removed = {problem_id: " ".join(run) for problem_id, run in found.items() if run is not None}

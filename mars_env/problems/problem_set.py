@@ -62,10 +62,8 @@ class Listed:
         for index, problem in enumerate(self._problems):
             first = self._index.setdefault(problem.id, index)
             if first != index:
-                raise ProblemError(
-                    f"{self.place(index)}: the id {problem.id!r} was already used in {self.place(first)}; "
-                    "give every problem its own id"
-                )
+                taken = f"the id {problem.id!r} was already used in {self.place(first)}"
+                raise ProblemError(f"{self.place(index)}: {taken}; give every problem its own id")
 
     def __len__(self) -> int:
         return len(self._problems)
@@ -89,10 +87,8 @@ def _checked(problems: object) -> tuple[Problem, ...]:
     listed = tuple(problems)
     for index, each in enumerate(listed):
         if not isinstance(each, Problem):
-            raise ConfigError(
-                f"problem {index} is {shown(each)}, not a Problem: make it one, "
-                "Problem(id, statement, reference), or load a file of rows with load_problems"
-            )
+            advice = "make it one, Problem(id, statement, reference), or load a file of rows by load_problems"
+            raise ConfigError(f"problem {index} is {shown(each)}, not a Problem: {advice}")
     return listed
 
 
@@ -221,11 +217,9 @@ class ProblemSet(Sequence[Problem]):
             counts = [first, len(self) - first]
         else:
             counts = list(sizes)
+        parted = f"cannot split the {len(self)} problems of {self.name!r} into parts of {counts}"
         if not counts or min(counts) < 1 or sum(counts) > len(self):
-            raise ConfigError(
-                f"cannot split the {len(self)} problems of {self.name!r} into parts of {counts}: "
-                "each part needs at least one problem, and together they must not exceed the set"
-            )
+            raise ConfigError(f"{parted}: each needs a problem, and together they must not exceed the set")
         groups = self._copies(np.random.default_rng(seed).permutation(len(self)).tolist())
         parts = []
         for count in counts:
@@ -235,10 +229,8 @@ class ProblemSet(Sequence[Problem]):
             parts[-1] += chain.from_iterable(groups)
         found = [len(part) for part in parts]
         if not min(found) or (found != counts and not whole):
-            raise ConfigError(
-                f"cannot split the {len(self)} problems of {self.name!r} into parts of {counts}: the copies "
-                f"of a statement stay together, and so the parts hold {found}; choose other sizes"
-            )
+            why = f"the copies of a statement stay together, so the parts would hold {found}"
+            raise ConfigError(f"{parted}: {why}; choose other sizes")
         return tuple(self._view(tuple(self._indices[i] for i in sorted(part))) for part in parts)
 
     def _copies(self, order: Iterable[int]) -> list[list[int]]:
@@ -350,10 +342,8 @@ class ProblemSet(Sequence[Problem]):
 
     def _refuse_endless(self, what: str) -> None:
         if self.endless:
-            raise ConfigError(
-                f"cannot {what} the endless set {self.name!r}: "
-                f"take a part first, e.g. problems[:1000].{what}(...)"
-            )
+            advice = f"take a part first, e.g. problems[:1000].{what}(...)"
+            raise ConfigError(f"cannot {what} the endless set {self.name!r}: {advice}")
 
     def _view(self, indices: Sequence[int]) -> ProblemSet:
         view = copy.copy(self)

@@ -110,10 +110,8 @@ def find_loader(name: str) -> Loader:
     if name in (points := declared(_ENTRY_POINTS)):
         return _as_loader(points[name].load(), f"the entry point {name!r}")
     known = list_problem_sets()
-    raise ConfigError(
-        f"there is no problem set {name!r}{suggestion(name, known) or '.'} Known: {', '.join(known)}; "
-        "or give a .jsonl or .parquet file, or my_module:name"
-    )
+    others = f"Known: {', '.join(known)}; or give a .jsonl or .parquet file, or my_module:name"
+    raise ConfigError(f"there is no problem set {name!r}{suggestion(name, known) or '.'} {others}")
 
 
 def held_out_by_default(name: str) -> str | None:

@@ -54,10 +54,9 @@ def subset_sum_problems(
         require_integer(max_parts, "max_parts", 0),
     )
     if not (1 <= min_parts <= max_parts <= count <= largest <= 999_999):
-        raise ConfigError(
-            "subset-sum needs 1 <= min_parts <= max_parts <= count <= largest <= 999999, got "
-            f"min_parts={min_parts}, max_parts={max_parts}, count={count}, largest={largest}"
-        )
+        got = f"min_parts={min_parts}, max_parts={max_parts}, count={count}, largest={largest}"
+        order = "1 <= min_parts <= max_parts <= count <= largest <= 999999"
+        raise ConfigError(f"subset-sum needs {order}, got {got}")
     name = "subset-sum"
     usual = (count, largest, min_parts, max_parts) == (7, 15, 2, 4)
     label = name if usual else f"{name}-{count}of{largest}-{min_parts}to{max_parts}"

@@ -29,7 +29,7 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
     """Write a set so that `load_set` reads the same one; the file is never half new.
 
     Raises:
-        ProblemError: A problem's reference or metadata is no plain data, so it would not be read as it is.
+        ProblemError: A problem's reference or metadata is not plain data, so it would not be read as it is.
 
     Example:
         >>> import tempfile
@@ -108,8 +108,6 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise ProblemError(f"the problem {row['id']!r} cannot be written: {error}") from error
     if again != row:
-        raise ProblemError(
-            f"the problem {row['id']!r} would be read otherwise than it is: its reference and metadata may "
-            "hold lists, objects with text keys, texts, numbers, true, false and null only"
-        )
+        plain = "lists, objects with text keys, texts, numbers, true, false and null"
+        raise ProblemError(f"the reference and metadata of {row['id']!r} may hold {plain} only")
     return row

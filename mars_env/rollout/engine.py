@@ -256,10 +256,8 @@ class _Player:
         """What the agent does; None if it failed, and the tree then has a fault."""
         name, parent, rules = expansion.agent, expansion.parent, self.game.rules
         if len(parent.path) >= rules.max_turns:
-            raise ConfigError(
-                f"the rules let {name} act after {len(parent.path)} turns, but max_turns is "
-                f"{rules.max_turns}: current_agent() gives None when the episode is over"
-            )
+            why = f"the rules let {name} act after max_turns = {rules.max_turns}"
+            raise ConfigError(f"{why}: current_agent() gives None when the episode is over")
         agent = self.agents.get(name)
         if agent is None:
             raise ConfigError(f"the rules let {shown(name)} act, but the agents are {', '.join(self.agents)}")

@@ -174,10 +174,8 @@ async def pipeline(
         [(0, 4), (1, 2)]
     """
     if settings.groups_per_update is not None and game.team_reward is not None:
-        raise ConfigError(
-            "a team reward is only known when its tree is finished, so groups cannot be trained before: "
-            "leave groups_per_update out"
-        )
+        why = "a team reward is only known when its tree is finished, so groups cannot be trained before"
+        raise ConfigError(f"{why}: leave groups_per_update out")
     schedule = _Schedule(settings, training)
 
     async def play_tree(job: Job) -> Tree:
@@ -331,10 +329,9 @@ class _Schedule:
         if self._size is None or group.id in self._trained:
             return
         if group.id != key:
-            raise ConfigError(
-                f"the group {group.id} grows with its tree and cannot be trained before the tree is "
-                "finished: leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
-            )
+            why = f"the group {group.id} grows with its tree, so it cannot be trained before"
+            advice = "leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
+            raise ConfigError(f"{why}: {advice}")
         ready = _ReadyGroup(group, started, tree, self._is_uniform(group))
         if self._is_stale(ready):
             return

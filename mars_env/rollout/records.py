@@ -73,9 +73,8 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):
-        raise ValueError(
-            f"the turn {shown(row['id'])} of the parent {shown(row['parent'])} is not a valid place in a tree"
-        )
+        place = f"the turn {shown(row['id'])} of the parent {shown(row['parent'])}"
+        raise ValueError(f"{place} is not a valid place in a tree")
     for name in ("reward", "search_score"):
         if row[name] is not None:
             finite(row[name])

@@ -48,7 +48,7 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
     """Give every turn of a stored run the reward of a function; as `attach_rewards`.
 
     A turn that the set-up has cut off (`Action.interrupted`) gets None. What the function raises is a
-    StoreError, and so is a reward that is no finite number or None.
+    StoreError, and so is a reward that is neither a finite number nor None.
     """
     run = read_run(path)
     given: dict[tuple[str, str], float | None] = {}
@@ -87,15 +87,11 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
         if not tree.turns:
             continue
         if tree.problem.reference is None:
-            raise StoreError(
-                f"the tree {tree.id} is of a problem without a reference: record with the problems, and name "
-                "each tree by its problem's id"
-            )
+            advice = "record with the problems, and name each tree by its problem's id"
+            raise StoreError(f"the tree {tree.id} is of a problem without a reference: {advice}")
         if any(type(turn.info.get("number")) is not int for turn in tree.turns):
-            raise StoreError(
-                f"the tree {tree.id} was not recorded by `mars-env record`, so which turn came last is not "
-                "known: its game has graded it, and --function or --rewards gives other rewards"
-            )
+            why = f"the tree {tree.id} was not recorded by `mars-env record`, but graded by its game"
+            raise StoreError(f"{why}: --function or --rewards gives other rewards")
         answer = max(tree.turns, key=lambda turn: turn.info["number"])
         cut = answer.action.interrupted
         score = None if cut else (await grader.grade(tree.problem, answer.text)).score

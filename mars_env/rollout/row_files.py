@@ -122,7 +122,6 @@ def require_all(path: Path, trees: Iterable[Mapping[str, Any]], written: Mapping
     for row in trees:
         count = written.get(row["tree"], (0, 0))[0]
         if count < row["turns"]:
-            raise StoreError(
-                f"{path} has {count} of the {row['turns']} turns of tree {row['tree']!r}; were they lost "
-                "in a power failure? Continue the run with the same command: it plays such trees again"
-            )
+            lost = f"{path} has {count} of the {row['turns']} turns of tree {row['tree']!r}"
+            advice = "continue the run with the same command, which plays such trees again"
+            raise StoreError(f"{lost}; were they lost in a power failure? Then {advice}")

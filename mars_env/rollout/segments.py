@@ -8,7 +8,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
-from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.errors import ConfigError, ModelError
+from mars_env.models.requests import room_for
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
@@ -80,19 +81,12 @@ class SegmentedModel:
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         whole = part = await self._sampled(prompt, sample, 0, sampling)
-        room = sampling.max_tokens if self.context is None else self.context - whole.read_tokens
-        if sampling.overflow == "refuse" and room < sampling.max_tokens:
-            raise ContextError(
-                f"{self.name or 'the model'}: a prompt of {whole.read_tokens} tokens leaves room for "
-                f"{room} of {sampling.max_tokens} in a context of {self.context}: raise the context, lower "
-                'max_tokens, or set overflow="unknown"'
-            )
+        if self.context is not None:
+            room_for(self.name or "the model", whole.read_tokens, sampling, self.context)
         while self._continues(whole, part, sampling):
             if not whole.prompt_ids or not whole.token_ids:
-                raise ModelError(
-                    f"{self.name or 'the model'} gives no token ids, so a segment cannot be continued: "
-                    "use a model that does, or leave segments out"
-                )
+                why = f"{self.name or 'the model'} gives no token ids, so a segment cannot be continued"
+                raise ModelError(f"{why}: use a model that does, or leave segments out")
             if sampling.stop and self._decode is None:
                 raise ConfigError("stop strings may span two segments: give SegmentedModel a `decode`")
             read = (*whole.prompt_ids, *whole.token_ids)

@@ -221,18 +221,16 @@ class Store:
             earlier = stored["config"]
             changed = differences(earlier, config)
             if changed:
-                raise StoreError(
-                    f"{self.path} has a run of another configuration ({'; '.join(changed)}): "
-                    "choose another directory, or the same configuration to resume it"
-                )
+                why = f"{self.path} has a run of another configuration ({'; '.join(changed)})"
+                advice = "choose another directory, or the same configuration to resume it"
+                raise StoreError(f"{why}: {advice}")
             if earlier != config:
                 self._grow(problems)
                 _write_manifest(manifest, {**stored, "config": config})
             return
         if any((self.path / name).exists() for name in (TURNS, TREES)):
-            raise StoreError(
-                f"{self.path} has turns but no {MANIFEST}: it is not a run, choose another directory"
-            )
+            why = f"{self.path} has turns but no {MANIFEST}: it is not a run"
+            raise StoreError(f"{why}, choose another directory")
         with file_errors(self.path / PROBLEMS, "written"):
             write_atomically(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
         _write_manifest(manifest, {"format": FORMAT, "config": config, "versions": _versions()})
@@ -331,9 +329,8 @@ def _tree(
     if row["problem"] not in problems:
         raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
     if orphan is not None:
-        raise StoreError(
-            f"{path}: turn {orphan.id!r} of tree {row['tree']!r} names a parent that is not stored"
-        )
+        turn = f"turn {orphan.id!r} of tree {row['tree']!r}"
+        raise StoreError(f"{path}: {turn} names a parent that is not stored")
     other = next((t for t in turns.values() if t.problem_id != row["problem"]), None)
     if other is not None:
         raise StoreError(f"{path}: turn {other.id!r} of tree {row['tree']!r} is of another problem")
@@ -392,9 +389,8 @@ def _locked(path: Path) -> IO[str]:
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             file.close()
-            raise StoreError(
-                f"another process writes the run {path}: wait until it has ended, or choose another directory"
-            ) from error
+            advice = "wait until it has ended, or choose another directory"
+            raise StoreError(f"another process writes the run {path}: {advice}") from error
         log.warning("%s cannot be locked: let no other process write it (%s)", path, describe_error(error))
     return file
 
@@ -415,10 +411,8 @@ def _manifest(path: Path) -> dict[str, Any]:
     if manifest.get("format") != FORMAT:
         versions = manifest.get("versions")
         by = versions.get("mars-env", "unknown") if isinstance(versions, dict) else "unknown"
-        raise StoreError(
-            f"{path.parent} has a run in the format {shown(manifest.get('format'))} of mars_env {shown(by)}, "
-            f"and this version reads the format {FORMAT}: read it with that version"
-        )
+        kind = f"the format {shown(manifest.get('format'))} of mars_env {shown(by)}, not {FORMAT}"
+        raise StoreError(f"{path.parent} has a run in {kind}: read it with that version")
     return manifest
 
 

@@ -222,17 +222,12 @@ def _remove_folder(path: str) -> None:
 
 
 def _request(job: Job, limits: Limits) -> dict[str, Any]:
-    numbers = {name: int(n) for name, n in asdict(limits).items() if not name.endswith("_seconds")}
-    seconds = {
-        "cpu_seconds": float(limits.cpu_seconds),
-        "wall_seconds": limits.wall,
-        "idle_seconds": limits.idle,
-    }
+    numbers = {**asdict(limits), "wall_seconds": limits.wall, "idle_seconds": limits.idle}
     return {
         "source": job.source_bytes,
         "argv": None if job.argv is None else list(job.argv),
         "arguments": list(job.arguments),
         "files": dict(job.files),
         "environment": dict(job.environment),
-        "limits": numbers | seconds,
+        "limits": {k: float(n) if k.endswith("_seconds") else int(n) for k, n in numbers.items()},
     }

@@ -74,19 +74,17 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
     algorithm = import_object(name) if colon else ALGORITHMS.get(name)
     if algorithm is None:
         known = ", ".join(ALGORITHMS)
-        raise ConfigError(
-            f"there is no search {name!r}: take {known}, treequest:<class> or my_module:MyAlgorithm"
-        )
+        more = "treequest:<class> or my_module:MyAlgorithm"
+        raise ConfigError(f"there is no search {name!r}: take {known}, {more}")
     if not hasattr(getattr(algorithm, "Settings", None), "model_validate"):
         raise ConfigError(
-            f"the search {name!r} is no algorithm: it must be a class with a pydantic model `Settings` and "
-            "the constructor Class(agents, settings)"
+            f"the search {name!r} is not an algorithm: it must be a class with a pydantic model "
+            "`Settings` and the constructor Class(agents, settings)"
         )
     try:
         settings = algorithm.Settings.model_validate(dict(options))
     except ValidationError as error:
-        raise ConfigError(
-            f"the search {name!r} does not take these options: {validation_message(error)}"
-        ) from error
+        why = validation_message(error)
+        raise ConfigError(f"the search {name!r} does not take these options: {why}") from error
     made: Algorithm = algorithm(agents, settings)
     return made

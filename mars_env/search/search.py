@@ -165,9 +165,7 @@ class Search:
         if id in self._scores or id in self._results:
             raise ConfigError(f"node {id} already has a result: tell each id once")
         if score is not None and not (math.isfinite(score) and 0.0 <= score <= 1.0):
-            raise ConfigError(
-                f"the score of node {id} must lie in [0, 1], got {score!r}; use None for an unknown score"
-            )
+            raise ConfigError(f"the score of node {id} is in [0, 1], or None if unknown: got {score!r}")
         if tokens < 0:
             raise ConfigError(f"node {id} cannot have cost {tokens} tokens")
         self._results[id] = (None if score is None else float(score), index(tokens))
@@ -240,9 +238,8 @@ class Search:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(
-                f"this is not the state of a search ({error!r}): use what state_dict() returned"
-            ) from error
+            why = f"this is not the state of a search ({error!r})"
+            raise ConfigError(f"{why}: use what state_dict() returned") from error
         search._queue = [ask.id for ask in search.pending if ask.id not in search._results]
         return search
 

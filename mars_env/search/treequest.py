@@ -60,10 +60,8 @@ class TreeQuest(Algorithm):
         if self._chosen is None:
             self._choose_again(ask)
         if self._chosen is None or self._chosen[0] != (ask.parent, ask.agent):
-            raise ConfigError(
-                f"treequest:{self._name} does not repeat its choice for node {ask.id}: "
-                "start this search again from the beginning"
-            )
+            why = f"treequest:{self._name} does not repeat its choice for node {ask.id}"
+            raise ConfigError(f"{why}: start this search again from the beginning")
         self._trials[ask.id] = self._chosen[1]
         self._chosen = None
         self._draws += 1
@@ -77,7 +75,7 @@ class TreeQuest(Algorithm):
             self._ids[index] = ask.id
 
     def lost(self, ask: Ask) -> None:
-        """Forget the trial; TreeQuest need not be told."""
+        """Forget the trial; TreeQuest need not know."""
         del self._trials[ask.id]
 
     def _choose_again(self, ask: Ask) -> None:
@@ -127,9 +125,8 @@ def _make(name: str, options: Mapping[str, Any]) -> Any:
         found = getattr(importlib.import_module(module), attribute)
         return found(**options)
     except ImportError as error:
-        raise MissingExtra(
-            f"treequest:{name} cannot be loaded ({error}): pip install 'treequest[abmcts-m]' brings it"
-        ) from error
+        advice = "pip install 'treequest[abmcts-m]' brings it"
+        raise MissingExtra(f"treequest:{name} cannot be loaded ({error}): {advice}") from error
     except AttributeError as error:
         raise ConfigError(f"TreeQuest has no {name!r}: name a class, such as treequest:ABMCTSM") from error
     except (TypeError, ValueError, AssertionError) as error:

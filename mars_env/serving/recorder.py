@@ -85,9 +85,8 @@ class Recorder:
         keys: Sequence[str] = (),
     ) -> None:
         if logprobs not in ("raw", "processed") or group not in ("input", "agent"):
-            raise ConfigError(
-                f"logprobs is 'raw' or 'processed' and group 'input' or 'agent', got {logprobs!r}, {group!r}"
-            )
+            known = "logprobs is 'raw' or 'processed' and group 'input' or 'agent'"
+            raise ConfigError(f"{known}, got {logprobs!r}, {group!r}")
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
         self._processed, self.version = logprobs == "processed", 0
         self._key = api_key(api_key_env)
@@ -209,9 +208,7 @@ class Recorder:
             shown = json.dumps(asked_for(answer, **_wants(body))).encode()
         except net.UNREADABLE as error:
             self.counts["unreadable"] += 1
-            log.warning(
-                "an answer of the engine cannot be read, and is not stored: %s", describe_error(error)
-            )
+            log.warning("an answer of the engine cannot be read, so is not stored: %s", describe_error(error))
             return payload
         turns = self._recording.add(call, replies, time.perf_counter() - begun)
         self.counts["turns"] += len(turns)
@@ -307,9 +304,8 @@ class Recorder:
         return web.json_response(dict(self.counts))
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
-        raise net.Refusal(
-            404, "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
-        )
+        there = "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
+        raise net.Refusal(404, there)
 
     def _refusal(self, error: Exception) -> net.Refusal:
         """What a program reads of an error, which is counted."""

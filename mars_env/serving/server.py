@@ -34,6 +34,8 @@ log = logger(__name__)
 _HEARTBEAT = 15.0
 """Seconds after which a stream without progress says that it is alive."""
 
+_LATER = {"Retry-After": "5"}
+
 _GRACE = 4.0
 """Seconds that questions under way may take to end when the server stops; then clients get an error."""
 
@@ -76,9 +78,8 @@ class TeamServer:
         out: str | Path | None = None,
     ) -> None:
         if concurrency < 1 or waiting < 0:
-            raise ConfigError(
-                f"concurrency is at least 1 and waiting at least 0, got {concurrency} and {waiting}"
-            )
+            got = f"got {concurrency} and {waiting}"
+            raise ConfigError(f"concurrency is at least 1 and waiting at least 0, {got}")
         self._answerer, self.name = answerer, name or answerer.name
         self._guard = Guard(keys, "spend your tokens")
         self._slots, self._places = Slots(concurrency), concurrency + waiting
@@ -157,12 +158,7 @@ class TeamServer:
         if wanted.n > self._places:
             raise Refusal(400, f"this server gives at most {self._places} answers to a request: ask for less")
         if self._expected + wanted.n > self._places:
-            raise Refusal(
-                429,
-                "too many questions wait: ask again later",
-                "rate_limit_error",
-                headers={"Retry-After": "5"},
-            )
+            raise Refusal(429, "too many questions wait: ask again later", "rate_limit_error", headers=_LATER)
         self._expected += wanted.n
         try:
             answer_id = f"chatcmpl-{secrets.token_hex(12)}"
@@ -202,9 +198,7 @@ class TeamServer:
 
     async def _answer(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
         """As `_solutions`; a `Refusal` where the server stops before the answer."""
-        stops = Refusal(
-            503, "the server stops: ask again later", "server_error", headers={"Retry-After": "5"}
-        )
+        stops = Refusal(503, "the server stops: ask again later", "server_error", headers=_LATER)
         if self._stopping:
             raise stops
         question = asyncio.create_task(self._solutions(wanted, on_turn))
@@ -276,9 +270,8 @@ class TeamServer:
         return web.json_response({"status": "ok"})
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
-        raise Refusal(
-            404, "a team answers POST /v1/chat/completions; there are GET /v1/models, /health, /metrics"
-        )
+        there = "a team answers POST /v1/chat/completions; there are GET /v1/models, /health, /metrics"
+        raise Refusal(404, there)
 
 
 class _Journal:
@@ -322,7 +315,7 @@ async def _next(lines: asyncio.Queue[str | None]) -> str | None:
 
 
 def _refusal(error: Exception) -> Refusal:
-    """What a client is told of an error."""
+    """What a client learns of an error."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ContextError):

@@ -49,9 +49,8 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
     if not isinstance(body, Mapping):
         raise Refusal(400, "the body of a request is an object of JSON")
     if body.get("model") != name:
-        raise Refusal(
-            404, f"there is no model {shown(body.get('model'))}; this is {name!r}", code="model_not_found"
-        )
+        lacks = f"there is no model {shown(body.get('model'))}; this is {name!r}"
+        raise Refusal(404, lacks, code="model_not_found")
     for field in _UNSUPPORTED:
         if body.get(field):
             raise Refusal(400, f"a team's answer knows no {field!r}: leave it out")
@@ -112,11 +111,8 @@ def _finish_reason(solution: Solution) -> str:
     completions = solution.final.action.completions
     reason = completions[-1].finish_reason if completions else "stop"
     if reason == "context":
-        raise Refusal(
-            400,
-            "the question exceeds the context length of a model of the team",
-            code="context_length_exceeded",
-        )
+        why = "the question exceeds the context length of a model of the team"
+        raise Refusal(400, why, code="context_length_exceeded")
     return reason
 
 

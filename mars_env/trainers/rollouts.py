@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import Training, pipeline
+from mars_env.rollout.row_files import append, open_file, rows_of
 from mars_env.text import logger
 from mars_env.trainers.config import has_no_gradient
 from mars_env.trainers.recipes import RunSettings
@@ -231,7 +231,7 @@ class UpdateLog:
         if directory is None:
             return cls(None), []
         path = Path(directory) / name
-        rows = [row for row in read_lines(path) if row["update"] <= updates] if path.exists() else []
+        rows = [row for row in read_lines(path) if row["update"] <= updates]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, "".join(map(_line, rows)))
         return cls(path), rows
@@ -240,16 +240,13 @@ class UpdateLog:
         """Add the lines of an update, numbered from 1."""
         if self.path is None:
             return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.writelines(_line({"update": update, **row}) for row in rows)
-            file.flush()
-            os.fsync(file.fileno())
+        with open_file(self.path, "a") as file:
+            append(file, "".join(_line({"update": update, **row}) for row in rows), sync=True)
 
 
 def read_lines(path: str | Path) -> list[dict[str, Any]]:
     """The lines of a log; one that a kill has cut off is left out: its update came after all checkpoints."""
-    lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    return [row for _, row in rows_of(Path(path))]
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a trainer needs of a rollout: one record a text, made in one place for all trainers.
+"""What a trainer needs of a rollout: one record for each text, made in one place for all trainers.
 
 `mars_env.trainers.sample_files` writes and reads files of them (docs/other-trainers.md). No torch in here.
 """
@@ -105,9 +105,10 @@ def turn_samples(
             log-probabilities, or was sampled greedily.
 
     Example:
+        >>> from mars_env.trainers.advantages import _example
         >>> [(s.turn_id, s.group_id, s.role, s.reward, s.advantage)
-        ...  for s in turn_samples([_example_group()], Credit(advantage="mean_centred"))]
-        [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
+        ...  for s in turn_samples([_example([1.0, None, 0.0])], Credit(advantage="mean_centred"))]
+        [('0', 't', 'solver', 1.0, 0.5), ('2', 't', 'solver', 0.0, -0.5)]
     """
     found = estimator_of(config)(groups) if advantages is None else advantages
     turns = {turn_key(turn): turn for group in groups for turn in group.turns}
@@ -228,16 +229,4 @@ def _sample(turn: Turn, chain: Sequence[Completion], advantage: float) -> TurnSa
         advantage=advantage,
         read_prompt_ids=first.prompt_ids if first.train_prompt_ids else (),
         completion_mask=tuple(mask),
-    )
-
-
-def _example_group() -> Group:
-    """A right, an unknown and a wrong answer, for the examples of this page."""
-    completion = Completion("4", prompt_ids=(1, 2), token_ids=(3,), logprobs=(-0.5,))
-    return Group(
-        "p#0/0",
-        tuple(
-            Turn("p#0", str(i), None, "p#0/0", "solver_0", "mars", "p", Action("4", (completion,)), reward=r)
-            for i, r in enumerate((1.0, None, 0.0))
-        ),
     )

@@ -12,7 +12,7 @@ from typing import cast
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, known_turns, turn_key
-from mars_env.types import Action, Group, Turn
+from mars_env.types import Group, Turn
 
 _Parent = tuple[str, str | None]
 """A tree's id and the id of a parent in it."""
@@ -40,8 +40,9 @@ def tree_shaped(
         ConfigError: A turn's parent is in none of the groups, or a reward is not a finite number.
 
     Example:
+        >>> from mars_env.trainers.advantages import _example
         >>> rewards = {"0": 1.0, "1": 0.0, "0.0": 1.0, "0.1": 0.0}
-        >>> [tree] = tree_shaped([_example_tree(rewards)])
+        >>> [tree] = tree_shaped([_example(rewards)])
         >>> {turn.id: turn.reward for turn in tree.turns}
         {'0': 1.5, '1': -0.5, '0.0': 1.25, '0.1': -0.5}
     """
@@ -96,16 +97,3 @@ def _refuse_orphans(groups: Sequence[Group], raw: Mapping[TurnKey, float | None]
                     f"turn {turn.id} of tree {turn.tree_id} has the parent {turn.parent_id}, which is in no "
                     "group: tree-shaped credit needs whole trees"
                 )
-
-
-def _example_tree(rewards: Mapping[str, float | None]) -> Group:
-    """A tree with these rewards by turn id, for the examples of this page."""
-    return Group(
-        "p#0",
-        tuple(
-            Turn(
-                "p#0", id, id.rpartition(".")[0] or None, "p#0", "coder_0", "coder", "p", Action(""), reward=r
-            )
-            for id, r in rewards.items()
-        ),
-    )

@@ -35,7 +35,7 @@ class Recipe(BaseModel):
     inference: Schedule = Schedule(rounds=3, accept_after=1)
     """S, V, C, V, C, V, C, V at most; one pass accepts."""
     marsrl: RunSettings = RunSettings(
-        steps=40,
+        steps=120,
         problems_per_step=6,
         rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
         train=TrainConfig(learning_rate=5e-4, warmup_updates=5, betas=(0.9, 0.98)),
@@ -59,6 +59,11 @@ COLUMNS: Final = {
     "verifier_precision": "Verifier precision",
     "verifier_recall": "Verifier recall",
     "fix_rate": "fixes",
+}
+TOKENS: Final = {
+    "tokens": "System",
+    "baseline_fresh_tokens": "fresh retries",
+    "alone_tokens": "one agent that revises",
 }
 CLAIMS: Final = (
     Claim("the bar: after training, System above fresh retries with its own Verifier",
@@ -122,7 +127,15 @@ async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
 def text(rows: Sequence[LedgerRow]) -> str:
     """The tables of the page."""
     tables = f"{arms_table(rows, [WARM, TRAINED], COLUMNS)}\n{claims_table(rows, CLAIMS)}"
-    return f"{STUDY.owed(rows)}{tables}\n{origins(rows)}\n"
+    spent = "; ".join(
+        f"{arm}: "
+        + ", ".join(
+            f"{title} {mean([row.figures[name] for row in rows if row.arm == arm]):.1f}"
+            for name, title in TOKENS.items()
+        )
+        for arm in (WARM, TRAINED)
+    )
+    return f"{STUDY.owed(rows)}{tables}\nSampled tokens a problem. {spent}.\n\n{origins(rows)}\n"
 
 
 STUDY = Study(

@@ -154,6 +154,7 @@ def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call, monkeypatc
     assert max(map(len, lines)) <= 80
     accuracy = next(line for line in lines if "Solver accuracy" in line)
     assert accuracy.count("[") <= 1  # the interval of the difference alone
+    assert call("compare", "one", "three")[1] == 2
     printed, _ = call("compare", "one", "two", "--json")
     assert json.loads(printed)["names"] == ["one", "two"]
 

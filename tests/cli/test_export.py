@@ -119,7 +119,7 @@ def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_pat
         (["--skip-untrainable"], "--skip-untrainable is for --format samples, not for sft"),
         (["--format", "dpo", "--advantage", "mean_centred"], "--advantage is for --format samples"),
         (["--env", "aime-nothing"], "not of the form"),
-        (["--prompt", "mars_env.seeds:derive_seed"], "gave no prompt for the role solver"),
+        (["--prompt", "mars_env.seeds:derive_seed"], "return a text, messages or None"),
     ],
 )
 def test_what_makes_no_sense_is_refused(stored, tmp_path, options, message):
@@ -143,7 +143,7 @@ def test_exact_prompts_are_decoded_where_token_ids_were_recorded(tmp_path):
 def test_a_run_without_token_ids_has_no_exact_prompts(stored, tmp_path):
     from mars_env.miniature import CHECKPOINT
 
-    assert "has no token ids" in exported(stored, tmp_path, "--tokenizer", str(CHECKPOINT), code=2)
+    assert "has no prompt ids" in exported(stored, tmp_path, "--tokenizer", str(CHECKPOINT), code=2)
 
 
 def test_the_table_holds_all_turns(stored, tmp_path):

@@ -21,6 +21,10 @@ TO_COPY = (
     "adapter_per_role",
     "search_two_models",
     "tools",
+    "demo",
+    "echo",
+    "trl_marsrl",
+    "real_model",
 )
 
 

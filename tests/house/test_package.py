@@ -8,6 +8,18 @@ ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "transformers", "vllm", "openrlhf", "datasets", "scipy", "sympy")
 
 
+BLOCKED = """
+import sys
+class Blocked:
+    names = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "matplotlib", "tensorboard",
+             "verifiers", "vllm"}
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
+sys.meta_path.insert(0, Blocked())
+"""
+
+
 def python(code, **kwargs):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **kwargs)
 
@@ -20,14 +32,8 @@ def test_importing_the_package_takes_nothing_heavy_with_it():
 def test_the_three_lines_need_the_core_dependencies_only():
     """With every optional package blocked, as on a machine where none is installed."""
     done = python(
-        """
-import sys
-class Blocked:
-    names = {"torch", "transformers", "safetensors", "datasets", "pyarrow", "matplotlib", "tensorboard"}
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.names:
-            raise ModuleNotFoundError(f"{name} is blocked", name=name)
-sys.meta_path.insert(0, Blocked())
+        BLOCKED
+        + """
 import mars_env
 env = mars_env.make('aime-solve-verify-correct')
 env.reset(seed=0)
@@ -40,14 +46,8 @@ print(env.agent_selection, env.observe(env.agent_selection))
 
 def test_without_an_extra_every_public_name_is_there_or_says_what_to_install():
     done = python(
-        """
-import sys
-class Blocked:
-    names = {"torch", "transformers", "safetensors", "verifiers", "vllm"}
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.names:
-            raise ModuleNotFoundError(f"{name} is blocked", name=name)
-sys.meta_path.insert(0, Blocked())
+        BLOCKED
+        + """
 import mars_env.agents, mars_env.models, mars_env.trainers
 from mars_env.errors import MissingExtra
 for package, names in ((mars_env.trainers, [*mars_env.trainers.__all__, "verifiers"]),

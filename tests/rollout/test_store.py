@@ -264,8 +264,8 @@ class Fails(Guesser):
     async def act(self, observation, n, seed):
         for _ in range(self.chance.randrange(5)):
             await asyncio.sleep(0)
-        if self.acts + 1 == self.fails_at:
-            self.acts += 1
+        if 0 < self.fails_at <= self.acts + 1:  # others may have acted meanwhile
+            self.fails_at = 0
             raise RuntimeError("gone")
         return await super().act(observation, n, seed)
 

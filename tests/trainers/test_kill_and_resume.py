@@ -8,7 +8,7 @@ from kills import killed, lasting
 
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
-from mars_env.trainers.rollouts import LEDGER
+from mars_env.trainers.rollouts import LEDGER, read_lines
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
 
@@ -46,7 +46,7 @@ def test_killed_asynchronous_training_on_trees_loses_repeats_and_over_ages_no_tu
     assert {turn["policy"] for turn in turns} == {"a", "b"}
     assert 0 < max(turn["age"] for turn in turns) <= mars2_run.BOUND
 
-    ledger = read_jsonl(tmp_path / LEDGER)
+    ledger = read_lines(tmp_path / LEDGER)
     assert [row["update"] for row in ledger] == steps
     for row in ledger:
         assert sorted(row["groups"]) == sorted({turn["tree"] for turn in updates[row["update"]]})

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import openai_server
 import pytest
 from aiohttp import web
+from http_app import served
 from messages import raises
 
 import mars_env
@@ -66,8 +67,9 @@ async def test_the_page_s_example_has_the_scores_of_evaluate(tmp_path, monkeypat
     monkeypatch.setenv("MY_KEY", "not-a-real-key")
     for removed in ("verifiers.v1.cli.eval", "verifiers.v1.configs.cli.eval"):  # by its pull request 2610
         monkeypatch.setitem(sys.modules, removed, None)
-    page = {}
-    exec(re.search("```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1], page)  # noqa: S102
+    blocks = re.findall("```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    [block], page = [block for block in blocks if "verifiers" in block], {}
+    exec(block, page)  # noqa: S102
     config = TeamConfig(taskset=TeamTasksetConfig(id=PLUGIN, env_id=ENV, seed=5, samples=2))
     with openai_server.Server(answers=answers()) as server:
         episodes = await page["episodes"](vf.load_environment(config), server.url, "tiny", 16)
@@ -198,15 +200,10 @@ async def test_what_a_filter_cuts_off_is_no_wrong_answer():
             {"id": "a", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice]}
         )
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server = SimpleNamespace(url=f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
     env = load_environment("arithmetic-solve", seed=0)
-    [episode] = await played(env, server, list(env.taskset.take(1)))
-    await runner.cleanup()
+    async with served({"POST /v1/chat/completions": answer}) as url:
+        server = SimpleNamespace(url=f"{url}/v1")
+        [episode] = await played(env, server, list(env.taskset.take(1)))
     assert not episode.ok
     assert episode.traces[0].info["mars_env"]["verdict"] == "UNKNOWN" and episode.traces[0].rewards == {}
 

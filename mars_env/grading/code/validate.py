@@ -50,10 +50,7 @@ async def validate_problem(
         >>> asyncio.run(grader.aclose())
     """
     if problem.kind != "code" or not isinstance(problem.reference, Mapping):
-        raise ConfigError(
-            f"validation runs the reference solutions of problems of code, and {shown(problem.id)} is one of "
-            f"{problem.kind}: give a set of programs"
-        )
+        raise ConfigError(f"{shown(problem.id)} is a problem of {problem.kind}: give a set of programs")
     solutions = problem.reference.get("solutions") or []
     if not solutions:
         return Validation(problem.id, False, "there is no reference solution to try")
@@ -99,7 +96,7 @@ async def validate_problems(
     The grader is by default a new `CodeGrader`; `on_progress` is called with each validation when it is done.
 
     Raises:
-        ConfigError: A problem is not one of code, or `concurrency` is no integer above 0.
+        ConfigError: A problem is not one of code, or `concurrency` is not an integer above 0.
     """
     concurrency = require_integer(concurrency, "concurrency")
     own = CodeGrader() if grader is None else None

@@ -14,8 +14,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mars_env.grading.math.nodes import word_set
-from mars_env.grading.math.sentences import MATH_SPAN
+from mars_env.grading.math.sentences import MATH_SPAN, hidden, undelimited
 from mars_env.grading.math.units import known_unit
+from mars_env.grading.math.vocabulary import OTHER_CASE
 
 _LENGTH = 4000  # so many characters at the end of a problem are searched for its questions
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
@@ -25,9 +26,12 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 _ON_FORM = re.compile(
-    r"\s*(?:express|give|write|round|answer|enter|leave|state)\b.*\b(?:answers?|form|places?|nearest|terms)\b",
+    r"\s*\(?(?:express|give|write|round|answer|enter|leave|state)\b.*"
+    r"\b(?:answers?|form|places?|nearest|terms|percentage|decimal|fraction|number)\b",
     re.IGNORECASE,
 )
+_OPERATION = re.compile(r"\b(?:sum|product|difference|quotient|ratio)\b", re.IGNORECASE)
+_COUNTS = re.compile(r"\bnumber of\b|\bhow many\b|\bcount\b", re.IGNORECASE)
 _HOW = re.compile(r"\bhow\b", re.IGNORECASE)
 _CONDITION = re.compile(r"\b(?:if|when|that|such|given|where|knowing|assuming|from|who)\b", re.IGNORECASE)
 _COMPLEMENT = re.compile(
@@ -35,7 +39,7 @@ _COMPLEMENT = re.compile(
     re.IGNORECASE,
 )
 _OPENING = re.compile(
-    r"\A(?:(?:by|after|using|from|at|with|in|for|as|on)\b|[A-Z][a-z]+ing\b)[^,=]{0,60},\s", re.IGNORECASE
+    r"\A(?:(?:by|after|using|from|at|with|in|for|as|on)\b|[A-Z][a-z]+ing\b)[^,=]{0,100},\s", re.IGNORECASE
 )
 _TRANSPARENT = re.compile(
     r"\b(?:number|value|amount|set|total|measure|size|cups?|litres?|liters?|pieces?) of\b", re.IGNORECASE
@@ -60,8 +64,15 @@ _THEY = re.compile(r"\b(?:together|altogether|combined|total|in all|they)\b", re
 _ALWAYS = re.compile(r"\b(?:answer|result|solution|value|total|form|expression)s?\b|答案|结果|原式", re.I)
 
 
+_PAST = {
+    "sold": "sell", "bought": "buy", "paid": "pay", "spent": "spend", "ate": "eat", "drove": "drive",
+    "sent": "send", "rode": "ride", "wrote": "write", "ran": "run", "gave": "give", "lost": "lose",
+}  # fmt: skip
+
+
 def _stem(word: str) -> str:
     """The first letters of a word, without the s of a plural."""
+    word = _PAST.get(word, word)
     return (word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word)[:5]
 
 
@@ -75,7 +86,9 @@ _IDLE = frozenset(
         which when where who if how what find equal number value answer result solution final
         required desired requested possible such obtained given total amount set about after before
         two people person units up out ones same measure minus plus degrees square cubic times
-        divided mod expression form simplified altogether together between respectively"""
+        divided mod expression form simplified altogether together between respectively
+        representation factorization missing exact must base last
+        compute evaluate calculate express write give"""
     )
 )
 """Words that do not say what a sentence is about."""
@@ -94,8 +107,8 @@ _QUALIFIERS = tuple(
         r"|较小|最[小少低短]",
         r"\b(?:squared?|cubed?|half|twice|double)\b(?! (?:f|m|c|k|u|inch|root|y))",
         r"\b(?:one|some|any|part|third|quarter) of\b",
-        *(rf"\b{word}\b" for word in ("first", "second", "third", "fourth", "fifth", "next", "previous")),
-        *(rf"\b{word}\b" for word in ("other", "original", "last", "extra")),
+        *(rf"\b{word}\b" for word in ("first", r"(?<!per )second", "third", "fourth", "fifth", "next")),
+        *(rf"\b{word}\b" for word in ("other", "original", "previous", "extra")),
     )
 )
 """What a question and a sentence about it must both have, or neither."""
@@ -182,16 +195,16 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
 
     If it is `sure` that the sentence concludes, it need not say what it is about.
     """
-    asked, formulas = question(statement), MATH_SPAN.findall(said)
-    said = MATH_SPAN.sub(" ", said).strip()
+    asked, whole, said = question(statement), stems(said), without_opening(said)
+    formulas, said = MATH_SPAN.findall(said), MATH_SPAN.sub(" ", said).strip()
     if asked is None:
         named = stems(said) or any(qualifier.search(said) for qualifier in _QUALIFIERS)
         return sure or (not named and _ALWAYS.search(said) is not None)
-    if any(formula not in statement for formula in formulas):
+    if any(undelimited(formula) not in statement for formula in formulas):
         return False
     text = MATH_SPAN.sub(" ", asked.text)
-    if opening := _OPENING.match(said):
-        said = said[opening.end() :]
+    if not asked.words and not _CONDITION.search(text):
+        said = _OPERATION.sub("value", said)  # "the product" for "Compute $3(2+i)$"
     numbers, subject = _NUMBER.findall(said), _CHINESE_SUBJECT.match(said)
     if not {*numbers} <= {*_NUMBER.findall(asked.text)} or (subject and not _in_han(subject[1], asked.text)):
         return False
@@ -202,8 +215,15 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said):
         return False
     units, others = ({known_unit(word) for word in _WORD.findall(part)} for part in (said, text))
-    shared = mine - asked.things or numbers or subject or (units & others) - {None}
+    shared = whole - asked.things or numbers or subject or (units & others) - {None}
     return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
+
+
+def without_opening(said: str) -> str:
+    """A sentence without its opening: "By the theorem, the path is" without "By the theorem"."""
+    opening = _OPENING.match(hidden(said.strip()))
+    keeps = opening is None or OTHER_CASE.search(opening[0])
+    return said if keeps or opening is None else said.strip()[opening.end() :]
 
 
 def _is_amount(pair: re.Match[str], statement: str, asked: str) -> bool:
@@ -217,7 +237,7 @@ def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
     A sentence may leave out words of what is asked, or have words of its conditions, but not both: "the
     probability of a blue ball" is not "the probability of a red ball from 2 red and 6 blue balls".
     """
-    mine, phrase = stems(said), stems(_CONDITION.split(text)[0])
+    mine, phrase = stems(said), stems(_main_part(text))
     if mine & stems(text) - phrase and phrase - mine:
         return False
     for qualifier in _QUALIFIERS:
@@ -233,19 +253,27 @@ def _parts(said: str) -> tuple[str, str]:
     return (said[: start.start()], said[start.start() :]) if start else (said, "")
 
 
+def _main_part(asked: str) -> str:
+    """A question without the conditions after it."""
+    first = _CONDITION.split(asked)[0]
+    return first if _ASKS.search(first) else asked
+
+
 def _same_qualifiers(asked: str, said: str) -> bool:
     """Whether a sentence has the qualifiers of what is asked, and no others.
 
     A sentence without a complement may leave out those of the question's complement: "the length is 15" for
     "the length of its longer side".
     """
-    needed = _CONDITION.split(asked)[0].strip() or asked
+    needed = _main_part(asked)
     if not _parts(said)[1] and not _HOW.search(asked):
         needed = _parts(needed)[0]
     for qualifier in _QUALIFIERS:
         mine = qualifier.search(said) is not None
         if mine != bool(qualifier.search(asked)) and (mine or qualifier.search(needed)):
             return False
+    if _COUNTS.search(said) and not _COUNTS.search(asked):
+        return False
     return all(needs.search(said) for has, needs in _NEEDED if has.search(asked))
 
 

@@ -6,7 +6,7 @@ import re
 from itertools import takewhile
 from typing import NamedTuple
 
-from mars_env.grading.math.asked import is_asked, question, unshared
+from mars_env.grading.math.asked import is_asked, question, unshared, without_opening
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.question import asked_formulas
 from mars_env.grading.math.sentences import (
@@ -22,7 +22,7 @@ from mars_env.grading.math.sentences import (
     with_long_unit,
     without_remarks,
 )
-from mars_env.grading.math.spelled import with_digits
+from mars_env.grading.math.spelled import spelled_number, with_digits
 from mars_env.grading.math.tokens import FUNCTIONS, escape_money
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER
@@ -38,20 +38,22 @@ _BREAK = re.compile(
     r"|(?:\bwe\s+(?:now\s+|then\s+)?(?:get|obtain|find|see|conclude|have)"
     r"|\b(?:giving|(?:which|this|that|formula)\s+(?:gives|yields))|\A[A-Z][a-z]+ing\b[^,;]*?\b(?:gives|yields))\b"
     r"(?:\s+us\b)?(?:\s+that\b)?[\s,:]*"
-    r"|因此|所以|综上所?述?|故|[解可求]?得(?!到)[，,\s]*|得到",
+    r"|\bwhich\s+is\s+(?:option|choice)\b\s*"
+    r"|因此|所以|综上所?述?|故|即|[解可求]?得(?!到)[，,\s]*|得到",
     re.IGNORECASE,
 )
 """Where the clause that concludes begins."""
 _CLAUSES = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
 _NO_CLAIM = re.compile(r"\(|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b", re.IGNORECASE)
 _COMPUTATION = re.compile(
-    rf"({MATH_SPAN.pattern})|(?<![\w.\\^{{}}()+*/×÷−-])(?<![+*/×÷−-] )[(√⌊]*\\?\$?\d"
+    rf"({MATH_SPAN.pattern})|(?<![\w.:\\^{{}}()+*/×÷·−-])(?<![+*/×÷·−-] )[(√⌊]*\\?\$?\d"
     r"[\d\s.,+×*/÷()⌊⌋−·\\$!√²³⁴⁵⁶⁷⁸⁹^%-]*=(?=[\s*\\$(√]*\d)",
     re.DOTALL,
 )
 """A formula, which stays, or the left side of a computation."""
 _SENTENCES = re.compile(r"[.:;]\s+[A-Za-z]{2}")
 _COMPUTED = re.compile(r"[\s$(=]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
+_UNKNOWN = re.compile(r"(?<![\\A-Za-z])[xyz](?![A-Za-z])")
 _SEVERAL = re.compile(r"\b(?:and|or)\b|[和或]|,\s")
 _NO_SOLUTION = re.compile(r"\bno (?:real |integer )?solutions?(?=\.?\Z)")
 _VERDICT = re.compile(r"(?:yes|no)\b(?=[,.]|\Z)", re.IGNORECASE)
@@ -81,7 +83,7 @@ def closing_value(text: str, statement: str) -> str | None:
         return None  # the end of a formula, of a table, of a picture
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
-    line = _SIGN.sub("", line).strip()
+    line = _SIGN.sub("", line.replace("**答**", "答")).strip()
     if (bold := BOLD.fullmatch(line.rstrip(".!"))) and _is_phrase(bold[1]):
         return undelimited(bold[1])
     line = (
@@ -153,7 +155,7 @@ def claimed(statement: str, sentence: str) -> str | None:
         around = re.sub(r"(?<!\()\bor\b", " ", unshared(MATH_SPAN.sub(" ", claim.words), statement))
         if doubtful(around.rstrip(), beside_number=not claim.at_end):
             return None
-        if is_asked(statement, claim.words, sure=start > 0 or claim.bold):
+        if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
             found.append(claim.value)
     return with_long_unit(found[0]) if len(found) == 1 else None
 
@@ -163,14 +165,14 @@ class _Claim(NamedTuple):
 
     Attributes:
         marked: It is a formula, in bold, or after a sign.
-        bold: It is in bold.
+        alone: It is in bold, or the clause is nothing else but for its opening.
         at_end: The clause ends with it, after "is" or a sign.
     """
 
     value: str
     words: str
     marked: bool = False
-    bold: bool = False
+    alone: bool = False
     at_end: bool = False
 
 
@@ -186,11 +188,13 @@ def _claim(statement: str, clause: str) -> _Claim | None:
             return None
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
             return _Claim(
-                value, f"{before.partition('=')[0]} {_words(value)} {after}", marked=True, bold=True
+                value, f"{before.partition('=')[0]} {_words(value)} {after}", marked=True, alone=True
             )
     clause = undelimited(clause.replace("**", ""))
+    if (rest := undelimited(without_opening(clause))) != clause and _is_equation(rest):
+        return _Claim(rest, "", marked=True, alone=True)
     if is_value(clause) or _is_equation(clause):
-        return _Claim(clause, _words(clause), marked="=" in clause)
+        return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
     for link in LINK.finditer(hidden(clause)):
         rest = clause[link.end() :].strip()
@@ -204,6 +208,8 @@ def _claim(statement: str, clause: str) -> _Claim | None:
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
     """The only number of a clause that the question does not have, with its unit of measurement."""
+    if not re.search(r"\d", clause):
+        clause = re.sub(r"[a-z]+", _in_digits, clause)
     asked = question(statement)
     given = set(_PLAIN.findall(asked.text)) if asked else set[str]()
     bare = _PLAIN.sub(lambda n: " " if n[0] in given else n[0], unshared(clause, statement))
@@ -213,15 +219,25 @@ def _only_new_number(statement: str, clause: str) -> _Claim | None:
     before, _, after = clause.partition(number)
     words = f"{before.rstrip('$')} {after.lstrip('$')}"
     number = _last_member(number)
-    if (follows := _UNIT.match(after)) and known_unit(follows[1]):
+    if after.lstrip().startswith("percent"):
+        number += r"\%"
+    elif (follows := _UNIT.match(after)) and known_unit(follows[1]):
         number = rf"{number}\text{{ {follows[1]}}}"
     return _Claim(number, words)
+
+
+def _in_digits(word: re.Match[str]) -> str:
+    """A number in words in digits; "one" is also a pronoun."""
+    value = spelled_number(word[0]) if word[0] != "one" else None
+    return word[0] if value is None else str(value)
 
 
 def _last_member(value: str) -> str:
     """The last member of a computation, ``28`` for ``4(7) = 28``."""
     if "=" not in value or not _COMPUTED.match(value) or _SEVERAL.search(value):
         return value
+    if _UNKNOWN.search(value.partition("=")[0]):
+        return value  # the equation of a curve
     last = value.rpartition("=")[2].strip()
     return undelimited(f"${last}" if last.count("$") % 2 else last)
 

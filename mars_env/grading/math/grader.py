@@ -216,7 +216,7 @@ def reference_of(problem: Problem) -> str:
     """The reference's text.
 
     Raises:
-        ProblemError: It is not a text or an integer, or it is empty.
+        ProblemError: It is not a string or an integer, or it is empty.
     """
     reference = problem.reference
     if isinstance(reference, int) and not isinstance(reference, bool):

@@ -31,7 +31,8 @@ _IN_UNIT = re.compile(
 )
 _ASKS_FOR_FORM = re.compile(
     r"\b(?:(?P<factor>factor(?:ed|ing|i[sz]e|i[sz]ed|i[sz]ation)?)|(?P<expand>expan[ds]\w*)"
-    r"|(?P<terms>in\s+the\s+form|complete\s+the\s+square)|(?P<below>simplif\w*|rationali[sz]\w*|reduc\w*)"
+    r"|(?P<terms>in\s+the\s+form|complete\s+the\s+square)|(?P<scientific>scientific\s+notation)|(?P<signs>positive\s+exponents)"
+    r"|(?P<below>simplif\w*|rationali[sz]\w*|reduc\w*)"
     r"|convert\w*|writ\w*|express\w*)\b|分解|展开|化[简为成]|写成|表示",
     re.IGNORECASE,
 )
@@ -41,6 +42,7 @@ _ONLY_A_LABEL = re.compile(
     r"\s*(?:e|i|[A-Za-z]\^\{?-1\}?\s*(?:\\left)?\([a-z](?:\\right)?\)|\\lim_\{[^{}=]*\}[^=]*)\s*=(?!=)(?:.*=)?"
 )
 _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
+_MEASURED = re.compile(r"\b(?:area|volume|perimeter|angle|probability)\b", re.IGNORECASE)
 _CALL = re.compile(r"[A-Za-z]'{0,3}(?:\^\{-1\})?\((?:[^()=]|\([^()=]{1,20}\)){1,40}\)")
 _PHRASE = re.compile(r"[^\W_]+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -107,13 +109,13 @@ def asked_formulas(statement: str) -> tuple[str, ...]:
 
 
 def names_another(statement: str, answer: str) -> bool:
-    """Whether an answer gives the value of another name than the one that the problem asks for.
-
-    That name occurs in the problem, or it differs from the one asked for in its index alone.
-    """
+    """Whether an answer gives the value of another name than the one that the problem asks for."""
     left, sign, _ = answer.strip(" $").partition("=")
     left = left.strip()
-    if not sign or len(asked := asked_formulas((questions(statement) or ("",))[-1])) != 1:
+    last = (questions(statement) or ("",))[-1]
+    if sign and re.fullmatch("[A-Z]{2}", left) and _MEASURED.search(last):
+        return True  # "MC = 3" for an area
+    if not sign or len(asked := asked_formulas(last)) != 1:
         return False
     if _CALL.fullmatch(left) and _CALL.fullmatch(asked[0]):
         return _form(left) != _form(asked[0])
@@ -124,12 +126,10 @@ def names_another(statement: str, answer: str) -> bool:
         return name[0] != asked[0]
     if re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z])", asked[0]):
         return name[0] != asked[0] and _SUM.search(asked[0]) is not None  # "m = 23" for "m + n"
-    if name[2] and (other := _NAME.fullmatch(asked[0].strip())):
-        return bool(other[1] == name[1] and other[2])
-    formulas = MATH_SPAN.findall(statement)
-    if any(re.search(rf"[A-Za-z]\({written}\)", span) for span in formulas):
-        return False  # the argument of a function may be solved for
-    return any(re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", span) for span in formulas)
+    if (other := _NAME.fullmatch(asked[0])) is None:
+        return False
+    given = re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", statement)
+    return bool(given or (other[1] == name[1] and name[2] and other[2]))
 
 
 def is_copied(statement: str, reference: str, answer: str) -> bool:
@@ -157,7 +157,7 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
         return True
     if isinstance(theirs, str) or isinstance(mine, str) or {theirs.kind, mine.kind} - EXPRESSIONS:
         return False
-    return any(form and _MEASURES[form](mine) > _MEASURES[form](theirs) for form in forms)
+    return any(of(mine) > of(theirs) for form in filter(None, forms) for of in _MEASURES[form])
 
 
 def _factors(node: Node) -> int:
@@ -190,11 +190,23 @@ def _exponent(power: Node) -> int:
     return int(value) if isinstance(value, Fraction) and value.denominator == 1 and 0 < value < 100 else 0
 
 
-_MEASURES: dict[str, Callable[[Node], int]] = {
-    "factor": lambda node: -_factors(node),
-    "expand": lambda node: -_terms(node),
-    "terms": _terms,
-    "below": lambda node: sum(_degree(part.args[1]) for part in node.walk() if part.kind == "div"),
+def _mantissa(node: Node) -> float:
+    r"""1.5 in ``-1.5 \cdot 10^8``; 0 if there is none."""
+    while node.kind in ("neg", "mul"):
+        node = node.args[0]
+    return float(node.value) if isinstance(node.value, Fraction) else 0
+
+
+_MEASURES: dict[str, tuple[Callable[[Node], float], ...]] = {
+    "factor": (lambda node: -_factors(node),),
+    "expand": (lambda node: -_terms(node),),
+    "terms": (_terms,),
+    "below": (
+        lambda node: sum(_degree(part.args[1]) for part in node.walk() if part.kind == "div"),
+        lambda node: sum(part.kind == "pow" and part.args[0].kind in ("mul", "div") for part in node.walk()),
+    ),
+    "signs": (lambda node: sum(part.kind == "pow" and part.args[1].kind == "neg" for part in node.walk()),),
+    "scientific": (lambda node: not 1 <= _mantissa(node) < 10,),
 }
 """What must not be larger in an answer than in the reference, if a problem asks for this form."""
 

@@ -63,7 +63,7 @@ _CHINESE_UNITS = {
     "千米/小时": "km/h", "千米/时": "km/h", "米/秒": "m/s", "千米": "km", "公里": "km",
     "米": "m", "吨": "tonne", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
     "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
-    "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees",
+    "岁": "years", "美元": "dollars", "万元": "wanyuan", "元": "yuan", "度": "degrees",
     **dict.fromkeys("个只人种次本张条块页名辆棵颗件位支枝根枚双朵头杯盒箱袋组层间份步圈项", "units"),
 }  # fmt: skip
 _CHINESE_UNIT = re.compile(
@@ -159,6 +159,9 @@ _UNIT_FRACTION = re.compile(
     r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
     r"\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
 )
+_PRICE = re.compile(
+    r"\\\$\s*([\d.,]+)\s*(?:\\text\s*\{\s*per\s+([a-z]+)\s*\}|/\s*\\text\s*\{\s*([a-z]+)\s*\})"
+)
 _INVISIBLE = re.compile(
     r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*\{[^{}]*\}"
 )
@@ -251,6 +254,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     ),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
+    (r"\$", _PRICE, r"\1\\text{ dollars/\2\3}"),
     (r"\text", _REMARK, _declared),
     (r"\text", re.compile(r"(?<=[0-9}\s])(\\text\s*\{)\s*\(\s*([A-Za-z ]{2,40})\)\s*\}"), r"\1\2}"),
 )

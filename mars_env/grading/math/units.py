@@ -134,7 +134,7 @@ def known_unit(name: str) -> Unit | None:
             of = unit(written)
         except Unreadable:
             continue
-        if is_known(of):
+        if is_known(of) and name.lower() not in DIMENSIONS:
             return of
     return None
 

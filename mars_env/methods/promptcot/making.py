@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,12 +18,12 @@ from typing import IO, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from mars_env.errors import StoreError
-from mars_env.files import jsonl_rows, open_regular
 from mars_env.methods.promptcot.designs import Design
 from mars_env.methods.promptcot.references import Reference, with_reference
 from mars_env.problems import ProblemSet, write_problems
 from mars_env.problems.overlap import NGrams, split_words
 from mars_env.problems.written import PROVENANCE, parse_problem, problem_row
+from mars_env.rollout.row_files import append, open_file, rows_of
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import Problem
@@ -97,9 +96,7 @@ async def make_problems(
         while len(rows) < settings.tries:
             places = range(len(rows), min(settings.tries, len(rows) + settings.concurrency))
             made = await _round(places, write, refer, settings, runs, rows)
-            journal.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in made))
-            journal.flush()
-            os.fsync(journal.fileno())
+            append(journal, "".join(json.dumps(row, allow_nan=False) + "\n" for row in made), sync=True)
             rows += made
         rows = rows[: settings.tries]
     problems = [parse_problem(row["problem"]) for row in rows if row["fate"] == "kept"]
@@ -167,26 +164,19 @@ def _journal(
 ) -> Iterator[tuple[IO[str], list[dict[str, Any]]]]:
     """The journal, open at its end, and its whole rounds; what follows them is cut off."""
     head = {"format": _FORMAT, "made with": json.loads(json.dumps(dict(depends)))}
-    with open_regular(path, "a") as file:
+    with open_file(path, "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise StoreError(f"another process is making {path}") from error
-        data = path.read_bytes()
-        lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)  # a kill may have cut the last one
-        rows = [row for _, row in jsonl_rows(path, lines, StoreError)]
-        if not rows:
-            file.truncate(0)
-            file.write(json.dumps(head) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        elif rows[0] != head:
+        found = list(rows_of(path))
+        found = found[: 1 + (len(found) - 1) // concurrency * concurrency] if found else []
+        file.truncate(sum(len(line) for line, _ in found))
+        if not found:
+            append(file, json.dumps(head) + "\n", sync=True)
+        elif found[0][1] != head:
             raise StoreError(f"{path} was made with other settings: give the same ones, or another folder")
-        else:
-            whole = 1 + (len(rows) - 1) // concurrency * concurrency
-            rows, lines = rows[:whole], lines[:whole]
-            file.truncate(sum(map(len, lines)))
-        yield file, rows[1:]
+        yield file, [row for _, row in found[1:]]
 
 
 def _digest(runs: NGrams) -> str:

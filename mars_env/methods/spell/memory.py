@@ -6,7 +6,7 @@ Between two batches it is updated, in the order of the trees' ids: a run is the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -83,11 +83,6 @@ class QuestionMemory:
             for each in after.questions[cluster][len(self.questions.get(cluster, ())) :]
         ]
         return after, new
-
-
-def rows_of(new: Iterable[Remembered]) -> list[dict[str, Any]]:
-    """New questions as plain data."""
-    return [asdict(each) for each in new]
 
 
 def remembered(rows: Iterable[Mapping[str, Any]]) -> list[Remembered]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,7 +24,7 @@ from mars_env.envs.growers import levels
 from mars_env.errors import ConfigError
 from mars_env.grading.cover import CoverMatch
 from mars_env.loggers import Logger
-from mars_env.methods.spell.memory import QuestionMemory, question_job, remembered, rows_of
+from mars_env.methods.spell.memory import QuestionMemory, question_job, remembered
 from mars_env.methods.spell.rewards import SpellReward, majority_vote, outcomes, votes_of
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, Spell
 from mars_env.models.batching import whole_waves
@@ -230,7 +230,8 @@ async def spell_batches(
         if on_trees is not None:
             on_trees(step, trees)
         memory, new = memory.updated(trees)
-        log.write(step + 1, {"new": rows_of(new)})  # before its checkpoint; without one the line is removed
+        added = [asdict(each) for each in new]
+        log.write(step + 1, {"new": added})  # before its checkpoint; without one the line is removed
         groups = role_groups(trees, spell, derive_seed(settings.seed, "turns of step", step))
         yield UpdateBatch(step, tuple(groups), (0,) * len(groups), tuple(tree.id for tree in trees))
 

@@ -61,9 +61,7 @@ def aime_problems(
     entries = sorted(map(TEMPLATES.__getitem__, names), key=lambda entry: entry.name)
     fitting = tuple(entry.name for entry in entries if entry.level in levels and entry.topic in topics)
     if not fitting:
-        raise ConfigError(
-            f"no template of the aime set fits level={level!r}, topic={topic!r}, template={template!r}"
-        )
+        raise ConfigError(f"the aime set has none of level={level!r}, topic={topic!r}, template={template!r}")
     label = "aime"
     label += "" if level is None else "-level" + "".join(map(str, levels))
     label += "" if topic is None else "".join(f"-{each.replace(' ', '_')}" for each in topics)
@@ -87,10 +85,8 @@ def _chosen(what: str, asked: _T | Collection[_T] | None, known: tuple[_T, ...])
     wanted = {asked} if isinstance(asked, str) or not isinstance(asked, Collection) else set(asked)
     unknown = wanted - set(known)
     if unknown or not wanted:
-        raise ConfigError(
-            f"the aime set has no {what} {', '.join(repr(item) for item in unknown) or '(none asked for)'}; "
-            f"it has: {', '.join(map(str, known))}"
-        )
+        named = ", ".join(map(repr, unknown)) or "(none asked for)"
+        raise ConfigError(f"the aime set has no {what} {named}; it has: {', '.join(map(str, known))}")
     return tuple(item for item in known if item in wanted)
 
 

@@ -12,8 +12,9 @@ from mars_env.agents.thinking import THINKING_MODES
 from mars_env.agents.tools import toolbox_of
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
+from mars_env.players import by_name
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.types import Agent, Model, Sampling, role_of
+from mars_env.types import Agent, Model, Sampling
 
 POLICY: Final = "actor"
 """Name of the weights that are trained where the settings name none: OpenRLHF's actor."""
@@ -33,19 +34,18 @@ def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, s
         >>> policy_by_agent(settings, ["solver_0", "verifier_0", "corrector_0"])
         {'solver_0': 's', 'verifier_0': 'c', 'corrector_0': 'c'}
     """
-    policies, plays = list(settings.policies) or [POLICY], dict(settings.plays)
+    policies, plays = list(settings.policies) or [POLICY], settings.plays
     names = [name for name in names if not settings.is_frozen(name)]
     if not plays and len(policies) == 1:
         plays = dict.fromkeys(names, policies[0])
     if not plays and len(names) == len(policies):
         plays = dict(zip(names, policies, strict=True))
-    if wrong := [key for key in plays if key not in {*names, *map(role_of, names)}]:
-        raise ConfigError(f"--mars.plays names {wrong[0]!r}, but the agents are {', '.join(names)}")
-    if wrong := [policy for policy in plays.values() if policy not in policies]:
+    try:
+        found = by_name(plays, names)
+    except ConfigError as error:
+        raise ConfigError(f"--mars.plays: {error}") from error
+    if wrong := [policy for policy in found.values() if policy not in policies]:
         raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
-    if missing := [name for name in names if name not in plays and role_of(name) not in plays]:
-        raise ConfigError(f"--mars.plays gives no policy for {', '.join(missing)}")
-    found = {name: plays.get(name) or plays[role_of(name)] for name in names}
     if idle := [policy for policy in policies if policy not in found.values()]:
         raise ConfigError(
             f"no agent plays with the policy {', '.join(idle)}: leave it out, or see --mars.plays"

@@ -63,19 +63,6 @@ class Publication(BaseModel):
     number: PositiveInt
     policies: dict[_PolicyName, PolicyWeights]
 
-    @classmethod
-    def read(cls, manifest: str | bytes, where: str) -> Publication:
-        """The publication that a manifest describes.
-
-        Raises:
-            StoreError: It describes none.
-        """
-        try:
-            return cls.model_validate_json(manifest)
-        except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise StoreError(f"{where}: the manifest cannot be read: {why}; publish again") from error
-
     def newer_than(self, other: Publication | None) -> bool:
         """Whether these weights come after others: a higher number, or another store."""
         return other is None or other.store != self.store or other.number < self.number
@@ -140,11 +127,14 @@ class WeightStore:
             folder = self._folder(number)
             try:
                 with open_regular(folder / MANIFEST) as file:
-                    return Publication.read(file.read(MANIFEST_BYTES), str(folder))
+                    return Publication.model_validate_json(file.read(MANIFEST_BYTES))
             except FileNotFoundError:
                 continue  # removed meanwhile: then there is a newer one, which the next look finds
             except OSError as error:
                 raise StoreError(f"{folder} cannot be read: {error}") from error
+            except ValidationError as error:
+                why = error.errors()[0]["msg"]
+                raise StoreError(f"{folder}: the manifest cannot be read: {why}; publish again") from error
         return None
 
     async def fetch(self, publication: Publication) -> Tensors:

@@ -13,7 +13,7 @@ from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
-from mars_env.trainers.rollouts import LEDGER
+from mars_env.trainers.rollouts import LEDGER, read_lines
 from mars_env.trainers.team import Team, refresher
 from studies.rubrics.lock import opener
 
@@ -37,7 +37,7 @@ def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
     }
     assert Counter(row["turn"] for row in turns) == dict.fromkeys(wanted, 1)  # none twice, none lost
     assert max(row["age"] for row in turns) <= bound
-    ledger = read_jsonl(tmp_path / LEDGER)
+    ledger = read_lines(tmp_path / LEDGER)
     assert [row["update"] for row in ledger] == list(range(1, STEPS + 1))
     if bound == 0:
         assert_bitwise_the_synchronous_run(tmp_path)
