@@ -11,8 +11,8 @@ from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.question import asked_formulas
 from mars_env.grading.math.sentences import (
     BOLD,
-    LINK,
     MATH_SPAN,
+    at_end,
     hidden,
     is_value,
     last_sentence,
@@ -22,7 +22,7 @@ from mars_env.grading.math.sentences import (
     with_long_unit,
     without_remarks,
 )
-from mars_env.grading.math.spelled import spelled_number, with_digits
+from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import FUNCTIONS, escape_money
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER
@@ -196,13 +196,10 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     if is_value(clause) or _is_equation(clause):
         return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
-    for link in LINK.finditer(hidden(clause)):
-        rest = clause[link.end() :].strip()
-        value = undelimited(with_digits(undelimited(rest)))
-        if is_value(value) or _is_equation(value):
-            signed = link.group().strip() in ("=", ":", "：") or rest.endswith("$")
-            said = f"{clause[: link.start()].partition('=')[0]} {_words(value)}"
-            return _Claim(_last_member(value), said, marked=signed, at_end=True)
+    if found := at_end(clause):
+        value, before, link = found
+        said = f"{before.partition('=')[0]} {_words(value)}"
+        return _Claim(_last_member(value), said, marked=link in "=:：" or clause.endswith("$"), at_end=True)
     return _only_new_number(statement, clause)
 
 

@@ -46,15 +46,13 @@ _REMARK = re.compile(
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
-_PRODUCT = re.compile(r"\$?\d[^=+−-]*[^=+−\s-]\s*=\s*((?:[^=A-Za-z$]|\\[a-z]+)+)\$?")
-"""``2\\pi r = 8\\pi``: a formula and its value."""
 _CHINESE_REST = re.compile(r"(?<=\d)\s?(?!平方|立方)(?![^\d]*[万亿百千以多左半])[\u4e00-\u9fff]{3,}\Z")
 _ADVERB = re.compile(
     r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to)"
     r"(?![A-Za-z])[\s,:]*|[：:]\s*)+",
     re.IGNORECASE,
 )
-LINK = re.compile(
+_LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
     r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
@@ -66,7 +64,7 @@ _NUMBER_OR = re.compile(r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)
 _QUANTITY = re.compile(
     r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?"
     r"|(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
-    r"(?![A-Za-z\d_^/√]|[.,:]\d)",
+    r"(?![A-Za-z\d_^/√π]|[.,:]\d)",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
@@ -162,29 +160,30 @@ def stated(sentence: str) -> str | None:
     """
     if is_value(written := with_digits(sentence)):
         return with_long_unit(written)
-    masked = hidden(sentence)
-    for link in LINK.finditer(masked):
-        if value := _trusted(masked[: link.start()], sentence[link.end() :]):
-            return value
-    end = IS_ANSWER.search(masked)
+    if found := at_end(sentence):
+        value, before, _ = found
+        return (
+            None if doubtful(hidden(before)) or _NUMBER_OR.search(hidden(before)) else with_long_unit(value)
+        )
+    end = IS_ANSWER.search(hidden(sentence))
     before = sentence[: end.start()] if end else ""
     spans = MATH_SPAN.findall(before)
     return undelimited(spans[-1]) if spans and before.endswith(spans[-1]) else only_number(before)
+
+
+def at_end(clause: str) -> tuple[str, str, str] | None:
+    """The value at the end of a clause, what stands before it, and what links them: "is", a sign."""
+    for link in _LINK.finditer(hidden(clause)):
+        value = undelimited(with_digits(undelimited(clause[link.end() :])))
+        if is_value(value):
+            return value, clause[: link.start()], link[0].strip()
+    return None
 
 
 def with_long_unit(value: str) -> str:
     """A number with a unit of several words (15 toy cars) as the parser reads it."""
     value = _CHINESE_REST.sub("", value)
     return re.sub(r"(?<=\d)(?! square| cubic)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
-
-
-def _trusted(before: str, value: str) -> str | None:
-    """A value, unless the words before it cast doubt on it."""
-    value = undelimited(value)
-    doubt = doubtful(before) or _NUMBER_OR.search(before)
-    if product := _PRODUCT.fullmatch(value):
-        value = product[1]
-    return with_long_unit(value) if is_value(value) and not doubt else None
 
 
 def only_number(sentence: str) -> str | None:
