@@ -89,7 +89,7 @@ _IDLE = frozenset(
         divided mod form simplified altogether together between respectively missing exact must base
         last compute evaluate calculate express write give unknown correct overall entire whole
         actual resulting corresponding complete full general simplest reduced equivalent quantity
-        ordered closed open here again indeed"""
+        ordered closed open here again indeed our"""
     )
 )
 """Words that do not say what a sentence is about."""
@@ -210,7 +210,7 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     if any(undelimited(formula) not in statement for formula in formulas):
         return False
     text = MATH_SPAN.sub(" ", asked.text)
-    if not asked.words and not _CONDITION.search(text):
+    if asked.words <= {"your"} and not _CONDITION.search(text):
         said = _OPERATION.sub("value", said)  # "the product" for "Compute $3(2+i)$"
     numbers, subject = _NUMBER.findall(said), _CHINESE_SUBJECT.match(said)
     if not {*numbers} <= {*_NUMBER.findall(asked.text)} or (subject and not _in_han(subject[1], asked.text)):
@@ -227,10 +227,10 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
 
 
 def without_opening(said: str) -> str:
-    """A sentence without its opening: "By the theorem, the path is" without "By the theorem"."""
-    opening = _OPENING.match(hidden(said.strip()))
-    keeps = opening is None or OTHER_CASE.search(opening[0])
-    return said if keeps or opening is None else said.strip()[opening.end() :]
+    """A sentence without its opening, "By the theorem,", unless that names another case ("For $n = 5$,")."""
+    said = said.strip()
+    opening = _OPENING.match(hidden(said))
+    return said[opening.end() :] if opening and not OTHER_CASE.search(said[: opening.end()]) else said
 
 
 def _is_amount(pair: re.Match[str], statement: str, asked: str) -> bool:
