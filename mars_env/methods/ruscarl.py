@@ -132,7 +132,8 @@ class Scaffolded:
     ) -> None:
         if train_on not in ("plain", "read"):
             raise ConfigError(f"train_on is 'plain' or 'read', got {train_on!r}")
-        if not callable(getattr(agent.model, "encode", None)):
+        model = agent.model
+        if not callable(getattr(model, "encode", None)) or getattr(model, "tokenizer", model) is None:
             raise ConfigError(
                 f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
