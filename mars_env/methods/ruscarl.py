@@ -132,8 +132,7 @@ class Scaffolded:
     ) -> None:
         if train_on not in ("plain", "read"):
             raise ConfigError(f"train_on is 'plain' or 'read', got {train_on!r}")
-        model = agent.model
-        if not callable(getattr(model, "encode", None)) or getattr(model, "tokenizer", model) is None:
+        if not callable(getattr(agent.model, "encode", None)):
             raise ConfigError(
                 f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
