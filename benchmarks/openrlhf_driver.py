@@ -27,9 +27,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from mars_env.models.encoding import Sampled
 from mars_env.rollout import Job
 from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
-from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
+from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, agents_by_name

@@ -16,7 +16,6 @@ from mars_env.types import Problem, Sampling
 
 SUM = Problem("sum", "Find the sum of all positive divisors of 360.", reference="1170")
 REST = Problem("rest", "Find the remainder when 7^2026 is divided by 1000.", reference="649")
-CODE = {"sum": "sum(d for d in range(1, 361) if 360 % d == 0)", "rest": "pow(7, 2026, 1000)"}
 env = mars_env.make("aime-solve-verify-correct", problems=ProblemSet("two", [SUM, REST]), rounds=1)
 
 
@@ -24,13 +23,14 @@ def write(prompt, sample, seed):
     """What a good model would write: a call, then what the tool said."""
     if "tool_response" in (last := prompt[-1]["content"]):
         return f"\\boxed{{{last.split()[1]}}}\nCorrectness: Correct"
-    code = CODE["rest" if "remainder" in str(prompt) else "sum"]
+    code = "pow(7, 2026, 1000)" if "7^" in str(prompt) else "sum(d for d in range(1, 361) if 360 % d == 0)"
     return f"<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': code}})}</tool_call>"
 
 
 if sys.argv[1:]:
-    given = {"sampling": Sampling(max_tokens=96), "train": TrainConfig(call_cost=0.01, learning_rate=1e-5)}
-    settings = RunSettings(steps=3, problems_per_step=2, tools="python", **given)
+    given = {"sampling": Sampling(max_tokens=64), "train": TrainConfig(call_cost=0.01, learning_rate=1e-5)}
+    small = {"steps": 3, "problems_per_step": 2, "rollouts": {"group": 2, "branches": 1}}
+    settings = RunSettings(tools="python", **given, **small)
     team = make_team(settings, env.possible_agents, [HFModel(sys.argv[1], dtype="float32")])
     for step in run_sync(train(env.game, team, env.problems, settings)):
         print(step.step, {role: metrics["trained"] for role, metrics in step.roles.items()})

@@ -90,7 +90,7 @@ def jsonl_rows(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of an open jsonl file, each with its place; blank lines and byte order marks are skipped.
 
-    A line that is no JSON object raises an `error`, which says file, line and cause.
+    A line that is not a JSON object raises an `error`, which says file, line and cause.
     """
     for number, line in enumerate(file, 1):
         place = f"{path}, line {number}"

@@ -121,7 +121,7 @@ def plain_json(text: str | bytes) -> Any:
     """JSON without NaN and infinities, which a run cannot store; else a `ValueError`."""
 
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no JSON")
+        raise ValueError(f"{word} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 

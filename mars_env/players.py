@@ -119,7 +119,7 @@ def _agent(player: Player) -> Agent:
 
 
 def lacking(value: object) -> str:
-    """A value that is no agent, as messages show it; whether it only lacks a policy."""
+    """A value that is not an agent, as messages show it; whether it only lacks a policy."""
     if hasattr(value, "act") and not hasattr(value, "policy"):
         return f"{shown(value)}, which has act() but no attribute policy, the name of its weights"
     return shown(value)

@@ -39,7 +39,7 @@ INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
         "content_filter": "the server's content filter ended the completion",
     }
 )
-"""The finish reasons that the set-up causes, not the model, each with a sentence for messages."""
+"""The finish reasons that the set-up causes, not the model, each with its explanation in messages."""
 
 
 class Verdict(StrEnum):

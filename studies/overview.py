@@ -33,6 +33,7 @@ NAMES: Final = (
     "smollm2",
     "tools",
     "tools_smollm2",
+    "tools_verify",
 )
 STUDIES: Final[tuple[Study, ...]] = tuple(import_module(f"studies.{name}.study").STUDY for name in NAMES)
 

@@ -34,6 +34,8 @@ _NAMED = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
 _NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
+_KEEPS_TOOLS = re.compile(r"^(?:\w+=)?scripted:|[?&]tools=")
+
 _TEAM = "team:"
 _MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
 """What a specification of a model begins with."""
@@ -164,17 +166,11 @@ def with_tools(spec: str, tools: str | None) -> str:
     """
     if not tools:
         return spec
-    team = _by_role(spec)
     option = f"tools={quote(tools, safe=':')}"
-
-    def changed(one: str) -> str:
-        if one.startswith("scripted:") or re.search(r"[?&]tools=", one):
-            return one
-        return f"{one}{'&' if '?' in one else '?'}{option}"
-
-    if isinstance(team, str):
-        return changed(team)
-    return ",".join(f"{name}={changed(one)}" for name, one in team.items())
+    return ",".join(
+        one if _KEEPS_TOOLS.search(one) else f"{one}{'&' if '?' in one else '?'}{option}"
+        for one in (_NEXT_ROLE.split(spec) if _NAMED.match(spec) else [spec])
+    )
 
 
 def team_size(spec: object) -> int | None:
@@ -266,7 +262,7 @@ def as_agent(
         return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools or ())
     if not callable(value):
         raise ConfigError(
-            f"an agent, a model, a function or a text is expected for {agent}, got {lacking(value)}"
+            f"an agent, a model, a function or a string is expected for {agent}, got {lacking(value)}"
         )
     return FunctionAgent(value)
 
@@ -284,7 +280,7 @@ def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
     if not isinstance(found, Mapping) or not all(
         isinstance(each, type) and issubclass(each, RoleAgent) for each in found.values()
     ):
-        raise ConfigError(f"{rules.roles_from} is no mapping of roles to classes of RoleAgent")
+        raise ConfigError(f"{rules.roles_from} is not a mapping of roles to classes of RoleAgent")
     return dict(found)
 
 

@@ -1,4 +1,4 @@
-"""How a model is told of tools, how its calls are read, and what it reads after them."""
+"""How tools are described to a model, how its calls are read, and what it reads after them."""
 
 from __future__ import annotations
 

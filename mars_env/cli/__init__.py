@@ -21,7 +21,7 @@ _COMMANDS = {
     "envs": ("problems:envs", "List the environment ids."),
     "problems": ("problems:problems", "Show the first problems of a set, or write them as a file."),
     "evaluate": ("evaluate:evaluate", "Play every problem n times with a team and print the report."),
-    "solve": ("team:solve", "Let a team answer a question whose answer nobody knows."),
+    "solve": ("team:solve", "Let a team answer a question whose answer is unknown."),
     "serve": ("team:serve", "Serve a team as one model behind an OpenAI-compatible API."),
     "play": ("team:play_game", "Take a role in the terminal."),
     "train": ("train:train", "Train a team: one model shared by all roles, one for each, or adapters."),

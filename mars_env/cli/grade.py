@@ -77,12 +77,7 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
     return RubricGrader(model, criteria, repeats=repeats, sampling=sampling)
 
 
-def validate(
-    problems: str,
-    limit: Limit = None,
-    mutants: int = 6,
-    backend: str = "auto",
-) -> None:
+def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str = "auto") -> None:
     """List the code problems of a set that are not fit for training.
 
     Every reference solution must pass, and mutants of it must fail; else the exit status is 1.

@@ -11,13 +11,7 @@ from yarl import URL
 from mars_env.agents.registry import roles_of
 from mars_env.cli.options import Count, Limit, Settings, settings
 from mars_env.cli.screen import say
-from mars_env.cli.train import (
-    assigned_checkpoints,
-    given_settings,
-    loaded_models,
-    settings_for,
-    team_maker,
-)
+from mars_env.cli.train import assigned_checkpoints, given_settings, loaded_models, settings_for, team_maker
 from mars_env.envs import make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError

@@ -34,7 +34,7 @@ _END = "."
 
 
 class _Stopped(BaseException):
-    """The person has ended the input. It is no fault of an agent, so it ends the run."""
+    """The person has ended the input. The run ends, without a fault of an agent."""
 
 
 class Person:
@@ -76,7 +76,7 @@ def solve(  # public edge: one parameter is one option of the command
     set_: options.Settings = None,
     json_output: options.Json = False,
 ) -> None:
-    """Let a team answer a question whose answer nobody knows.
+    """Let a team answer a question whose answer is unknown.
 
     Progress goes to standard error, turn by turn; the answer to standard output.
 

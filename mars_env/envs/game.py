@@ -135,7 +135,7 @@ class Game:
         try:
             return with_reward(turn, None if reward is None else finite(reward))
         except ValueError as error:
-            return with_reward(turn, None, f"the reward is no reward: {error}")
+            return with_reward(turn, None, f"the reward is invalid: {error}")
 
     async def team_rewarded(self, tree: Tree) -> tuple[Tree, Mapping[str, float | None]]:
         """A finished tree and its new rewards by turn id; none without a team reward.

@@ -84,7 +84,7 @@ def checked_team_rewards(given: object, tree: Tree) -> tuple[dict[str, float | N
         try:
             rewards[turn_id] = None if reward is None else finite(reward)
         except ValueError as error:
-            rewards[turn_id], faults[turn_id] = None, f"the team reward is no reward: {error}"
+            rewards[turn_id], faults[turn_id] = None, f"the team reward is invalid: {error}"
     return rewards, faults
 
 

@@ -65,7 +65,7 @@ def unfit_rules(rules: object) -> str:
         return f"{rules.__name__} is a class: give rules, {rules.__name__}()"
     lacking = [name for name in ("possible_agents", "max_turns") if not hasattr(rules, name)]
     lacking += [name for name in _METHODS if not callable(getattr(rules, name, None))]
-    return f"{shown(rules)} is no rules: it lacks {', '.join(lacking)}" if lacking else ""
+    return f"{shown(rules)} is not a set of rules: it lacks {', '.join(lacking)}" if lacking else ""
 
 
 _METHODS = ("fields", "start", "current_agent", "observe", "submission", "note", "apply", "final")

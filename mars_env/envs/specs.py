@@ -82,7 +82,7 @@ class RulesSpec:
         team_size: The setting that says how many agents act, where that is the user's choice.
 
     Raises:
-        ConfigError: A reward is no function of what it is called with.
+        ConfigError: A reward cannot be called with its arguments.
     """
 
     make: Callable[..., Rules[Any]]

@@ -97,7 +97,7 @@ class Visibility:
     def notes(self) -> tuple[str, ...]:
         """What a reader of a report must know."""
         if self.sees == "grade":
-            return ("ORACLE: the search saw the grades of its nodes; this is no result at test time",)
+            return ("ORACLE: the search saw the grades of its nodes; this is not a result at test time",)
         if not self.searched:
             return (f"The agents read the results of {self.named}; grades only score it",)
         final = type(self.selection).__name__.lower()

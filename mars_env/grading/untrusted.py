@@ -12,7 +12,7 @@ from typing import Any, Final
 from mars_env.seeds import derive_seed
 
 MAX_JSON: Final = 50_000
-"""A longer text is no JSON object of a model's, in characters."""
+"""Most characters of a text that is read as a JSON object."""
 
 _TEMPLATE_TOKENS = re.compile(
     r"<+(?=\||/?(?:s|think|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|"
@@ -21,7 +21,7 @@ _TEMPLATE_TOKENS = re.compile(
     re.I,
 )
 _TAGS = re.compile("[\U000e0000-\U000e007f]")
-"""Letters that nobody sees and models read; emoji of a few flags use them."""
+"""Letters that people cannot see and models read; emoji of a few flags use them."""
 
 
 def mark_for(seed: int, *texts: str) -> str:

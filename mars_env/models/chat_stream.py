@@ -24,7 +24,7 @@ class ChatStream:
 
     @property
     def whole(self) -> bool:
-        """Whether every choice was brought to its end, and the server told of no error."""
+        """Whether every choice was brought to its end, and the server reported no error."""
         return not self.failed and bool(self._choices) and all(
             choice["finish_reason"] for choice in self._choices.values()
         )  # fmt: skip

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
 
 from mars_env.errors import ConfigError, ContextError, ModelError
-from mars_env.models.requests import is_messages, plain_chat
-from mars_env.types import Completion, Message, Prompt
+from mars_env.models.requests import finish_reason, is_messages, plain_chat
+from mars_env.types import Completion, Message, Prompt, Sampling
 
 
 def encode_prompt(
@@ -128,6 +128,34 @@ def _encode_chat(
         raise ConfigError(f"{name}: its chat template refuses messages of {roles}: {why}") from error
 
 
-def cut_at_stop(text: str, stops: Sequence[str]) -> str:
-    """A text up to the first of the stop strings."""
-    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
+class Sampled(NamedTuple):
+    """One completion as an engine returns it.
+
+    Attributes:
+        token_ids: The sampled tokens, the stop token included.
+        logprobs: One for each token, under the sampling distribution.
+        finish_reason: ``"stop"`` or ``"length"``.
+        versions: Run-length versions of the weights.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+    versions: tuple[tuple[int, int], ...]
+
+
+def sampled_completion(ids: tuple[int, ...], sampling: Sampling, sampled: Sampled, text: str) -> Completion:
+    """The completion of what was sampled after a prompt's `ids`; its text ends before a stop string."""
+    tokens = sampled.token_ids
+    end = min((place for stop in sampling.stop if (place := text.find(stop)) >= 0), default=len(text))
+    return Completion(
+        text=text[:end],
+        finish_reason=finish_reason(sampled.finish_reason, len(tokens), sampling),
+        prompt_ids=ids,
+        token_ids=tokens,
+        logprobs=sampled.logprobs,
+        temperature=sampling.temperature,
+        versions=sampled.versions,
+        prompt_tokens=len(ids),
+        completion_tokens=len(tokens),
+    )

@@ -18,21 +18,15 @@ from mars_env.identity import full_name
 from mars_env.lazy import needs
 from mars_env.models.batching import UNDER_WAY, BatchLimits, Ticket, UnderWay, engine_lock, submit
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
-from mars_env.models.requests import check_request, finish_reason, room_for, without_room
+from mars_env.models.encoding import Sampled, encode_prompt, require_fit, sampled_completion, written
+from mars_env.models.requests import check_request, room_for, without_room
 from mars_env.types import Completion, Prompt, Sampling
 
 with needs("hf", "HFModel needs torch and transformers"):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from mars_env.models.hf_decoding import (
-        Batch,
-        SampleRequest,
-        SampleRow,
-        ScoreRequest,
-        given_logprobs,
-    )
+    from mars_env.models.hf_decoding import Batch, SampleRequest, SampleRow, ScoreRequest, given_logprobs
     from mars_env.models.hf_step import Step, step_of
 
 
@@ -243,16 +237,8 @@ class HFModel:
         """What rows that have ended are."""
         texts = self.tokenizer.batch_decode([list(row.tokens) for row in rows], skip_special_tokens=True)
         return [
-            Completion(
-                text=cut_at_stop(text, row.sampling.stop),
-                finish_reason=finish_reason(row.finish, len(row.tokens), row.sampling),
-                prompt_ids=row.ids,
-                token_ids=row.tokens,
-                logprobs=row.logprobs,
-                temperature=row.sampling.temperature,
-                versions=row.versions,
-                prompt_tokens=len(row.ids),
-                completion_tokens=len(row.tokens),
+            sampled_completion(
+                row.ids, row.sampling, Sampled(row.tokens, row.logprobs, row.finish, row.versions), text
             )
             for row, text in zip(rows, texts, strict=True)
         ]

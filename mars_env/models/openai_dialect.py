@@ -218,7 +218,7 @@ def _kind(payload: bytes) -> str:
 
 
 def _error(payload: str | bytes) -> Any:
-    """The error that an answer's body holds; None if it is no object of JSON."""
+    """The error that an answer's body holds; None if it is not a JSON object."""
     try:
         answer = json.loads(payload)
     except (ValueError, RecursionError):
@@ -272,7 +272,7 @@ def message_text(message: Mapping[str, Any]) -> str:
         said = [_part(part) for part in content if part.get("type") not in ("thinking", "reasoning")]
         content, thinking = "".join(said) if said else None, thinking or "".join(thought)
     if not isinstance(content, str | None) or not isinstance(thinking, str | None):
-        raise TypeError("the content is not a text")
+        raise TypeError("the content is not a string")
     called = [_call(call["function"]) for call in message.get("tool_calls") or ()]
     if called:
         content = "\n".join([*([content] if content else []), *called])
@@ -297,7 +297,7 @@ def _part(part: Mapping[str, Any]) -> str:
     if isinstance(held, list):
         return "".join(map(_part, held))
     if not isinstance(held, str):
-        raise TypeError("a part of the content is not a text")
+        raise TypeError("a part of the content is not a string")
     return held
 
 

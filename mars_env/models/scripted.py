@@ -85,7 +85,7 @@ class ScriptedModel:
         else:
             text = self._script[(sample if sampling.seed is None else seed) % len(self._script)]
         if not isinstance(text, str):
-            raise ConfigError(f"{self.name}: a script gives a text, got {type(text).__name__}")
+            raise ConfigError(f"{self.name}: a script gives a string, got {type(text).__name__}")
         for stop in sampling.stop:
             text = text.partition(stop)[0]
         words = _words(text)
@@ -171,7 +171,7 @@ def save_records(path: str | Path, records: Iterable[ModelCall]) -> None:
 
 
 def load_records(path: str | Path) -> list[ModelCall]:
-    """Read what `save_records` wrote; a `ConfigError` says which line is no record."""
+    """Read what `save_records` wrote; a `ConfigError` says which line is not a record."""
     records, call = [], TypeAdapter(ModelCall)
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         try:

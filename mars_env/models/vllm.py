@@ -16,8 +16,8 @@ from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, ModelError
 from mars_env.identity import digest_of
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
-from mars_env.models.requests import check_request, finish_reason, room_for, without_room
+from mars_env.models.encoding import Sampled, encode_prompt, require_fit, sampled_completion, written
+from mars_env.models.requests import check_request, room_for, without_room
 from mars_env.models.vllm_engines import (
     EngineOutput,
     EngineRequest,
@@ -138,21 +138,12 @@ class _Client:
 
     def _completion(self, ids: tuple[int, ...], sampling: Sampling, sample: EngineOutput) -> Completion:
         output = sample.output.outputs[0]
-        tokens = tuple(output.token_ids)
         if output.finish_reason not in ("stop", "length"):
             raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
-        text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
-        return Completion(
-            text=cut_at_stop(text, sampling.stop),
-            finish_reason=finish_reason(output.finish_reason, len(tokens), sampling),
-            prompt_ids=ids,
-            token_ids=tokens,
-            logprobs=tuple(output.logprobs.logprobs),
-            temperature=sampling.temperature,
-            versions=sample.versions,
-            prompt_tokens=len(ids),
-            completion_tokens=len(tokens),
-        )
+        text = self.tokenizer.decode(list(output.token_ids), skip_special_tokens=True)
+        logprobs = tuple(output.logprobs.logprobs)
+        sampled = Sampled(tuple(output.token_ids), logprobs, output.finish_reason, sample.versions)
+        return sampled_completion(ids, sampling, sampled, text)
 
 
 class VLLMModel(_Client):

@@ -145,7 +145,7 @@ def _statement(row: Row, reference: Mapping[str, Any]) -> str:
 
 
 def _names(text: str, name: str) -> bool:
-    """Whether a statement names a function: it calls or marks it, or the name is no ordinary word."""
+    """Whether a statement names a function: it calls or marks it, or the name is not an ordinary word."""
     if not name.isalpha() or not name.islower():
         return name in text
     before, after = r"(?:[`'\"]|\b(?:function|method|named|called|def|class) +)", r"[`'\"(]"
@@ -203,7 +203,7 @@ def _stdin(row: Row, tests: list[Any], *, public: int = 0) -> dict[str, Any]:
 
 
 def _flag(row: Row, field: str, default: bool) -> bool:
-    """True or false (or 1 or 0); a text such as "false" would count as true."""
+    """True or false (or 1 or 0); a string such as "false" would count as true."""
     value = row.get(field)
     if value not in (None, True, False):
         raise BadField(field, f"must be true or false, not {value!r}")

@@ -171,5 +171,5 @@ def _unreachable(what: str, error: Exception) -> ProblemError:
     said = next(iter(str(error).strip().splitlines()), "no message")
     return ProblemError(
         f"cannot load {what} ({type(error).__name__}: {said}); connect to the network, or give a local copy "
-        "as source="
+        "as source= (on the command line: a file of problems as --problems FILE)"
     )

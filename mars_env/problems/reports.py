@@ -59,7 +59,7 @@ def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5)
 
 def _statement(company: str) -> str:
     return (
-        f"Ask for one number about {company}: a figure of its reports, or what follows from several of them, "
+        f"Ask for one number about {company}: a number of its reports, or what follows from several of them, "
         "such as a sum, a difference or how many of them are above a limit."
     )
 

@@ -29,7 +29,7 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
     """Write a set so that `load_set` reads the same one; the file is never half new.
 
     Raises:
-        ProblemError: A problem's reference or metadata is no plain data, so it would not be read as it is.
+        ProblemError: A problem's reference or metadata is not plain data, so it would not be read as it is.
 
     Example:
         >>> import tempfile

@@ -48,7 +48,7 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
     """Give every turn of a stored run the reward of a function; as `attach_rewards`.
 
     A turn that the set-up has cut off (`Action.interrupted`) gets None. What the function raises is a
-    StoreError, and so is a reward that is no finite number or None.
+    StoreError, and so is a reward that is neither a finite number nor None.
     """
     run = read_run(path)
     given: dict[tuple[str, str], float | None] = {}

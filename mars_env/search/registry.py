@@ -77,8 +77,10 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
         more = "treequest:<class> or my_module:MyAlgorithm"
         raise ConfigError(f"there is no search {name!r}: take {known}, {more}")
     if not hasattr(getattr(algorithm, "Settings", None), "model_validate"):
-        form = "it is a class with a pydantic model `Settings` and the constructor Class(agents, settings)"
-        raise ConfigError(f"the search {name!r} is no algorithm: {form}")
+        raise ConfigError(
+            f"the search {name!r} is not an algorithm: it must be a class with a pydantic model "
+            "`Settings` and the constructor Class(agents, settings)"
+        )
     try:
         settings = algorithm.Settings.model_validate(dict(options))
     except ValidationError as error:

@@ -75,7 +75,7 @@ class TreeQuest(Algorithm):
             self._ids[index] = ask.id
 
     def lost(self, ask: Ask) -> None:
-        """Forget the trial; TreeQuest need not be told."""
+        """Forget the trial; TreeQuest need not know."""
         del self._trials[ask.id]
 
     def _choose_again(self, ask: Ask) -> None:

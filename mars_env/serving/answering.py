@@ -1,4 +1,4 @@
-"""`solve`: a team answers a question whose answer nobody knows. `Answerer` answers many."""
+"""`solve`: a team answers a question whose answer is unknown. `Answerer` answers many."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_question(
         salt: Makes the question another one; its id is made of everything given here.
     """
     if not isinstance(statement, str) or not statement.strip():
-        raise ConfigError(f"a question is a text that is not empty, got {shown(statement)}")
+        raise ConfigError(f"a question is a string that is not empty, got {shown(statement)}")
     kind = kind or ("code" if tests else "math")
     if kind not in ("math", "code"):
         raise ConfigError(f"the kind of a question is 'math' or 'code', got {shown(kind)}")
@@ -206,7 +206,7 @@ def solve(  # public edge: friendly keywords, each with a default
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Solution:
-    r"""Let a team answer a question whose answer nobody knows.
+    r"""Let a team answer a question whose answer is unknown.
 
     Args:
         statement: The question.

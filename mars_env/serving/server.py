@@ -315,7 +315,7 @@ async def _next(lines: asyncio.Queue[str | None]) -> str | None:
 
 
 def _refusal(error: Exception) -> Refusal:
-    """What a client is told of an error."""
+    """What a client learns of an error."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ContextError):

@@ -16,13 +16,13 @@ from mars_env.types import Tree, Turn
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A team's answer to a question. Nothing in it is graded: nobody knows the right answer.
+    """A team's answer to a question. Nothing in it is graded: the right answer is unknown.
 
     Attributes:
         text: The whole text of the turn that is the answer.
         answer: The final answer in mathematics, the program in code; None if there is none to be read.
         confidence: The share, in [0, 1], of what speaks for the answer: of the Verifier's verdicts on it, of
-            the public tests, of the nodes of a search that give the same answer. It is no probability: a
+            the public tests, of the nodes of a search that give the same answer. It is not a probability: a
             Verifier may be wrong every time. None if nothing judged the answer.
         grounds: What the confidence is made of: ``"4 of 4 verdicts accept it"``.
         tree: The record of all turns.

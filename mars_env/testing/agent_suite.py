@@ -70,7 +70,7 @@ async def check_agent(
 def _check_action(action: Any, *, trainable: bool = False) -> None:
     """Check one action and its completions."""
     is_action = isinstance(action, Action) and isinstance(action.text, str)
-    assert is_action, f"expected an Action with a text, got {action!r}"
+    assert is_action, f"expected an Action with a string as its text, got {action!r}"
     checks.valid_action(action)
     for completion in action.completions:
         sampled = max(completion.completion_tokens, len(completion.token_ids))

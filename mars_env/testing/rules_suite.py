@@ -80,7 +80,7 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         cut = bool(rng.integers(2))
         action = Action(text, (Completion(text, "length" if cut else "stop"),))
         submitted = rules.submission(state, action)
-        assert submitted is None or isinstance(submitted, str), "submission() must return a text or None"
+        assert submitted is None or isinstance(submitted, str), "submission() must return a string or None"
         drawn = int(rng.integers(1, len(GRADES)))
         grade = GRADES[drawn] if submitted is not None else None
         note: object = rules.note(state, action)

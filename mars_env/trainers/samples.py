@@ -1,4 +1,4 @@
-"""What a trainer needs of a rollout: one record a text, made in one place for all trainers.
+"""What a trainer needs of a rollout: one record for each text, made in one place for all trainers.
 
 `mars_env.trainers.sample_files` writes and reads files of them (docs/other-trainers.md). No torch in here.
 """

@@ -111,7 +111,7 @@ class TrainedTeam:
         return self._models[policy]
 
     def _adapters(self, policy: str) -> dict[str, HFModel]:
-        """All adapters of the run, on one base; none if this policy is no adapter."""
+        """All adapters of the run, on one base; none if this policy is not an adapter."""
         if not (self._path / policy / ADAPTER).exists():
             return {}
         names = list(dict.fromkeys(self._policies.values()))

@@ -60,6 +60,11 @@ COLUMNS: Final = {
     "verifier_recall": "Verifier recall",
     "fix_rate": "fixes",
 }
+TOKENS: Final = {
+    "tokens": "System",
+    "baseline_fresh_tokens": "fresh retries",
+    "alone_tokens": "one agent that revises",
+}
 CLAIMS: Final = (
     Claim("the bar: after training, System above fresh retries with its own Verifier",
         TRAINED, SYSTEM, TRAINED, FRESH),
@@ -122,7 +127,15 @@ async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
 def text(rows: Sequence[LedgerRow]) -> str:
     """The tables of the page."""
     tables = f"{arms_table(rows, [WARM, TRAINED], COLUMNS)}\n{claims_table(rows, CLAIMS)}"
-    return f"{STUDY.owed(rows)}{tables}\n{origins(rows)}\n"
+    spent = "; ".join(
+        f"{arm}: "
+        + ", ".join(
+            f"{title} {mean([row.figures[name] for row in rows if row.arm == arm]):.1f}"
+            for name, title in TOKENS.items()
+        )
+        for arm in (WARM, TRAINED)
+    )
+    return f"{STUDY.owed(rows)}{tables}\nSampled tokens a problem. {spent}.\n\n{origins(rows)}\n"
 
 
 STUDY = Study(

@@ -129,11 +129,7 @@ def test_two_models_are_trained_in_one_tree_and_a_run_is_taken_up(folder):
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        [],
-        ["--agents", 3, "--team", "tiny_rewards:team"],
-        ["--agents", 2, "--option", "pipeline.staleness=1"],
-    ],
+    [[], ["--agents", 3, "--team", "tiny_rewards:team"], ["--agents", 2, "--option", "pipeline.staleness=1"]],
     ids=["single", "homogeneous", "pipelined"],
 )
 def test_one_model_plays_all_agents(folder, arguments):

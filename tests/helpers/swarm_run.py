@@ -34,15 +34,7 @@ from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_s
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from studies.rubrics.lock import (
-    PATTERN,
-    SAMPLING,
-    SHAPE,
-    VOCABULARY,
-    locks,
-    opener,
-    step_is_right,
-)
+from studies.rubrics.lock import PATTERN, SAMPLING, SHAPE, VOCABULARY, locks, opener, step_is_right
 
 GROUP, LOCKS, TURNS = 4, 3, "turns.jsonl"
 AGENTS = {"solver_0": "opener"}

@@ -69,7 +69,7 @@ def playing(rules):
     [
         ({"note": None}, "lacks note"),
         ({"note": lambda self, state, action: "nice"}, r"note\(\) .* mapping"),
-        ({"submission": lambda self, state, action: action}, r"submission\(\) .* text"),
+        ({"submission": lambda self, state, action: action}, r"submission\(\) "),
         ({"final": lambda self, state: "solver_0" if len(state) == 3 else None}, r"final\(\) "),
         ({"final": lambda self, state: 1 if len(state) == 3 else None}, r"final\(\) "),
         ({"current_agent": lambda self, state: "vendor_0"}, "'vendor_0'"),
@@ -156,10 +156,7 @@ def test_an_agent_is_named_by_its_role_and_a_number(name, fits):
         check_rules(broken(possible_agents=(name, "buyer_0"))(), PROBLEM)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [(3, "2 + 2?", "4"), ("p", None, "4")],
-)
+@pytest.mark.parametrize("values", [(3, "2 + 2?", "4"), ("p", None, "4")])
 def test_a_problem_that_no_stored_run_could_be_read_with(values):
     with raises(ValueError):
         mars_env.Problem(*values)
@@ -183,13 +180,7 @@ def test_a_class_is_no_object_and_an_object_no_class():
 
 
 @pytest.mark.parametrize(
-    "rewards",
-    [
-        [paid],
-        {"buyer": lambda turn, path: 1.0},
-        {"byer": paid},
-        {"buyer_0": paid},
-    ],
+    "rewards", [[paid], {"buyer": lambda turn, path: 1.0}, {"byer": paid}, {"buyer_0": paid}]
 )
 def test_rewards_that_fit_nothing(rewards):
     with raises(ConfigError):

@@ -108,15 +108,7 @@ def test_modules_of_the_package_are_found_without_an_import_of_their_own():
     )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        ".mine:f",
-        "exact",
-        "no_such_module:part",
-        "mars_env.types:Nothing",
-    ],
-)
+@pytest.mark.parametrize("name", [".mine:f", "exact", "no_such_module:part", "mars_env.types:Nothing"])
 def test_a_name_that_names_nothing_is_told_with_the_half_that_is_wrong(name):
     with raises(ConfigError):
         import_object(name)

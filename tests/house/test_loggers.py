@@ -23,11 +23,7 @@ def test_jsonl_holds_each_step_once_over_resumes_and_torn_lines(tmp_path):
     again.start(2)  # the checkpoint was of step 2
     again.log(3, {"loss": float("inf")})
     again.close()
-    assert read_jsonl(path) == [
-        {"step": 1, "loss": 0.5},
-        {"step": 2, "loss": 1.0},
-        {"step": 3, "loss": None},
-    ]
+    assert read_jsonl(path) == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 1.0}, {"step": 3, "loss": None}]
 
 
 def test_a_foreign_file_is_not_overwritten(tmp_path):

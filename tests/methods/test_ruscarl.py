@@ -31,12 +31,8 @@ async def acted(agent, n=5, progress=0.0, seed=7):
 
 def test_inside_the_group():
     assert [Scaffold(run="constant").share(i, 5, 0.9) for i in range(5)] == [1.0, 0.75, 0.5, 0.25, 0.0]
-    assert [Scaffold(group="binary", first=2, run="constant").share(i, 4, 0) for i in range(4)] == [
-        1,
-        1,
-        0,
-        0,
-    ]
+    binary = Scaffold(group="binary", first=2, run="constant")
+    assert [binary.share(i, 4, 0) for i in range(4)] == [1, 1, 0, 0]
     assert Scaffold(group="all", run="constant").share(0, 1, 0.5) == 1.0
     with raises(ConfigError):
         Scaffold().share(0, 1, 0.0)
@@ -111,9 +107,8 @@ def test_criteria_go_into_the_system_message():
     )
     assert [message["role"] for message in said] == ["system", "user"]
     assert said[0]["content"].startswith("Solve.\n\n") and "- a (2 points)" in said[0]["content"]
-    assert (
-        said[0]["content"].index("- a") < said[0]["content"].index("avoid") < said[0]["content"].index("- b")
-    )
+    text = said[0]["content"]
+    assert text.index("- a") < text.index("avoid") < text.index("- b")
     assert with_criteria("Text", criteria).endswith("\n\nText")
     with raises(ConfigError):
         with_criteria([1, 2], criteria)

@@ -28,13 +28,7 @@ class Playing:
         self.model, self.sampling = model, Sampling(**{"temperature": 1.0, **sampling})
 
 
-@pytest.mark.parametrize(
-    "lacks",
-    [
-        "logprobs",
-        "token_ids",
-    ],
-)
+@pytest.mark.parametrize("lacks", ["logprobs", "token_ids"])
 async def test_a_server_without_what_training_needs_is_told_before_a_run(lacks):
     async with Engine() as engine:
         model = HTTPModel(engine.url, "m", exact=True)

@@ -54,13 +54,7 @@ def test_a_module_gives_its_own_set_though_another_has_registered_the_name(modul
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "{module}:absent",
-        "{module}:wrong",
-        "{module}:returns_a_list",
-        "no_such_module_here:set",
-    ],
+    "name", ["{module}:absent", "{module}:wrong", "{module}:returns_a_list", "no_such_module_here:set"]
 )
 def test_what_a_module_cannot_offer(module, name):
     with raises(ConfigError):

@@ -14,11 +14,7 @@ def test_built_in_algorithms_keep_the_contract(algorithm, stop_at, schedule):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"prior": {"kind": "gaussian"}},
-        {"choice": "ucb"},
-        {"choice": "stack", "depth_decay": 0.98},
-    ],
+    [{"prior": {"kind": "gaussian"}}, {"choice": "ucb"}, {"choice": "stack", "depth_decay": 0.98}],
     ids=str,
 )
 def test_forms_of_ab_mcts_keep_the_contract(options):
@@ -55,14 +51,7 @@ class Dreamer(BestOfN):
         return None, self._agents[(type(self).count // 7) % 2]
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        Forgetful,
-        Inventive,
-        Dreamer,
-    ],
-)
+@pytest.mark.parametrize("broken", [Forgetful, Inventive, Dreamer])
 def test_the_contract_finds_what_is_broken(broken, monkeypatch):
     monkeypatch.setitem(ALGORITHMS, "broken", broken)
     with raises(AssertionError):

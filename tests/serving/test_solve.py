@@ -69,7 +69,7 @@ RIDE = "Anna rides 50 km in two hours. What is Anna's speed in km/h?"
         ("2 + 2?", [r"\boxed{4}", r"\boxed{5}", r"\boxed{4}"], "4", 2 / 3, "2 of 3 nodes give this answer"),
         ("2 + 2?", ["I do not know, sorry."] * 3, None, 0.0, "no answer can be read in it"),
         # the question says what is asked for
-        (RIDE, ["Anna's speed was 25 km/h."] * 2, "25 km/h", 1.0, "2 of 2 nodes give this answer"),
+        (RIDE, ["Anna's speed was 25 km/h."] * 2, r"25\text{ km/h}", 1.0, "2 of 2 nodes give this answer"),
     ],
 )
 def test_a_search_is_as_sure_as_its_votes(statement, texts, answer, confidence, grounds):

@@ -253,10 +253,7 @@ async def test_a_search_with_public_tests_answers_programs():
         return "```python\nprint(input()[::-1])\n```"
 
     tests = [{"input": "ab", "output": "ba"}]
-    async with (
-        serving(coder, "tree-search", "code", {"nodes": 3}) as server,
-        client(server) as who,
-    ):
+    async with serving(coder, "tree-search", "code", {"nodes": 3}) as server, client(server) as who:
         answer = await ask(who, model="tree-search", extra={"mars_env": {"tests": tests}})
         with raises(openai.BadRequestError):
             await ask(who, model="tree-search")

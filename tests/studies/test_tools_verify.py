@@ -12,11 +12,12 @@ from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models import HFModel
 from mars_env.models.tiny import tiny_model
 from mars_env.types import Completion, Problem
+from studies.common.study import Run
 from studies.smollm2.word_problems import distinct
 from studies.sums import protocol
 from studies.sums.warm_start import spoilt
 from studies.tools_smollm2 import study as word_study
-from studies.tools_verify import agents
+from studies.tools_verify import agents, study
 from studies.tools_verify.warm_start import SET, demonstrate
 
 PROBLEM = SET(seed=5)[0]
@@ -77,6 +78,15 @@ def test_demonstrations_are_right(model, number):
     assert not any(
         pad in model.tokenizer(read + written)["input_ids"] for row in rows.values() for read, written in row
     )
+
+
+async def test_a_small_seed_repeats(tmp_path):
+    run = Run(3, study.STUDY.quick, tmp_path)
+    first, again = await study.play(study.STUDY.arms, run), await study.play(study.STUDY.arms, run)
+    assert {arm: found.figures for arm, found in first.items()} == {
+        arm: found.figures for arm, found in again.items()
+    }
+    assert {study.SYSTEM, study.FRESH, study.REVISED} <= first[study.TRAINED].figures.keys()
 
 
 async def test_lessons_in_words_run_their_programs():

@@ -60,7 +60,7 @@ def _load(prelude: bool, imports: list[str], wanted: str = "") -> dict[str, Any]
     Args:
         prelude: Whether to add the names that LeetCode and LiveCodeBench import for every program.
         imports: Import lines that the problem promises; they run first.
-        wanted: The function that the problem asks for: one that is added is no answer.
+        wanted: The function that the problem asks for: one that is added is not an answer.
     """
     source = _program()
     module = types.ModuleType("solution")  # not __main__: code under its guard must not run here

@@ -96,7 +96,7 @@ async def validate_problems(
     The grader is by default a new `CodeGrader`; `on_progress` is called with each validation when it is done.
 
     Raises:
-        ConfigError: A problem is not one of code, or `concurrency` is no integer above 0.
+        ConfigError: A problem is not one of code, or `concurrency` is not an integer above 0.
     """
     concurrency = require_integer(concurrency, "concurrency")
     own = CodeGrader() if grader is None else None

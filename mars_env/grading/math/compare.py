@@ -221,7 +221,16 @@ def _paired(r: Sequence[Node], a: Sequence[Node], same: Callable[[Node, Node], b
 
 
 def _group(r: Node, a: Node, tolerance: float | None) -> bool:
+    if r.kind != a.kind:  # a vector may be written as a row or a column, but a matrix is no vector
+        return r.kind == "group" and _each(r.args, _components(a), tolerance)
     return (r.value == a.value or len(r.args) > 2) and _each(r.args, a.args, tolerance)
+
+
+def _components(node: Node) -> tuple[Node, ...]:
+    """The components of a matrix with one row or one column; otherwise its rows."""
+    if len(node.args) == 1:
+        return node.args[0].args
+    return tuple(row.args[0] if len(row.args) == 1 else row for row in node.args)
 
 
 def _matrix(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -370,8 +379,8 @@ _FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Co
     (_kind("list", "set"), any, _collection),
     (is_equation, any, _named),
     (lambda node: node.kind == "mod" or "==" in operators(node), any, _residue),
-    (_kind("group"), all, _group),
     (_kind("matrix", "row"), all, _matrix),
+    (_kind("group", "matrix"), all, _group),
     (_kind("ratio"), any, _ratio),
     (lambda node: True, any, _measure),
 )

@@ -24,6 +24,7 @@ from mars_env.grading.math.vocabulary import CORRECTION, MARKER, WITHDRAWAL
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
+NOT_FOUND = "no answer was found"
 _WITHDRAWN = Extraction(None, "the answer is withdrawn")
 
 _MEANT_INSTEAD = re.compile(
@@ -135,7 +136,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
     said = _marked(text, statement)
     if said is None:
         value = closing_value(text, statement)
-        return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
+        return Extraction(value, "last line") if value else Extraction(None, NOT_FOUND)
     if meant := _meant(text[-200:]):
         return Extraction(meant, "marker")
     _, found, after = text.rpartition(said)

@@ -10,8 +10,9 @@ from typing import Any
 
 from mars_env.errors import ProblemError
 from mars_env.grading.math.checks import check_of
+from mars_env.grading.math.ending import last_value
 from mars_env.grading.math.exact import Undefined, exact_value
-from mars_env.grading.math.extract import extract_answer
+from mars_env.grading.math.extract import NOT_FOUND, extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable, num
 from mars_env.grading.math.parser import plain_integer, read_answer, read_integer
 from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
@@ -171,6 +172,8 @@ class MathGrader:
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
         answer, how = extract_answer(text, strict=self.strict, statement=problem.statement)
+        if answer is None and how == NOT_FOUND:
+            answer = last_value(text, problem.statement, reference)
         if answer is None:
             return wrong(how)
         if len(answer) > MAX_LENGTH:
@@ -216,7 +219,7 @@ def reference_of(problem: Problem) -> str:
     """The reference's text.
 
     Raises:
-        ProblemError: It is not a text or an integer, or it is empty.
+        ProblemError: It is not a string or an integer, or it is empty.
     """
     reference = problem.reference
     if isinstance(reference, int) and not isinstance(reference, bool):

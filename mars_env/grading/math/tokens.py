@@ -47,8 +47,7 @@ UNICODE = {
     "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∈": r"\in ", "∅": r"\emptyset ",
     "±": r"\pm ", "∓": r"\mp ", "°": r"^\circ ", "…": r"\ldots ", "⋯": r"\ldots ", "√": r"\sqrt ",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
-    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "²": "^{2}", "³": "^{3}", "⁴": "^{4}", "⁵": "^{5}",
-    "⁶": "^{6}", "⁷": "^{7}", "⁸": "^{8}", "⁹": "^{9}", "⁰": "^{0}", "₀": "_{0}", "₁": "_{1}", "₂": "_{2}",
+    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "₀": "_{0}", "₁": "_{1}", "₂": "_{2}",
     "₃": "_{3}", "₄": "_{4}", "₅": "_{5}", "₆": "_{6}", "₇": "_{7}", "₈": "_{8}", "θ": r"\theta ",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "ω": r"\omega ",
     "μ": r"\mu ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ",
@@ -58,6 +57,8 @@ UNICODE = {
     "或者": r"\text{ or }", "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
+_RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_LOWERED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
 _CHINESE_UNITS = {
     "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
     "千米/小时": "km/h", "千米/时": "km/h", "米/秒": "m/s", "千米": "km", "公里": "km",
@@ -197,6 +198,7 @@ def tidy(text: str) -> str:
         text = _PROSE_UNIT.sub(r"$\\text{ \1}", text)
     if not text.isascii():
         text = _POWER_UNIT.sub(lambda m: rf"\text{{ {m[1]}}}^{'23'['²³'.index(m[2])]}", text)
+        text = _RAISED.sub(lambda m: f"^{{{m[0].translate(_LOWERED)}}}", text)
         text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", as_ascii(text))
         text = _CHINESE_UNIT.sub(lambda m: rf"\text{{ {_CHINESE_UNITS[m[1]]}}}", text)
         text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)

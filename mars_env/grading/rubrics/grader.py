@@ -160,9 +160,7 @@ class RubricGrader:
             why = next((vote.why for vote in by_id[unknown[0]] if vote.why), "the repeats have no majority")
             details = {FRACTIONS: fractions, VOTES: stored}
             return Grade.unknown(
-                f"{len(unknown)} of {len(fractions)} criteria are UNKNOWN: {why}",
-                details=details,
-                **spent,
+                f"{len(unknown)} of {len(fractions)} criteria are UNKNOWN: {why}", details=details, **spent
             )
         known = {id: fraction for id, fraction in fractions.items() if fraction is not None}
         return self._graded(rubric, known, stored, **spent)

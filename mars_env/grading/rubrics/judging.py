@@ -2,7 +2,7 @@
 
 A response is hostile input. It is shown between marks that its author cannot know, without the special tokens
 of chat templates, and before the criterion, so that what it says about verdicts is not in the place of an
-instruction. The answer must be one JSON object and nothing else; anything else is no verdict.
+instruction. The answer must be one JSON object and nothing else; anything else is not a verdict.
 """
 
 from __future__ import annotations

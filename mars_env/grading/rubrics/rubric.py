@@ -152,7 +152,7 @@ class Rubric:
         """A rubric from plain data: a list of criteria.
 
         A row has a ``text`` (or ``criterion``, as in HealthBench) and ``points`` (by default 1), and may have
-        an ``id``, ``tags``, ``tiers`` (pairs of a value and a text) and a ``check`` (``{"answer": "4"}``).
+        an ``id``, ``tags``, ``tiers`` (pairs of a value and a string) and a ``check`` (``{"answer": "4"}``).
         Rows of RuscaRL's release are read too: their tags ``verifier:rule``, ``function:math_verify`` and
         ``parameters:<answer>`` become the check ``answer``.
 
@@ -211,7 +211,7 @@ def _criterion(row: object, place: str) -> Criterion:
 def _tiers(rows: object) -> tuple[Tier, ...]:
     listed: Any = rows if isinstance(rows, list | tuple) else [rows]
     if not all(isinstance(row, list | tuple) and len(row) == 2 for row in listed):
-        raise ValueError(f'tiers are pairs of a value and a text, such as [0, "no"], got {shown(rows)}')
+        raise ValueError(f'tiers are pairs of a value and a string, such as [0, "no"], got {shown(rows)}')
     return tuple(Tier(finite(share), str(text)) for share, text in listed)
 
 

@@ -1,4 +1,4 @@
-"""Concepts of seed problems, asked of models: how PromptCoT 2.0's cold start begins (arXiv 2509.19894).
+"""Concepts of seed problems, which models name: how PromptCoT 2.0's cold start begins (arXiv 2509.19894).
 
 Both the problem and what the model writes are untrusted. The wording of the prompt is ours.
 """
@@ -20,7 +20,7 @@ from mars_env.sync import gather_all
 from mars_env.types import Message, Model, Sampling
 
 CONCEPT_CHARACTERS: Final = 100
-"""A longer string is no concept."""
+"""A longer string is not a concept."""
 
 
 def concepts_prompt(problem: str, number: int) -> list[Message]:

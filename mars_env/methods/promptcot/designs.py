@@ -19,7 +19,7 @@ from mars_env.types import Completion, Message, Model, Prompt, Sampling, Scoring
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A problem with its concepts, and the rationale from them to it; empty if nobody has written it."""
+    """A problem with its concepts, and the rationale from them to it; empty if it is not written."""
 
     concepts: tuple[str, ...]
     problem: str

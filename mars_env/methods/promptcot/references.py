@@ -60,7 +60,7 @@ class Majority:
     """A reference by majority vote: the boxed answer that most of some solutions give.
 
     Only boxed answers count: where voters say "I do not know", that must not become the reference. An answer
-    that the grader could not compare with is no reference either.
+    that the grader could not compare with is not a reference either.
 
     Attributes:
         voter: Writes the solutions: a Solver of a model, better a stronger one than will be trained.

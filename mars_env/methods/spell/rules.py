@@ -60,7 +60,7 @@ def documents_of(problem: Problem) -> list[str]:
     """The documents of a cluster.
 
     Raises:
-        ConfigError: The problem is no cluster.
+        ConfigError: The problem is not a cluster.
     """
     documents, task = problem.metadata.get("documents"), problem.metadata.get("task", "general")
     if (
@@ -241,7 +241,7 @@ class Spell:
         """Nothing has been asked yet.
 
         Raises:
-            ConfigError: The problem is no cluster of documents.
+            ConfigError: The problem is not a cluster of documents.
         """
         documents_of(problem)
         return SpellState(problem)

@@ -1,4 +1,4 @@
-"""Watching a run while it plays: figures, a live view, metrics for dashboards, a trace of every turn.
+"""Watching a run while it plays: metrics, a live view, metrics for dashboards, a trace of every turn.
 
 monitor = Monitor(total=len(jobs))
 async with reporting(monitor, logger=TensorBoardLogger("logs"), port=9400):

@@ -1,4 +1,4 @@
-"""The figures of a run as a few lines for a terminal."""
+"""The metrics of a run as a few lines for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 
 def live_view(figures: Mapping[str, float]) -> RenderableType:
-    """Figures of a `Monitor` as a few lines for a terminal."""
+    """Metrics of a `Monitor` as a few lines for a terminal."""
     done, total = figures["trees/finished"], figures.get("trees/total")
     bar = Table.grid(padding=(0, 2))
     left = figures.get("seconds/left")

@@ -143,7 +143,7 @@ class Monitor:
         self._remote_acting[process] = acting
 
     def figures(self) -> dict[str, float]:
-        """All present figures by name, as loggers take them.
+        """All present metrics by name, as loggers take them.
 
         ``trees/...`` (finished, faulty, total), ``turns/...`` (finished, per_second, in_flight),
         ``in_flight/<agent>``, ``tokens/per_second``, ``accepted/<role>`` (share of its verdicts that say

@@ -1,4 +1,4 @@
-"""Figures of a run for loggers and for Prometheus, while it plays."""
+"""Metrics of a run for loggers and for Prometheus, while it plays."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def reporting(
 
 
 def prometheus_text(figures: Mapping[str, float]) -> str:
-    r"""Figures in Prometheus' text format (version 0.0.4).
+    r"""Metrics in Prometheus' text format (version 0.0.4).
 
     Example:
         >>> print(prometheus_text({"unknown/lost a \"worker\"": 2.0, "idle_share": 0.5}), end="")

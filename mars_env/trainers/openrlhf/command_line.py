@@ -30,7 +30,7 @@ def read_argv(argv: Sequence[str]) -> Flags:
     Modules in the folder of the file can be imported, in this process and in those that it starts.
 
     Raises:
-        ConfigError: The file is missing, is no TOML, or holds what no flag can take.
+        ConfigError: The file is missing, is not TOML, or holds what no flag can take.
 
     Example:
         >>> read_argv(["--mars.env=aime-solve", "--actor.adam.betas", "0.9", "0.95"])
@@ -117,4 +117,4 @@ def _read_file(path: Path) -> Flags:
     except ConfigError as error:
         raise ConfigError(f"the settings file {path}: {error}") from error
     except ValueError as error:  # TOML's mistakes, and bytes that are no UTF-8
-        raise ConfigError(f"the settings file {path} is no TOML: {error}") from error
+        raise ConfigError(f"the settings file {path} is not TOML: {error}") from error

@@ -73,7 +73,7 @@ class Connection:
         try:
             self._base = URL(url)
         except ValueError as error:
-            raise ConfigError(f"{url!r} is no address: {error}") from error
+            raise ConfigError(f"{url!r} is not an address: {error}") from error
         if self._base.scheme not in ("http", "https") or not self._base.host:
             raise ConfigError(f"a learner's address is like http://10.0.0.1:8700, got {url!r}")
         self._patience, self._file_bytes = patience, file_bytes

@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.grading.code.compare import (
-    has_room_for,
-    outputs_match,
-    preview,
-    values_match,
-)
+from mars_env.grading.code.compare import has_room_for, outputs_match, preview, values_match
 from mars_env.grading.code.values import decode, encode
 
 

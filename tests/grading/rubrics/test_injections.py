@@ -226,14 +226,7 @@ def test_no_case_keeps_a_special_token(said):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "3 < 4 | 5",
-        "a[i] <b>bold</b> [1]",
-        "if x <s: y",
-        "[install]",
-        "x <- c(1, 2)",
-        "Жизнь, 数学, 👍🏽",
-    ],
+    ["3 < 4 | 5", "a[i] <b>bold</b> [1]", "if x <s: y", "[install]", "x <- c(1, 2)", "Жизнь, 数学, 👍🏽"],
 )
 def test_ordinary_texts_stay_as_they_are(text):
     assert without_template_tokens(text) == text

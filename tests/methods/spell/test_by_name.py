@@ -41,12 +41,7 @@ def test_an_episode_by_hand():
     env.reset(seed=0)
     for text in (ASKED, "no idea", "It is 18.", "NO"):
         env.step(text)
-    assert [turn.agent for turn in env.tree.turns] == [
-        "questioner_0",
-        "responder_0",
-        "responder_0",
-        "verifier_0",
-    ]
+    assert [turn.role for turn in env.tree.turns] == ["questioner", "responder", "responder", "verifier"]
     assert [turn.reward for turn in env.tree.turns] == [0.0, None, 0.0, 1.0]
     assert env.tree.final == env.tree.turns[2].id
     env.reset(seed=0)

@@ -57,8 +57,3 @@ def test_so_many_samplers_and_no_fewer_keep_the_learner_busy(update, spread, rol
     else:
         assert plan.idle(plan.samplers) == pytest.approx(0, abs=1e-6)
         assert plan.samplers == 1 or plan.idle(plan.samplers - 1) > 0
-
-
-def test_it_is_told_in_a_sentence():
-    assert str(capacity(3, 0.5, 2, 1)).startswith("1 sampler keeps the learner busy: an update takes 3 s")
-    assert str(capacity(3, 0.5, 2, 0)).startswith("no number of samplers keeps the learner busy")

@@ -12,6 +12,7 @@ from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
+from mars_env.models.encoding import Sampled
 from mars_env.models.preflight import preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
@@ -20,7 +21,7 @@ from mars_env.text import logger
 from mars_env.trainers.checks import OPENRLHF, check_agents, require_trainable
 from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
-from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
+from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
 from mars_env.trainers.samples import turn_samples

@@ -79,7 +79,7 @@ def require_model(checkpoint: str, flag: str) -> None:
         if not (path / "config.json").exists():
             raise ConfigError(f"{flag} {checkpoint!r} is a folder without a config.json: correct its path")
     elif not _HUB_NAME.fullmatch(checkpoint) or (path.parent != Path() and path.parent.is_dir()):
-        raise ConfigError(f"{flag} {checkpoint!r} is no folder here: correct its path")
+        raise ConfigError(f"{flag} {checkpoint!r} is not a folder here: correct its path")
 
 
 def require_context(checkpoint: str, max_len: int) -> None:

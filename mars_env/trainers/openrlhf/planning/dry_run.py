@@ -45,7 +45,7 @@ class DryRun(NamedTuple):
 
 
 def gpu_memory(values: Sequence[str]) -> float:
-    """The memory of one GPU in bytes, from the value of `DRY_RUN`; ConfigError if it is no number above 0."""
+    """The memory of one GPU in bytes, from the value of `DRY_RUN`; a `ConfigError` unless it is above 0."""
     value = " ".join(values)
     try:
         gib = float(value or 80)

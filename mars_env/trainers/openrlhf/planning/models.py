@@ -127,7 +127,7 @@ def architecture_of(model: str) -> Architecture:
     path = here if here.exists() else _cached(model)
     if path is None:
         raise ConfigError(
-            f"the sizes of {model!r} are not known: it is no directory with a config.json, not in Hugging "
+            f"the sizes of {model!r} are not known: it is not a directory with a config.json, not in Hugging "
             "Face's cache, and no preset; whether a hub has it is not checked"
         )
     try:
@@ -135,7 +135,7 @@ def architecture_of(model: str) -> Architecture:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise ConfigError(f"{path} is no config.json of a model: it holds no object")
+        raise ConfigError(f"{path} is not a model's config.json: it holds no object")
     return architecture(config)
 
 

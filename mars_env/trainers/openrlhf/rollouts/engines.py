@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from mars_env.errors import ConfigError, MarsError, ModelError
-from mars_env.models.encoding import cut_at_stop, encode_prompt
-from mars_env.models.requests import check_request, finish_reason, room_for, without_room
+from mars_env.models.encoding import Sampled, encode_prompt, sampled_completion
+from mars_env.models.requests import check_request, room_for, without_room
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Prompt, Sampling
 
 CALLS = 512
 """Most calls of one engine at a time: a Ray actor runs a thousand, and new weights must not queue."""
-
-
-class Sampled(NamedTuple):
-    """One completion as an engine returns it.
-
-    Attributes:
-        token_ids: The sampled tokens, the stop token included.
-        logprobs: One for each token, under the sampling distribution.
-        finish_reason: vLLM's: ``"stop"`` or ``"length"``.
-        versions: Run-length policy versions.
-    """
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    finish_reason: str
-    versions: tuple[tuple[int, int], ...]
 
 
 async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> Sampled:
@@ -147,17 +131,7 @@ class EnginesModel:
         if sampled.finish_reason not in ("stop", "length"):
             raise ModelError(f"{self.name}: the request was aborted: finish reason {sampled.finish_reason!r}")
         text = self.tokenizer.decode(list(sampled.token_ids), skip_special_tokens=True)
-        return Completion(
-            text=cut_at_stop(text, sampling.stop),
-            finish_reason=finish_reason(sampled.finish_reason, len(sampled.token_ids), sampling),
-            prompt_ids=ids,
-            token_ids=sampled.token_ids,
-            logprobs=sampled.logprobs,
-            temperature=sampling.temperature,
-            versions=sampled.versions,
-            prompt_tokens=len(ids),
-            completion_tokens=len(sampled.token_ids),
-        )
+        return sampled_completion(ids, sampling, sampled, text)
 
 
 def _request(sampling: Sampling, room: int) -> dict[str, Any]:

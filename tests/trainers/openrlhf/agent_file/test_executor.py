@@ -13,11 +13,11 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.miniature import load
+from mars_env.models.encoding import Sampled
 from mars_env.trainers.config import Overlong
 from mars_env.trainers.openrlhf.agent_file import executor
 from mars_env.trainers.openrlhf.agent_file.__main__ import main
 from mars_env.trainers.openrlhf.agent_file.executor import AgentExecutor
-from mars_env.trainers.openrlhf.rollouts.engines import Sampled
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Grade, Sampling
 

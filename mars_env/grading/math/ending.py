@@ -1,0 +1,118 @@
+r"""Reads the end of a text that does not say what its last value is, where chance cannot have put it there.
+
+A last sentence may name its value in words that no rule foresees. A small integer needs such words or bold
+type, since a text has many. An interval, a formula or 54.25 at the very end needs none, if it equals the
+reference.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+from mars_env.grading.math.asked import unshared
+from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
+from mars_env.grading.math.exact import Undefined, exact_value
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
+from mars_env.grading.math.parser import read_answer
+from mars_env.grading.math.sentences import (
+    BOLD,
+    MATH_SPAN,
+    hidden,
+    is_value,
+    last_sentence,
+    undelimited,
+    without_remarks,
+)
+from mars_env.grading.math.tokens import escape_money
+
+_LENGTH = 400
+_TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
+_BREAK = re.compile(r"(?:[:;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
+_MORE = re.compile(r"[\d$,，]")
+_CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
+_WORDS_AFTER = re.compile(r"(?<=[\d%])(?: [A-Za-z]{2,}){1,6}\Z")
+_MEASURE = re.compile(
+    r"\b(?:areas?|volumes?|perimeters?|circumferences?|angles?|probabilit(?:y|ies)|radi(?:us|i)|diameters?|slopes?"
+    r"|lengths?|distances?|averages?|means?|medians?)\b",
+    re.IGNORECASE,
+)
+
+
+def last_value(text: str, statement: str, reference: str) -> str | None:
+    r"""The value at the end of a text, if the reference is one that chance does not repeat.
+
+    Example:
+        >>> last_value("Cancelling $x-2$ leaves $x^2+2x+4$.", "Simplify.", "x^2+2x+4")
+        'x^2+2x+4'
+        >>> last_value("That leaves 4.", "How many are left?", "4") is None
+        True
+    """
+    if len(reference) > _LENGTH or without_quotations(text).endswith(QUOTED):
+        return None
+    line = escape_money(text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎"))
+    whole = without_remarks(last_sentence(line[-4000:]))
+    sentence = whole.rstrip(" .!。*_")
+    around = unshared(MATH_SPAN.sub(" ", sentence), statement)
+    clause = _CLAUSE.split(around)[-1]
+    if len(sentence) > _LENGTH or doubtful(around) or doubtful(clause, beside_number=True):
+        return None
+    if set(_MEASURE.findall(clause.lower())) - set(_MEASURE.findall(statement.lower())):
+        return None
+    bold = BOLD.findall(whole)
+    if len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2]):
+        return undelimited(bold[0])
+    if (words := _TEXT.fullmatch(reference)) and words[1].lower() not in statement.lower():
+        said = re.search(
+            rf"\b(?:is|are|be|has|have|on)\b(?: an?)? {re.escape(words[1])}(?: [a-z]+)?\Z",
+            sentence,
+            re.IGNORECASE,
+        )
+        return words[1] if said else None
+    theirs = _telling(reference)
+    if theirs is None or theirs in _formulas(statement):
+        return None
+    spans = MATH_SPAN.findall(sentence)
+    if spans and sentence.endswith(spans[-1]):
+        found = undelimited(spans[-1])
+    else:
+        sentence = _WORDS_AFTER.sub("", re.sub(r"(?<=\d) ?percent\b", "%", sentence))
+        starts = [stop.end() for stop in _BREAK.finditer(hidden(sentence))]
+        found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
+        if theirs.kind == "list":
+            return None  # "2,3" is also a decimal
+    sides = _EQUALITY.split(found)
+    value = "=".join(sides[-2:]) if theirs.kind == "relation" else sides[-1]
+    return value if is_value(undelimited(value)) else None
+
+
+def _balanced(text: str) -> bool:
+    return all(text.count(left) == text.count(right) for left, right in ("()", "[]", "{}"))
+
+
+@lru_cache(maxsize=4096)
+def _telling(reference: str) -> Node | None:
+    """What a reference means, unless chance may repeat it: a small integer, 14.5, a letter, words."""
+    try:
+        node = read_answer(reference)
+        value = exact_value(node)
+    except (Unreadable, OverLimit, Undefined, RecursionError):
+        return None
+    if isinstance(value, Fraction):
+        digits = len(str(abs(value.numerator))) + len(str(value.denominator))
+        return node if digits > (4 if value.denominator == 1 else 3) else None
+    return None if node.kind in ("sym", "const", "text") else node
+
+
+@lru_cache(maxsize=4096)
+def _formulas(statement: str) -> frozenset[Node]:
+    """What the formulas of a problem mean."""
+    found = set()
+    for formula in MATH_SPAN.findall(statement):
+        try:
+            found.add(read_answer(undelimited(formula)))
+        except (Unreadable, OverLimit, RecursionError):
+            continue
+    return frozenset(found)
