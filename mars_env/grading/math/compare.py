@@ -7,6 +7,7 @@ number), then values. `_FORMS` says which comparison belongs to which shapes. In
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
@@ -17,6 +18,7 @@ from mars_env.grading.math.sets import same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
     SYNONYMS,
     as_family,
+    as_interval,
     in_base,
     integer_names,
     is_equation,
@@ -29,6 +31,7 @@ from mars_env.grading.math.shapes import (
     names_matrix,
     normal,
     normal_text,
+    renamed,
     value_of,
     values_by_name,
 )
@@ -92,6 +95,13 @@ def _numeral(r: Node, a: Node, tolerance: float | None) -> bool:
     return len(values) == 1 and (written == digits or (written == (digits[0], "") and not steps))  # type: ignore[index]
 
 
+def _rounded(r: Node, a: Node, tolerance: float | None) -> bool:
+    if r.kind != "approx" and not _is_decimal(r):
+        return False  # "about 25" is not 25, but a reference of 3.14 may be rounded itself
+    r, a = (node.args[0] if node.kind == "approx" else node for node in (r, a))
+    return _same(r, a, tolerance)
+
+
 def _text(r: Node, a: Node, tolerance: float | None) -> bool:
     if r.kind == a.kind:
         return normal_text(r.name) == normal_text(a.name)
@@ -129,7 +139,7 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
 
 def _time(r: Node, a: Node, tolerance: float | None) -> bool:
     if r.kind != a.kind:
-        return False
+        return _same(_time_as_ratio(r, a), _time_as_ratio(a, r), tolerance)
     if not (r.pair[2] or a.pair[2]):
         return r.pair == a.pair
     return r.pair[1] == a.pair[1] and bool(_hours(r) & _hours(a))
@@ -141,6 +151,17 @@ def _hours(time: Node) -> set[int]:
     if not 1 <= hour <= 12:
         return {hour} if half != "a" else set()
     return {hour % 12 + later for later, name in ((0, "a"), (12, "p")) if half in ("", name)}
+
+
+def _time_as_ratio(node: Node, other: Node) -> Node:
+    """A time without am or pm as a ratio, if it looks like one: in lowest terms, or beside a ratio."""
+    if node.kind != "time":
+        return node
+    hour, minute, half = node.pair
+    lowest = other.kind == "ratio" or math.gcd(int(hour), int(minute)) == 1
+    if half or minute.startswith("0") or not lowest:
+        raise Unreadable("a time cannot be compared with something else")
+    return Node("ratio", (num(int(hour)), num(int(minute))))
 
 
 def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -248,6 +269,9 @@ def _region(r: Node, a: Node, tolerance: float | None) -> bool:
         return same_set(r, a)
     except Unreadable:
         pass  # two variables, or end points with variables: compare by form
+    first, second = as_interval(r), as_interval(a)
+    if first is not None and second is not None:
+        return first.value == second.value and _each(first.args, second.args, tolerance)
     if r.kind != a.kind:
         return False
     if r.kind == "relation" and len(r.args) == len(a.args) == 2:
@@ -263,6 +287,10 @@ def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
         names = {left.value, left2.value} & {"y", "z"}
         if left == left2 or ({left.kind, left2.kind} == {"call", "sym"} and names):  # f(x) and y
             return _same(_value(r, tolerance), _value(a, tolerance), tolerance)
+        if left.kind == left2.kind == "call" and left.value == left2.value:
+            return _same(
+                _value(r, tolerance), renamed(_value(a, tolerance), left2.args, left.args), tolerance
+            )
     return len(r.args) == len(a.args) == 2 and proportional(r, a)
 
 
@@ -371,6 +399,7 @@ def _kind(*kinds: str) -> Callable[[Node], bool]:
 
 _FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Compare], ...] = (
     (lambda node: bool((in_base(node) or ("", ""))[1]), _first, _numeral),
+    (_kind("approx"), any, _rounded),
     (_kind("text"), any, _text),
     (_kind("where"), any, _family),
     (_kind("time"), any, _time),

@@ -154,6 +154,8 @@ class _Evaluator:
 
     def call(self, node: Node) -> Any:
         name = node.name
+        if name == "det":
+            return self.determinant(node.args[0])
         if (exact := exact_value(node, WORKER_BITS)) is not None:
             return self.fraction(exact)
         if name == "root":
@@ -206,6 +208,12 @@ class _Evaluator:
             raise Undefined("a logarithm of a negative number")
         return _MP.log(value) / _MP.log(base)
 
+    def determinant(self, matrix: Node) -> Any:
+        rows = [list(map(self.value, row.args)) for row in matrix.args]
+        if len(rows) != len(rows[0]) or len(rows) > 8:
+            raise Unreadable("a determinant of something not square or too large")
+        return _determinant(rows)
+
     def series(self, node: Node) -> Any:
         index, low, high, body = node.args
         first, last = self.value(low), self.value(high)
@@ -230,6 +238,13 @@ class _Evaluator:
 
 
 _OF_REALS = word_set("max min floor ceil factorial factorial2 binom gcd lcm rem")
+
+
+def _determinant(rows: list[list[Any]]) -> Any:
+    if not rows:
+        return 1
+    minors = ([row[:k] + row[k + 1 :] for row in rows[1:]] for k in range(len(rows)))
+    return sum((-1) ** k * rows[0][k] * _determinant(minor) for k, minor in enumerate(minors))
 
 
 def free_symbols(node: Node) -> frozenset[str]:

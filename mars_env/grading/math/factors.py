@@ -26,7 +26,7 @@ _DECORATIONS = word_set(
 )
 _BRACKETS = {"(": (")", "]"), "[": ("]", ")"), r"\langle": (r"\rangle",)}
 _DELIMITED = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil"), "|": ("|", "abs")}
-_MATRICES = word_set("matrix pmatrix bmatrix Bmatrix smallmatrix array cases")
+_MATRICES = word_set("matrix pmatrix bmatrix Bmatrix vmatrix smallmatrix array cases")
 _ALIGNED = word_set("aligned align align* gathered gather gather* split")
 """Environments that hold equations one below the other; ``&`` only aligns them."""
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
@@ -400,7 +400,8 @@ class Factors:
         if lined or (name == "array" and width == 1 and all(row[0].kind == "relation" for row in rows)):
             lines = (row[0] if width == 1 else Node("where", tuple(row)) for row in rows)
             return Node("list", tuple(lines), "and")
-        return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+        node = Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
+        return Node("call", (node,), "det") if name == "vmatrix" else node
 
     def rows(self, end: str, lined: bool) -> list[list[Node]]:
         """The cells of each row of an environment; `lined`: there may be a comma after each."""

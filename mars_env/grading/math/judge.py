@@ -15,6 +15,7 @@ from mars_env.grading.math.finished import finished
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num
 from mars_env.grading.math.parser import read_answer
 from mars_env.grading.math.shapes import in_order, normal_text
+from mars_env.grading.math.spelled import date
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
@@ -203,6 +204,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
     words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
     if words and normal_text(r) == normal_text(a):
         return True
+    if (day := date(r)) and (other := date(a)):
+        return day.agrees(other)
     if len(a) <= 400 and (choice := _CHOICE.match(r)) and (picked := _CHOICE.match(a) or _CHOSEN.match(a)):
         return choice.group(1) == next(g for g in picked.groups() if g)
     if len(r) <= 100 and _LETTERS.fullmatch(r) and re.fullmatch(r"\(?[A-J]{2,10}\)?", a):

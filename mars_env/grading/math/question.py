@@ -109,7 +109,10 @@ def asked_formulas(statement: str) -> tuple[str, ...]:
 
 
 def names_another(statement: str, answer: str) -> bool:
-    """Whether an answer gives the value of another name than the one that the problem asks for."""
+    """Whether an answer gives the value of another name than the one that the problem asks for.
+
+    That name occurs in the problem, or it differs from the one asked for in its index alone.
+    """
     left, sign, _ = answer.strip(" $").partition("=")
     left = left.strip()
     last = (questions(statement) or ("",))[-1]
@@ -126,10 +129,12 @@ def names_another(statement: str, answer: str) -> bool:
         return name[0] != asked[0]
     if re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z])", asked[0]):
         return name[0] != asked[0] and _SUM.search(asked[0]) is not None  # "m = 23" for "m + n"
-    if (other := _NAME.fullmatch(asked[0])) is None:
-        return False
-    given = re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", statement)
-    return bool(given or (other[1] == name[1] and name[2] and other[2]))
+    if name[2] and (other := _NAME.fullmatch(asked[0].strip())):
+        return bool(other[1] == name[1] and other[2])
+    formulas = MATH_SPAN.findall(statement)
+    if any(re.search(rf"[A-Za-z]\({written}\)", span) for span in formulas):
+        return False  # the argument of a function may be solved for
+    return any(re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", span) for span in formulas)
 
 
 def is_copied(statement: str, reference: str, answer: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mars_env.grading.math.doubt import doubtful
-from mars_env.grading.math.spelled import spelled_number, with_digits
+from mars_env.grading.math.spelled import date, spelled_number, with_digits
 from mars_env.grading.math.units import NOT_UNITS
 from mars_env.grading.math.vocabulary import (
     CONCLUDES,
@@ -101,6 +101,8 @@ def is_value(text: str) -> bool:
     """
     if not text or len(text) > 400:
         return False
+    if date(text):
+        return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
     if CONCLUDES.search(plain) or _NO_VALUE.search(plain):
         return False

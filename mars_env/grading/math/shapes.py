@@ -8,7 +8,7 @@ from itertools import product, repeat
 
 from mars_env.grading.math.evaluate import free_symbols
 from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, num, operators, word_set
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, num, operators, substitute, word_set
 from mars_env.grading.math.spelled import spelled_number
 
 _ARTICLES = re.compile(r"\b(?:the|a|an)\b")
@@ -110,6 +110,18 @@ def integer_names(remarks: tuple[Node, ...]) -> list[str] | None:
     return [remark.args[0].name for remark in said] if len(said) == len(remarks) else None
 
 
+def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
+    """A function's rule with its arguments renamed to match the other's."""
+    if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
+        return node
+    if free_symbols(node) & {name.name for name in {*new} - {*old}}:
+        return node  # the name means something else there
+    between = [Node("sym", value=f"argument {k}") for k in range(len(old))]
+    for before, after in (*zip(old, between, strict=True), *zip(between, new, strict=True)):
+        node = substitute(node, before, after)
+    return node
+
+
 def items_of(node: Node) -> tuple[Node, ...]:
     """The members of a collection; their values if all of them are about one variable."""
     if node.kind not in ("list", "set"):
@@ -204,12 +216,27 @@ def _relation_as_value(node: Node) -> Node | None:
 
 
 def _rewritten(node: Node) -> Node | None:
-    r"""``5 = x`` as ``x = 5``, ``\mathbb{R} - \{1\}`` as a difference of sets; otherwise None."""
-    if node.kind == "add" and node.args[0].value == "R" and node.args[1].kind == "neg":
-        return Node("setop", (node.args[0], node.args[1].args[0]), "setminus")
-    if operators(node) != ("=",) or node.args[1].kind != "sym" or node.args[0].kind not in EXPRESSIONS:
-        return None
-    return None if free_symbols(node.args[0]) else Node("relation", node.args[::-1], ("=",))
+    r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``; otherwise None."""
+    args = node.args
+    if (
+        node.kind == "add"
+        and args[0].value == "R"
+        and args[1].kind == "neg"
+        and args[1].args[0].kind == "set"
+    ):
+        return Node("setop", (args[0], args[1].args[0]), "setminus")
+    if operators(node) == ("=",) and args[1].kind == "sym" and args[0].kind in EXPRESSIONS:
+        named = any(part.kind == "sym" for part in args[0].walk())
+        return None if named else Node("relation", (args[1], args[0]), ("=",))
+    if operators(node) and not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
+        bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
+        return Node("relation", bounded, operators(node))
+    return None
+
+
+def _is_function(node: Node) -> bool:
+    """``f(x)``."""
+    return node.kind == "call" and len(node.name) == 1 and all(part.kind == "sym" for part in node.args)
 
 
 def parameters(items: tuple[Node, ...]) -> list[Node]:
@@ -269,3 +296,19 @@ def normal_text(text: str) -> str:
     text = text.casefold().replace("-", " ")
     kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
     return SYNONYMS.get(kept, kept)
+
+
+def as_interval(node: Node) -> Node | None:
+    """``a < x < b``, ``b > x > a`` and ``x in [a, b]`` as an interval in brackets."""
+    if node.kind == "group" and len(node.args) == 2:
+        return node
+    ops, args = operators(node), node.args
+    if ops == ("in",) and args[0].kind == "sym":
+        return as_interval(args[1])
+    if len(ops) != 2 or args[1].kind != "sym":
+        return None
+    if {*ops} <= {">", ">="}:
+        ops, args = ops[::-1], args[::-1]
+    elif not {*ops} <= {"<", "<="}:
+        return None
+    return Node("group", (args[0], args[2]), ("[" if "=" in ops[0] else "(", "]" if "=" in ops[1] else ")"))

@@ -1,9 +1,10 @@
-"""Reads numbers and ordinals that are written in words."""
+"""Reads numbers, ordinals and dates that are written in words."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import NamedTuple
 
 _SMALL = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -92,3 +93,39 @@ def in_digits(text: str) -> str:
         return text if value is None else str(value)
     ordinal = _ORDINAL.fullmatch(text)
     return ordinal[1] if ordinal else text
+
+
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
+    "november", "december",
+)  # fmt: skip
+_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + "|sept"
+_DATE = re.compile(
+    r"(?:(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)day,? )?(?:the )?"
+    rf"(?:(?P<month>{_MONTH})\.? (?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"|(?P<day2>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?(?P<month2>{_MONTH})\.?)(?:,? ?(?P<year>\d{{4}}))?",
+    re.ASCII,
+)
+
+
+class Date(NamedTuple):
+    """A day; year and weekday are None where they are left out."""
+
+    month: str
+    day: int
+    year: str | None
+    weekday: str | None
+
+    def agrees(self, other: Date) -> bool:
+        """Whether another date is this one; it may say more."""
+        return all(mine in (None, its) for mine, its in zip(self, other, strict=True))
+
+
+def date(text: str) -> Date | None:
+    """A date with the month in words; None if it is not such a date."""
+    words = " ".join(text.lower().replace(",", ", ").split()).replace(" ,", ",") if len(text) <= 60 else ""
+    match = _DATE.fullmatch(words)
+    if match is None:
+        return None
+    month, day = (match["month"] or match["month2"])[:3], int(match["day"] or match["day2"])
+    return Date(month, day, match["year"], match["weekday"])
