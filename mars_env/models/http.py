@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -240,9 +240,10 @@ class HTTPModel:
         exact = self.exact and self._api != "chat" and self._scorer.has_tokenizer
         return self._scorer.tokenizer() if exact else None
 
-    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """The token ids of a prompt, by the given tokenizer; as `HFModel.encode`."""
-        return self._scorer.encode(prompt, tools)
+    @property
+    def encode(self) -> Callable[..., tuple[int, ...]] | None:
+        """Gives the token ids of a prompt, by the given tokenizer, as `HFModel.encode`; None without one."""
+        return self._scorer.encode if self._scorer.has_tokenizer else None
 
     async def complete(
         self, prompt: Prompt, n: int, sampling: Sampling, *, tools: Sequence[Mapping[str, Any]] = ()

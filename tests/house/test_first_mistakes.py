@@ -69,7 +69,7 @@ def playing(rules):
     [
         ({"note": None}, "lacks note"),
         ({"note": lambda self, state, action: "nice"}, r"note\(\) .* mapping"),
-        ({"submission": lambda self, state, action: action}, r"submission\(\) .* text"),
+        ({"submission": lambda self, state, action: action}, r"submission\(\) "),
         ({"final": lambda self, state: "solver_0" if len(state) == 3 else None}, r"final\(\) "),
         ({"final": lambda self, state: 1 if len(state) == 3 else None}, r"final\(\) "),
         ({"current_agent": lambda self, state: "vendor_0"}, "'vendor_0'"),

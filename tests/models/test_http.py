@@ -551,3 +551,9 @@ async def test_where_a_redirect_leads_is_told(server):
     model = HTTPModel(server.url, "m")
     with raises(ModelError):
         await model.complete("p", 1, Sampling())
+
+
+def test_a_server_without_a_tokenizer_has_no_encode():
+    """So a server whose context is known is not asked how long a prompt is."""
+    assert HTTPModel("http://localhost:1/v1", "m").encode is None
+    assert HTTPModel("http://localhost:1/v1", "m", tokenizer="a name").encode is not None

@@ -10,9 +10,11 @@ from tiny_team import SAMPLING, brief, made, settings, tiny
 import mars_env
 from mars_env.envs import GroupedSettings, Solve
 from mars_env.errors import ConfigError
+from mars_env.problems import ProblemSet
 from mars_env.rollout import PipelineSettings, SegmentedModel
 from mars_env.trainers.loop import train
 from mars_env.trainers.team import Team, make_team, refresher
+from mars_env.types import Problem
 
 PAIR = ["solver_0", "solver_1"]
 ROLES = ["solver_0", "verifier_0", "corrector_0"]
@@ -54,6 +56,16 @@ def test_by_default_agents_have_the_prompts_of_their_roles():
     players = make_team(settings(), ["coder_0", "coder_1"], [tiny("a"), tiny("b", 1)])
     assert [(type(a).__name__, a.policy) for a in players.agents.values()] == [("Coder", "a"), ("Coder", "b")]
     assert {agent.sampling for agent in players.agents.values()} == {SAMPLING}
+
+
+def test_tools_by_name_know_the_problems_of_the_run():
+    reference = {"form": "stdin", "tests": [{"input": "3", "output": "6", "public": True}]}
+    problems = ProblemSet("p", [Problem("double", "Double it.", reference, "code")])
+    asked = settings(tools="python+public_tests")
+    [coder] = make_team(asked, ["coder_0"], [tiny("a")], problems=problems).agents.values()
+    assert [*coder.toolbox.by_name] == ["python", "public_tests"]
+    with raises(ConfigError):
+        make_team(asked, ["coder_0"], [tiny("a")])
 
 
 def test_segments_are_those_of_the_settings_and_end_with_the_context():

@@ -64,6 +64,7 @@ _THEY = re.compile(r"\b(?:together|altogether|combined|total|in all|they)\b", re
 _ALWAYS = re.compile(r"\b(?:answer|result|solution|value|total|form|expression)s?\b|答案|结果|原式", re.I)
 
 
+_ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|(?<!s)s)\Z")
 _PAST = {
     "sold": "sell", "bought": "buy", "paid": "pay", "spent": "spend", "ate": "eat", "drove": "drive",
     "sent": "send", "rode": "ride", "wrote": "write", "ran": "run", "gave": "give", "lost": "lose",
@@ -71,9 +72,8 @@ _PAST = {
 
 
 def _stem(word: str) -> str:
-    """The first letters of a word, without the s of a plural."""
-    word = _PAST.get(word, word)
-    return (word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word)[:5]
+    """The first letters of a word, without the ending of a plural or a verb."""
+    return _ENDING.sub("", _PAST.get(word, word))[:5]
 
 
 _IDLE = frozenset(
@@ -86,12 +86,16 @@ _IDLE = frozenset(
         which when where who if how what find equal number value answer result solution final
         required desired requested possible such obtained given total amount set about after before
         two people person units up out ones same measure minus plus degrees square cubic times
-        divided mod expression form simplified altogether together between respectively
-        representation factorization missing exact must base last
-        compute evaluate calculate express write give"""
+        divided mod form simplified altogether together between respectively missing exact must base
+        last compute evaluate calculate express write give unknown correct overall entire whole
+        actual resulting corresponding complete full general simplest reduced equivalent quantity
+        ordered closed open here again indeed our"""
     )
 )
 """Words that do not say what a sentence is about."""
+_KINDS = frozenset(map(_stem, word_set("interval line pair coordinates vector matrix polynomial equation")))
+_KINDS |= frozenset(map(_stem, word_set("expression representation factorization")))
+"""Words for the form of a value."""
 _QUALIFIERS = tuple(
     re.compile(words, re.IGNORECASE)
     for words in (
@@ -125,9 +129,12 @@ _NEEDED = (
 """Words of a question, and what a sentence about it must have then."""
 _IMPLIED = {
     "how far": "distance travel", "how long": "time last long", "how old": "age old", "when": "time end",
-    "how much": "cost price pay earn spend", "how fast": "speed", "solve": "root", "find all": "root",
-    "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative", "factor": "factored",
+    "how much": "cost price pay earn spend", "how fast": "speed", "how many": "count", "solve": "root",
+    "find all": "root", "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative", "factor": "factored",
     "percent": "percentage", "maximum": "largest", "minimum": "smallest", " than ": "difference",
+    "cost": "price", "price": "cost", "average": "mean", "mean": "average", "chance": "probability",
+    "probability": "chance", "root": "zero", "ways": "arrangements choices", "profit": "earn make",
+    "distance": "length apart", "speed": "rate travel", "convert": "equivalent", "possible": "choices",
 }  # fmt: skip
 """What a question asks for without the word."""
 
@@ -203,7 +210,7 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     if any(undelimited(formula) not in statement for formula in formulas):
         return False
     text = MATH_SPAN.sub(" ", asked.text)
-    if not asked.words and not _CONDITION.search(text):
+    if asked.words <= {"your"} and not _CONDITION.search(text):
         said = _OPERATION.sub("value", said)  # "the product" for "Compute $3(2+i)$"
     numbers, subject = _NUMBER.findall(said), _CHINESE_SUBJECT.match(said)
     if not {*numbers} <= {*_NUMBER.findall(asked.text)} or (subject and not _in_han(subject[1], asked.text)):
@@ -220,10 +227,10 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
 
 
 def without_opening(said: str) -> str:
-    """A sentence without its opening: "By the theorem, the path is" without "By the theorem"."""
-    opening = _OPENING.match(hidden(said.strip()))
-    keeps = opening is None or OTHER_CASE.search(opening[0])
-    return said if keeps or opening is None else said.strip()[opening.end() :]
+    """A sentence without its opening, "By the theorem,", unless that names another case ("For $n = 5$,")."""
+    said = said.strip()
+    opening = _OPENING.match(hidden(said))
+    return said[opening.end() :] if opening and not OTHER_CASE.search(said[: opening.end()]) else said
 
 
 def _is_amount(pair: re.Match[str], statement: str, asked: str) -> bool:
@@ -242,7 +249,7 @@ def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
         return False
     for qualifier in _QUALIFIERS:
         said = qualifier.sub(" ", said)
-    allowed = asked.words | asked.things
+    allowed = asked.words | asked.things | _KINDS
     return stems(_parts(said)[0]) <= allowed and stems(said) & asked.known <= allowed
 
 

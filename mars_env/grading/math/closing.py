@@ -187,9 +187,7 @@ def _claim(statement: str, clause: str) -> _Claim | None:
         if re.search(r"\d", after) and question(statement) is None:
             return None
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
-            return _Claim(
-                value, f"{before.partition('=')[0]} {_words(value)} {after}", marked=True, alone=True
-            )
+            return _Claim(value, f"{_before_sign(before)} {_words(value)} {after}", marked=True, alone=True)
     clause = undelimited(clause.replace("**", ""))
     if (rest := undelimited(without_opening(clause))) != clause and _is_equation(rest):
         return _Claim(rest, "", marked=True, alone=True)
@@ -198,7 +196,7 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
     if found := at_end(clause):
         value, before, link = found
-        said = f"{before.partition('=')[0]} {_words(value)}"
+        said = f"{_before_sign(before)} {_words(value)}"
         return _Claim(_last_member(value), said, marked=link in "=:：" or clause.endswith("$"), at_end=True)
     return _only_new_number(statement, clause)
 
@@ -237,6 +235,11 @@ def _last_member(value: str) -> str:
         return value  # the equation of a curve
     last = value.rpartition("=")[2].strip()
     return undelimited(f"${last}" if last.count("$") % 2 else last)
+
+
+def _before_sign(words: str) -> str:
+    """What stands before the first equals sign outside formulas."""
+    return words[: (hidden(words) + "=").index("=")]
 
 
 def _words(value: str) -> str:

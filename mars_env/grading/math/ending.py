@@ -1,7 +1,8 @@
 r"""Reads the end of a text that does not say what its last value is, where chance cannot have put it there.
 
-A last sentence may name its value in words that no rule foresees. A small integer needs such words, since a
-text has many. An interval, a formula or 54.25 at the very end needs none, if it equals the reference.
+A last sentence may name its value in words that no rule foresees. A small integer needs such words or bold
+type, since a text has many. An interval, a formula or 54.25 at the very end needs none, if it equals the
+reference.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
 from mars_env.grading.math.parser import read_answer
 from mars_env.grading.math.sentences import (
+    BOLD,
     MATH_SPAN,
     hidden,
     is_value,
@@ -29,6 +31,7 @@ _LENGTH = 400
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
 _BREAK = re.compile(r"(?:[:;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
+_MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
 _WORDS_AFTER = re.compile(r"(?<=[\d%])(?: [A-Za-z]{2,}){1,6}\Z")
 _MEASURE = re.compile(
@@ -50,13 +53,17 @@ def last_value(text: str, statement: str, reference: str) -> str | None:
     if len(reference) > _LENGTH or without_quotations(text).endswith(QUOTED):
         return None
     line = escape_money(text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎"))
-    sentence = without_remarks(last_sentence(line[-4000:])).rstrip(" .!。*_")
+    whole = without_remarks(last_sentence(line[-4000:]))
+    sentence = whole.rstrip(" .!。*_")
     around = unshared(MATH_SPAN.sub(" ", sentence), statement)
     clause = _CLAUSE.split(around)[-1]
     if len(sentence) > _LENGTH or doubtful(around) or doubtful(clause, beside_number=True):
         return None
     if set(_MEASURE.findall(clause.lower())) - set(_MEASURE.findall(statement.lower())):
         return None
+    bold = BOLD.findall(whole)
+    if len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2]):
+        return undelimited(bold[0])
     if (words := _TEXT.fullmatch(reference)) and words[1].lower() not in statement.lower():
         said = re.search(
             rf"\b(?:is|are|be|has|have|on)\b(?: an?)? {re.escape(words[1])}(?: [a-z]+)?\Z",

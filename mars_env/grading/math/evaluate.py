@@ -191,11 +191,7 @@ class _Evaluator:
             if any(abs(value) > 5000 for value in args):
                 raise OverLimit("a factorial is larger than the limit")
             return getattr(_MP, {"binom": "binomial"}.get(name, name))(*args)
-        literal = Node("call", tuple(Node("num", value=Fraction(int(n))) for n in nearest), name)
-        exact = exact_value(literal, WORKER_BITS) if is_whole else None
-        if exact is None:
-            raise Undefined(f"{name} has no value")
-        return self.fraction(exact)
+        raise Undefined(f"{name} has no value")
 
     def corrected(self, name: str, value: Any) -> Any:
         """A function's value, corrected for rounding at a zero or a pole (the tangent of pi/2)."""

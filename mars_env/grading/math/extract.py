@@ -144,24 +144,22 @@ def _unboxed(text: str, statement: str) -> Extraction:
 
 
 def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
-    """What follows the last marker of a text; None if there is none.
+    """What follows the last marker of a text that is about its problem; None if there is none.
 
-    A marker about another case ("for n = 1, the answer is 3") counts only if the text before it says that an
-    earlier answer was wrong. After a box, only values count.
+    A marker about another case ("for n = 1, the answer is 3") does not count, unless it corrects a box.
+    After a box, only values count.
     """
-    case: tuple[int, str] | None = None
     for marker in reversed(list(MARKER.finditer(without_quotations(text)))[-12:]):
         place = marker.start()
-        if is_denied(text, place) or _ANOTHERS.search(marker.group()):
+        if is_denied(text, place) or _ANOTHERS.search(marker[0]):
+            continue
+        corrects = boxed and CORRECTION.search(text[:place])
+        if is_conditional(text, place, statement) and not corrects:
             continue
         said, value = _after(text, marker)
-        if said is None or ((boxed or case) and not value):
-            continue
-        if is_conditional(text, place, statement):
-            case = case or (place, said)
-        else:
-            return case[1] if case and CORRECTION.search(text[marker.end() : case[0]]) else said
-    return case[1] if case and boxed and CORRECTION.search(text[: case[0]]) else None
+        if said is not None and (value or not boxed):
+            return said
+    return None
 
 
 def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:

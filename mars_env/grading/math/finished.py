@@ -82,7 +82,7 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
         parts = node.args[:1]
     elif node.kind == "builder":
         parts = tuple(part for part in node.args if not _is_bare_name(part))
-    elif node.kind in _CONTAINERS or _is_reduced(node) or _is_multiple(node):
+    elif node.kind in _CONTAINERS or _is_multiple(node):
         parts = node.args
     elif node.kind not in ("text", "dots"):
         yield (node,)
@@ -118,14 +118,6 @@ def _is_bare_name(node: Node) -> bool:
     if node.kind == "group" or (node.kind == "call" and node.value == "abs"):
         return all(map(_is_bare_name, node.args))
     return node.kind == "sym" or (node.kind == "call" and not node.name[1:2].isalpha())
-
-
-def _is_reduced(node: Node) -> bool:
-    r"""``3 \bmod 7``, but not ``10 \bmod 7``."""
-    if node.kind != "call" or node.value != "rem" or any(part.kind != "num" for part in node.args):
-        return False
-    value, modulus = (part.value for part in node.args)
-    return 0 <= value < modulus  # type: ignore[operator]
 
 
 def _is_joint(answer: Node) -> bool:

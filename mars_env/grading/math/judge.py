@@ -27,7 +27,6 @@ _CHOSEN = re.compile(
 )
 _LETTERS = re.compile(r"\(? ?[A-J] ?\)?(?: ?(?:,|;|、|,? ?and|和) ?\(? ?[A-J] ?\)?)+")
 _OFFERED = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(?![,;&/+*=^_(-]|and\b|or\b)(\S.*)\Z", re.DOTALL)
-_SAID_TWICE = re.compile(r"(.+?)(?:\\[ ,;]|\s)*\(\s*(?:=|i\.e\.,?)\s*([^()]+)\)\s*")
 _FONTS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
 )
@@ -118,10 +117,6 @@ def judge(
     bare = without_label(reference, answer)
     if bare != answer and bare.strip():
         return _judge(reference, bare, tolerance, ordered, integer)
-    if said_twice := _SAID_TWICE.fullmatch(answer[:400]):
-        forms = [_judge(reference, form, tolerance, ordered, integer) for form in said_twice.groups()]
-        equal = any(same for same, _ in forms) and all(same or how == UNFINISHED for same, how in forms)
-        return equal, "" if equal else why
     return False, why
 
 

@@ -67,13 +67,6 @@ def test_a_problem_may_want_an_integer_as_one(grader, answer):
         assert grader.grade_sync(problem, rf"\boxed{{{answer}}}").verdict is verdict
 
 
-def test_one_of_two_forms_must_be_finished(grader):
-    problem = Problem("p", "?", "855")
-    assert grader.grade_sync(problem, r"\boxed{855 (= 882-27)}").verdict is Verdict.CORRECT
-    for answer in ("855 (= 882-26)", "881-26 (= 882-27)"):
-        assert grader.grade_sync(problem, rf"\boxed{{{answer}}}").verdict is Verdict.WRONG
-
-
 def test_a_field_integer_that_is_no_bool_is_unfit(grader):
     problem = Problem("p", "?", "25", metadata={"integer": "yes"})
     assert grader.check_reference(problem)
