@@ -74,7 +74,7 @@ def group_normalised(
         ConfigError: A group id or a turn occurs twice.
 
     Example:
-        >>> group = _example([1.0, 0.0, 0.0, None, 1.0])
+        >>> group = _example_group([1.0, 0.0, 0.0, None, 1.0])
         >>> {id: round(a, 3) for (_, id), a in group_normalised([group]).items()}
         {'0': 0.866, '1': -0.866, '2': -0.866, '4': 0.866}
     """
@@ -96,7 +96,7 @@ def leave_one_out(groups: Sequence[Group]) -> dict[TurnKey, float]:
     Source: RLOO (arXiv 2402.14740, section 3.3).
 
     Example:
-        >>> leave_one_out([_example([1.0, 0.0, 0.0, 0.0])])[("t", "0")]
+        >>> leave_one_out([_example_group([1.0, 0.0, 0.0, 0.0])])[("t", "0")]
         1.0
     """
     return _within_groups(groups, lambda r: r - (r.sum() - r) / (len(r) - 1))
@@ -122,7 +122,7 @@ def over_batch(groups: Sequence[Group], roles: Collection[str]) -> list[Group]:
     For roles that act once on an input. Source: SPELL (arXiv 2509.23863) for its Questioner.
 
     Example:
-        >>> batch = [_example([1.0], "g"), _example([0.0], "h")]
+        >>> batch = [_example_group([1.0], "g"), _example_group([0.0], "h")]
         >>> [(group.id, len(group.turns)) for group in over_batch(batch, ["solver"])]
         [('solver over the batch', 2)]
     """
@@ -145,7 +145,7 @@ def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]
     """Count what was kept and what was dropped, and why.
 
     Example:
-        >>> groups = [_example([1.0, 0.0, None], "mixed"), _example([1.0, 1.0], "uniform")]
+        >>> groups = [_example_group([1.0, 0.0, None], "mixed"), _example_group([1.0, 1.0], "uniform")]
         >>> advantage_stats(groups, group_normalised(groups))
         AdvantageStats(groups=2, turns=5, unknown=1, small=0, uniform=1, kept=2)
     """
@@ -243,7 +243,7 @@ def _require_distinct(groups: Sequence[Group]) -> None:
             )
 
 
-def _example(rewards: Mapping[str, float | None] | Sequence[float | None], id: str = "t") -> Group:
+def _example_group(rewards: Mapping[str, float | None] | Sequence[float | None], id: str = "t") -> Group:
     """A group with these rewards by turn id, for the examples in docstrings; ids are paths in a tree."""
     named = rewards if isinstance(rewards, Mapping) else {str(i): r for i, r in enumerate(rewards)}
     completion = Completion("4", prompt_ids=(1, 2), token_ids=(3,), logprobs=(-0.5,))

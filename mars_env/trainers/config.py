@@ -237,8 +237,8 @@ def estimator_of(config: Credit) -> Estimator:
     The order matters: a parent's length must not affect its child's baseline.
 
     Example:
-        >>> from mars_env.trainers.advantages import _example
-        >>> tree = _example({"0": 1.0, "1": 0.0, "0.0": 0.0, "0.1": 0.0})
+        >>> from mars_env.trainers.advantages import _example_group
+        >>> tree = _example_group({"0": 1.0, "1": 0.0, "0.0": 0.0, "0.1": 0.0})
         >>> shaped = estimator_of(TrainConfig(advantage="mean_centred", tree_credit=TreeCredit()))
         >>> {id: advantage for (_, id), advantage in shaped([tree]).items()}
         {'0': 1.375, '1': -0.625, '0.0': -0.375, '0.1': -0.375}
@@ -267,8 +267,8 @@ def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) 
     `frozen` are the policies that are not trained.
 
     Example:
-        >>> from mars_env.trainers.advantages import _example
-        >>> [has_no_gradient(TrainConfig(), _example([1.0, r])) for r in (1.0, 0.0)]
+        >>> from mars_env.trainers.advantages import _example_group
+        >>> [has_no_gradient(TrainConfig(), _example_group([1.0, r])) for r in (1.0, 0.0)]
         [True, False]
     """
     differing = config.model_copy(update={"uniform_groups": "drop"})

@@ -105,9 +105,9 @@ def turn_samples(
             log-probabilities, or was sampled greedily.
 
     Example:
-        >>> from mars_env.trainers.advantages import _example
+        >>> from mars_env.trainers.advantages import _example_group
         >>> [(s.turn_id, s.group_id, s.role, s.reward, s.advantage)
-        ...  for s in turn_samples([_example([1.0, None, 0.0])], Credit(advantage="mean_centred"))]
+        ...  for s in turn_samples([_example_group([1.0, None, 0.0])], Credit(advantage="mean_centred"))]
         [('0', 't', 'solver', 1.0, 0.5), ('2', 't', 'solver', 0.0, -0.5)]
     """
     found = estimator_of(config)(groups) if advantages is None else advantages

@@ -40,9 +40,9 @@ def tree_shaped(
         ConfigError: A turn's parent is in none of the groups, or a reward is not a finite number.
 
     Example:
-        >>> from mars_env.trainers.advantages import _example
+        >>> from mars_env.trainers.advantages import _example_group
         >>> rewards = {"0": 1.0, "1": 0.0, "0.0": 1.0, "0.1": 0.0}
-        >>> [tree] = tree_shaped([_example(rewards)])
+        >>> [tree] = tree_shaped([_example_group(rewards)])
         >>> {turn.id: turn.reward for turn in tree.turns}
         {'0': 1.5, '1': -0.5, '0.0': 1.25, '0.1': -0.5}
     """

@@ -10,7 +10,8 @@ import openrlhf_on_cpu
 import pytest
 from tiny_checkpoint import tiny_checkpoint
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES
+from mars_env.trainers.rollouts import read_lines
 
 pytest.importorskip("openrlhf")
 

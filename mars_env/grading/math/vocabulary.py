@@ -126,5 +126,3 @@ DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 """Right before and right after a box: it is what the answer is not."""
-
-YES_OR_NO = frozenset(("yes", "no", "true", "false"))

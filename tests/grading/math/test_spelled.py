@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.math.judge import without_label
-from mars_env.grading.math.spelled import in_digits, spelled_number
+from mars_env.grading.math.spelled import date, in_digits, spelled_number
 
 ONES = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -45,6 +45,13 @@ def test_parts():
 def test_ordinals():
     assert in_digits(r"21^{\text{st}}") == in_digits(r"21\text{st}") == in_digits("21^{st}") == "21"
     assert in_digits("21st") == "21st" and in_digits("21^{s}") == "21^{s}"
+
+
+def test_dates():
+    assert date("4th of July") == date("July 4") == date("jul 4") == ("jul", 4, None, None)
+    assert date("July 4, 1776") == ("jul", 4, "1776", None) and date("Monday, 4 July").weekday == "mon"
+    assert date("July 4").agrees(date("Monday, 4 July")) and not date("Monday, 4 July").agrees(date("July 4"))
+    assert date("4 July or 5 July") is None and date("May") is None and date("x" * 100) is None
 
 
 @given(st.text(alphabet=st.sampled_from(list("(ABC) 12.:\\\\{}$-theansweri是答案")), max_size=60))
