@@ -284,7 +284,7 @@ class Grouped:
             return [0.0] * len(nodes)
         # Balanced: high and low rewards alternate, as far as there are both.
         high = [node.turn is not None and (node.turn.reward or 0.0) > 0.5 for node in nodes]
-        return [float(high[:i].count(is_high)) for i, is_high in enumerate(high)]
+        return [high[:i].count(is_high) + (is_high != high[0]) / 2 for i, is_high in enumerate(high)]
 
     def _distance_from_preference(self, node: TreeNode) -> float:
         agent = self._rules.current_agent(node.state)
