@@ -23,7 +23,7 @@ from mars_env.grading.math.sentences import (
     without_remarks,
 )
 from mars_env.grading.math.spelled import spelled_number
-from mars_env.grading.math.tokens import FUNCTIONS, escape_money
+from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS, escape_money
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER
 
@@ -63,7 +63,9 @@ _RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
 _NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
 _IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
-_UNIT = re.compile(r"\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)")
+_UNIT = re.compile(
+    rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
+)
 
 
 def closing_value(text: str, statement: str) -> str | None:
@@ -216,8 +218,10 @@ def _only_new_number(statement: str, clause: str) -> _Claim | None:
     number = _last_member(number)
     if after.lstrip().startswith("percent"):
         number += r"\%"
-    elif (follows := _UNIT.match(after)) and known_unit(follows[1]):
-        number = rf"{number}\text{{ {follows[1]}}}"
+    elif (follows := _UNIT.match(after)) and known_unit(
+        unit := CHINESE_UNITS.get(follows[1] or "", follows[2])
+    ):
+        number = rf"{number}\text{{ {unit}}}"
     return _Claim(number, words)
 
 

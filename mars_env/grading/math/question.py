@@ -11,6 +11,7 @@ from mars_env.grading.math.asked import questions
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.parser import plain_integer, read_answer
 from mars_env.grading.math.sentences import MATH_SPAN, undelimited
+from mars_env.grading.math.tokens import CHINESE_UNITS
 from mars_env.grading.math.units import Unit, is_known, known_unit, letter_unit, value_and_unit
 
 _LENGTH = 400  # longest answer or sentence that is looked at
@@ -29,6 +30,7 @@ _IN_UNIT = re.compile(
     r"(?=[\s$}]*(?:[.?,;)(]|\Z|(?:does|do|is|are|of|in|to|as|rounded)\b))",
     re.IGNORECASE,
 )
+_IN_CHINESE_UNIT = re.compile(rf"(?:几|多少)个?({'|'.join(CHINESE_UNITS)})")
 _ASKS_FOR_FORM = re.compile(
     r"\b(?:(?P<factor>factor(?:ed|ing|i[sz]e|i[sz]ed|i[sz]ation)?)|(?P<expand>expan[ds]\w*)"
     r"|(?P<terms>in\s+the\s+form|complete\s+the\s+square)|(?P<scientific>scientific\s+notation)|(?P<signs>positive\s+exponents)"
@@ -252,8 +254,10 @@ def without_numbering(statement: str, answer: str) -> str:
 @lru_cache(maxsize=4096)
 def asked_units(statement: str) -> tuple[str, ...]:
     """The units of measurement that a problem's questions ask for: "how many minutes", "in km/h"."""
-    found = []
-    for names in (match for question in questions(statement) for match in _IN_UNIT.findall(question)):
+    asked = questions(statement)
+    chinese = (CHINESE_UNITS[name] for question in asked for name in _IN_CHINESE_UNIT.findall(question))
+    found = [name for name in chinese if (of := known_unit(name)) is not None and of.dimension]
+    for names in (match for question in asked for match in _IN_UNIT.findall(question)):
         name = next(filter(None, names)).replace(" /", "/").replace("/ ", "/")
         if name.lower() in ("degree", "degrees"):
             found.append("degrees")
@@ -264,7 +268,11 @@ def asked_units(statement: str) -> tuple[str, ...]:
 
 def with_asked_unit(statement: str, reference: str, answer: str) -> str:
     r"""The reference with the unit that the problem asks for, if the answer has another one of its kind."""
-    if len(answer) > _LENGTH or not re.search("[A-Za-z¢$]", answer) or not (names := asked_units(statement)):
+    if (
+        len(answer) > _LENGTH
+        or not re.search("[A-Za-z¢$\u4e00-\u9fff]", answer)
+        or not (names := asked_units(statement))
+    ):
         return reference
     if not _is_bare(reference):
         return reference

@@ -52,14 +52,14 @@ UNICODE = {
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "ω": r"\omega ",
     "μ": r"\mu ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ",
     "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "’": "'", "′": "'", "€": r"\euro ", "£": r"\pounds ",
-    "¥": r"\yen ", "₹": r"\rupee ",
+    "¥": r"\yen ", "￥": r"\yen ", "₹": r"\rupee ",
     "、": ",", "。": ".", "和": r"\text{ and }", "与": r"\text{ and }", "且": r"\text{ and }",
     "或者": r"\text{ or }", "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
 _RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _LOWERED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
-_CHINESE_UNITS = {
+CHINESE_UNITS = {
     "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
     "千米/小时": "km/h", "千米/时": "km/h", "米/秒": "m/s", "千米": "km", "公里": "km",
     "米": "m", "吨": "tonne", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
@@ -68,7 +68,7 @@ _CHINESE_UNITS = {
     **dict.fromkeys("个只人种次本张条块页名辆棵颗件位支枝根枚双朵头杯盒箱袋组层间份步圈项", "units"),
 }  # fmt: skip
 _CHINESE_UNIT = re.compile(
-    rf"(?<=[0-9}}\s)])(?:\\text\s*\{{)?\s*\(?({'|'.join(_CHINESE_UNITS)})\)?(?![\u4e00-\u9fff])\s*\}}?"
+    rf"(?<=[0-9}}\s)])(?:\\text\s*\{{)?\s*\(?({'|'.join(CHINESE_UNITS)})\)?(?![\u4e00-\u9fff])\s*\}}?"
 )
 SPACING = word_set(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
@@ -200,7 +200,7 @@ def tidy(text: str) -> str:
         text = _POWER_UNIT.sub(lambda m: rf"\text{{ {m[1]}}}^{'23'['²³'.index(m[2])]}", text)
         text = _RAISED.sub(lambda m: f"^{{{m[0].translate(_LOWERED)}}}", text)
         text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", as_ascii(text))
-        text = _CHINESE_UNIT.sub(lambda m: rf"\text{{ {_CHINESE_UNITS[m[1]]}}}", text)
+        text = _CHINESE_UNIT.sub(lambda m: rf"\text{{ {CHINESE_UNITS[m[1]]}}}", text)
         text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
     # "$25$" has delimiters; "\$25", an unpaired "$25" and the signs in "$20 + $5" are money
     if "$" in text and len(_BARE_DOLLAR.findall(text)) % 2 == 0:

@@ -33,6 +33,7 @@ _ROWS = {
     "calendar": {"month": "1", "year yr": "12", "decade": "120", "century": "1200"},
     "money": {"dollar usd buck": "1", "cent ¢": "1/100"},
     "euro": {"euro eur": "1"},
+    "renminbi": {"yuan rmb": "1", "wanyuan": "10000"},
     "sterling": {"gbp": "1"},
     "volume": {"l L liter litre": "1", "ml mL milliliter millilitre": "1/1000"},
     "angle": {"rad radian": "1"},
