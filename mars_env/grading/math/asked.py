@@ -49,6 +49,7 @@ _CHINESE_CLAUSE = re.compile(r"[，,。；;]")
 _CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _PHRASE = re.compile(r"[^\W_]+")
+_NEGATED_HAN = re.compile("不[\u4e00-\u9fff]")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
@@ -294,6 +295,7 @@ def unshared(sentence: str, statement: str) -> str:
     """A sentence without the words that the question has, too: "not red", "less than 20"."""
     if (asked := question(statement)) is None:
         return sentence
+    sentence = _NEGATED_HAN.sub(lambda said: " " if said[0] in asked.text else said[0], sentence)
     theirs, words = _PHRASE.findall(asked.text.lower()), _HYPHEN.sub(" ", sentence).split()
     bare = ["".join(_PHRASE.findall(word)).lower() for word in words]
     shared = {

@@ -26,9 +26,11 @@ from mars_env.grading.math.sentences import (
     without_remarks,
 )
 from mars_env.grading.math.tokens import escape_money
+from mars_env.grading.math.vocabulary import CONCLUSION
 
 _LENGTH = 400
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
+_PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
 _BREAK = re.compile(r"(?:[:;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _MORE = re.compile(r"[\d$,，]")
@@ -64,13 +66,10 @@ def last_value(text: str, statement: str, reference: str) -> str | None:
     bold = BOLD.findall(whole)
     if len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2]):
         return undelimited(bold[0])
-    if (words := _TEXT.fullmatch(reference)) and words[1].lower() not in statement.lower():
-        said = re.search(
-            rf"\b(?:is|are|be|has|have|on)\b(?: an?)? {re.escape(words[1])}(?: [a-z]+)?\Z",
-            sentence,
-            re.IGNORECASE,
-        )
-        return words[1] if said else None
+    if words := _TEXT.fullmatch(reference):
+        said = re.search(rf"{_PREDICATE}{re.escape(words[1])}(?: [a-z]+)?\Z", sentence, re.IGNORECASE)
+        new = words[1].lower() not in statement.lower()  # "odd or even?" has both
+        return words[1] if said and (new or CONCLUSION.match(sentence)) else None
     theirs = _telling(reference)
     if theirs is None or theirs in _formulas(statement):
         return None

@@ -23,7 +23,7 @@ MARKER = re.compile(
     rf"|\b(?:correct|right)[ \t]+(?:option|choice)(?:[ \t]+is\b{_PAUSE}|{_COLON})"
     r"|(?<![^\s.])\#{4}[ \t]+(?=\S)"
     rf"|(?:答案|结果)(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_COLON}|】{_PAUSE})"
-    r"|(?<!可)选项?[ :]*(?=[ (*]*[A-J]{1,6}(?![A-Za-z]))",
+    r"|(?<!可)选项?[ :]*(?:[是为][ :]*)?(?=[ (*]*[A-J]{1,6}(?![A-Za-z]))",
     re.IGNORECASE | re.MULTILINE,
 )
 """What introduces a final answer: "the answer is", "Answer:", "####", "答案是"."""
