@@ -227,6 +227,12 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
 
 
+def alike(statement: str, said: str) -> bool:
+    """Whether a sentence has the qualifiers of what a problem asks for (more, left), and no others."""
+    asked = question(statement)
+    return asked is not None and _same_qualifiers(MATH_SPAN.sub(" ", asked.text), MATH_SPAN.sub(" ", said))
+
+
 def without_opening(said: str) -> str:
     """A sentence without its opening, "By the theorem,", unless that names another case ("For $n = 5$,")."""
     said = said.strip()

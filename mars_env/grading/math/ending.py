@@ -1,8 +1,8 @@
 r"""Reads the end of a text that does not say what its last value is, where chance cannot have put it there.
 
-A last sentence may name its value in words that no rule foresees. A small integer needs such words or bold
-type, since a text has many. An interval, a formula or 54.25 at the very end needs none, if it equals the
-reference.
+A last sentence may name its value in words that no rule foresees. A small integer needs such words, bold type
+or its computation, since a text has many. An interval, a formula or 54.25 at the very end needs none, if it
+equals the reference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from mars_env.grading.math.asked import unshared
+from mars_env.grading.math.asked import alike, unshared
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
@@ -32,10 +32,11 @@ _LENGTH = 400
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
 _PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
 _BREAK = re.compile(r"(?:[:;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_COMPUTED = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
-_WORDS_AFTER = re.compile(r"(?<=[\d%])(?: [A-Za-z]{2,}){1,6}\Z")
+_WORDS_AFTER = re.compile(r"(?<=[\d%$)])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}\Z")
 _MEASURE = re.compile(
     r"\b(?:areas?|volumes?|perimeters?|circumferences?|angles?|probabilit(?:y|ies)|radi(?:us|i)|diameters?|slopes?"
     r"|lengths?|distances?|averages?|means?|medians?)\b",
@@ -44,13 +45,14 @@ _MEASURE = re.compile(
 
 
 def last_value(text: str, statement: str, reference: str) -> str | None:
-    r"""The value at the end of a text, if the reference is one that chance does not repeat.
+    r"""The value at the end of a text: in bold, of a kind that chance does not repeat, or just computed.
 
     Example:
         >>> last_value("Cancelling $x-2$ leaves $x^2+2x+4$.", "Simplify.", "x^2+2x+4")
         'x^2+2x+4'
-        >>> last_value("That leaves 4.", "How many are left?", "4") is None
-        True
+        >>> asked = "How many are left?"
+        >>> last_value("That leaves 4.", asked, "4"), last_value("There are 7 - 3 = 4 left.", asked, "4")
+        (None, '4')
     """
     if len(reference) > _LENGTH or without_quotations(text).endswith(QUOTED):
         return None
@@ -71,19 +73,21 @@ def last_value(text: str, statement: str, reference: str) -> str | None:
         new = words[1].lower() not in statement.lower()  # "odd or even?" has both
         return words[1] if said and (new or CONCLUSION.match(sentence)) else None
     theirs = _telling(reference)
-    if theirs is None or theirs in _formulas(statement):
+    if theirs is not None and theirs in _formulas(statement):
         return None
+    sentence = _WORDS_AFTER.sub("", re.sub(r"(?<=\d) ?percent\b", "%", sentence))
     spans = MATH_SPAN.findall(sentence)
     if spans and sentence.endswith(spans[-1]):
         found = undelimited(spans[-1])
     else:
-        sentence = _WORDS_AFTER.sub("", re.sub(r"(?<=\d) ?percent\b", "%", sentence))
         starts = [stop.end() for stop in _BREAK.finditer(hidden(sentence))]
         found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
-        if theirs.kind == "list":
+        if theirs is not None and theirs.kind == "list":
             return None  # "2,3" is also a decimal
     sides = _EQUALITY.split(found)
-    value = "=".join(sides[-2:]) if theirs.kind == "relation" else sides[-1]
+    if theirs is None and not (len(sides) > 1 and _COMPUTED.search(sides[-2]) and alike(statement, whole)):
+        return None
+    value = "=".join(sides[-2:]) if theirs is not None and theirs.kind == "relation" else sides[-1]
     return value if is_value(undelimited(value)) else None
 
 
