@@ -26,6 +26,7 @@ from mars_env.grading.math.sentences import (
     without_remarks,
 )
 from mars_env.grading.math.tokens import escape_money
+from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUSION
 
 _LENGTH = 400
@@ -75,7 +76,7 @@ def last_value(text: str, statement: str, reference: str) -> str | None:
     theirs = _telling(reference)
     if theirs is not None and theirs in _formulas(statement):
         return None
-    sentence = _WORDS_AFTER.sub("", re.sub(r"(?<=\d) ?percent\b", "%", sentence))
+    sentence = _WORDS_AFTER.sub(_unit, re.sub(r"(?<=\d) ?percent\b", "%", sentence))
     spans = MATH_SPAN.findall(sentence)
     if spans and sentence.endswith(spans[-1]):
         found = undelimited(spans[-1])
@@ -89,6 +90,12 @@ def last_value(text: str, statement: str, reference: str) -> str | None:
         return None
     value = "=".join(sides[-2:]) if theirs is not None and theirs.kind == "relation" else sides[-1]
     return value if is_value(undelimited(value)) else None
+
+
+def _unit(words: re.Match[str]) -> str:
+    """The first of the words after a number, if it is a unit of measurement."""
+    first = words[0].split()[0]
+    return f" {first}" if known_unit(first) else ""
 
 
 def _balanced(text: str) -> bool:

@@ -12,6 +12,7 @@ import re
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
 from mars_env.grading.math.closing import closing_value, list_items
 from mars_env.grading.math.doubt import doubtful, is_conditional, is_denied, without_quotations
+from mars_env.grading.math.ending import last_value
 from mars_env.grading.math.sentences import (
     BOLD,
     clause,
@@ -24,7 +25,6 @@ from mars_env.grading.math.vocabulary import CORRECTION, MARKER, WITHDRAWAL
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
-NOT_FOUND = "no answer was found"
 _WITHDRAWN = Extraction(None, "the answer is withdrawn")
 
 _MEANT_INSTEAD = re.compile(
@@ -66,13 +66,16 @@ _TAIL = 20_000  # so many characters at the end of a text the stages after the b
 _AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
 
-def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> Extraction:
+def extract_answer(
+    text: str, *, strict: bool = False, statement: str = "", reference: str = ""
+) -> Extraction:
     r"""The final answer of a completion.
 
     Args:
         text: What a model wrote; anything at all.
         strict: Take only boxes, from the unchanged text.
         statement: The problem. With it, a last sentence about what it asks for is read.
+        reference: With it, a last value is read that only the reference explains (`ending.py`).
 
     Returns:
         The answer as written in the text, without outer delimiters, and how it was found;
@@ -92,7 +95,7 @@ def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> E
     found = boxed(text, strict=strict)
     if found is None:
         none = Extraction(None, "no boxed answer was found")
-        return none if strict else _unboxed(text[-_TAIL:].rstrip(), statement)
+        return none if strict else _unboxed(text[-_TAIL:].rstrip(), statement, reference)
     box, end = found
     return box if strict or box.how == UNCLOSED_BOX else _corrected(text[end:][-_TAIL:], statement, box)
 
@@ -122,7 +125,7 @@ def _meant(text: str) -> str | None:
     return None if meant is None or is_denied(text, meant.start()) else undelimited(meant[1])
 
 
-def _unboxed(text: str, statement: str) -> Extraction:
+def _unboxed(text: str, statement: str, reference: str) -> Extraction:
     while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
         remark = offer["remark"] or ""
         if doubtful(remark, beside_number=True) or CORRECTION.search(remark):
@@ -131,12 +134,14 @@ def _unboxed(text: str, statement: str) -> Extraction:
     inner = undelimited(text.rpartition("<answer>")[2].partition("</answer>")[0])
     if inner and "<answer>" in text:
         return (
-            Extraction(stated(inner) or inner, "marker") if len(inner) <= 400 else _unboxed(inner, statement)
+            Extraction(stated(inner) or inner, "marker")
+            if len(inner) <= 400
+            else _unboxed(inner, statement, reference)
         )
     said = _marked(text, statement)
     if said is None:
-        value = closing_value(text, statement)
-        return Extraction(value, "last line") if value else Extraction(None, NOT_FOUND)
+        value = closing_value(text, statement) or (reference and last_value(text, statement, reference))
+        return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
     if meant := _meant(text[-200:]):
         return Extraction(meant, "marker")
     _, found, after = text.rpartition(said)

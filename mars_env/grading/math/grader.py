@@ -10,9 +10,8 @@ from typing import Any
 
 from mars_env.errors import ProblemError
 from mars_env.grading.math.checks import check_of
-from mars_env.grading.math.ending import last_value
 from mars_env.grading.math.exact import Undefined, exact_value
-from mars_env.grading.math.extract import NOT_FOUND, extract_answer
+from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable, num
 from mars_env.grading.math.parser import plain_integer, read_answer, read_integer
 from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
@@ -171,9 +170,9 @@ class MathGrader:
             flags = {name: _flag(problem, name) for name in _FLAGS}
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
-        answer, how = extract_answer(text, strict=self.strict, statement=problem.statement)
-        if answer is None and how == NOT_FOUND:
-            answer = last_value(text, problem.statement, reference)
+        answer, how = extract_answer(
+            text, strict=self.strict, statement=problem.statement, reference=reference
+        )
         if answer is None:
             return wrong(how)
         if len(answer) > MAX_LENGTH:
