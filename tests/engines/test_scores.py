@@ -80,7 +80,7 @@ async def test_what_cannot_be_scored_is_refused(model):
 def test_the_async_engine_with_adapters_scores_them_alone_on_cpus(model):
     model._adapters_alone, before = True, model._adapters_alone
     try:
-        with pytest.raises(ConfigError, match="serves nothing else"):
+        with pytest.raises(ConfigError, match="serves adapters alone"):
             model._refuse_alone()
     finally:
         model._adapters_alone = before
