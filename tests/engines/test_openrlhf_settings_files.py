@@ -148,7 +148,10 @@ def test_wrong_flags_are_refused_in_a_sentence(more, message):
         ([], "say what is trained: --actor.model_name_or_path"),
         ([*MODEL, "--vllm.num_engines", "0", "--train.dynamic_batch_enable"], "with vLLM|at least 1"),
         ([*MODEL, "--train.colocate_all", "--vllm.num_engines", "3"], "they must be the actor's 1"),
-        (["--mars.policies", '{"a": "Qwen/Qwen3-0.6B", "b": "Qwen/Qwen3-0.6B"}'], "nothing is given for solver_0"),
+        (
+            ["--mars.policies", '{"a": "Qwen/Qwen3-0.6B", "b": "Qwen/Qwen3-0.6B"}'],
+            "nothing is given for solver_0",
+        ),
     ],
 )
 def test_a_run_refuses_before_its_start_what_a_dry_run_refuses(more, message, tmp_path, monkeypatch):

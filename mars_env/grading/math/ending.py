@@ -16,6 +16,7 @@ from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
 from mars_env.grading.math.parser import read_answer
+from mars_env.grading.math.question import given
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
@@ -74,7 +75,7 @@ def last_value(text: str, statement: str, reference: str) -> str | None:
         new = words[1].lower() not in statement.lower()  # "odd or even?" has both
         return words[1] if said and (new or CONCLUSION.match(sentence)) else None
     theirs = _telling(reference)
-    if theirs is not None and theirs in _formulas(statement):
+    if theirs is not None and theirs in given(statement):
         return None
     sentence = _WORDS_AFTER.sub(_unit, re.sub(r"(?<=\d) ?percent\b", "%", sentence))
     spans = MATH_SPAN.findall(sentence)
@@ -114,15 +115,3 @@ def _telling(reference: str) -> Node | None:
         digits = len(str(abs(value.numerator))) + len(str(value.denominator))
         return node if digits > (4 if value.denominator == 1 else 3) else None
     return None if node.kind in ("sym", "const", "text") else node
-
-
-@lru_cache(maxsize=4096)
-def _formulas(statement: str) -> frozenset[Node]:
-    """What the formulas of a problem mean."""
-    found = set()
-    for formula in MATH_SPAN.findall(statement):
-        try:
-            found.add(read_answer(undelimited(formula)))
-        except (Unreadable, OverLimit, RecursionError):
-            continue
-    return frozenset(found)

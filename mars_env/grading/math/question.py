@@ -156,11 +156,11 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
     if units and isinstance(mine := _form(answer), Node) and mine.kind == "quantity":
         of = known_unit(mine.name)
         if of is not None and all(known_unit(name) != of for name in units):
-            return mine.args[0] in _given(statement)
+            return mine.args[0] in given(statement)
     if answer == reference or not (forms := _asked_forms(statement)):
         return False
     theirs, mine = _form(reference), _form(answer)
-    if theirs != mine and mine in _given(statement):
+    if theirs != mine and mine in given(statement):
         return True
     if isinstance(theirs, str) or isinstance(mine, str) or {theirs.kind, mine.kind} - EXPRESSIONS:
         return False
@@ -219,7 +219,7 @@ _MEASURES: dict[str, tuple[Callable[[Node], float], ...]] = {
 
 
 @lru_cache(maxsize=4096)
-def _given(statement: str) -> frozenset[Node | str]:
+def given(statement: str) -> frozenset[Node | str]:
     """The formulas and numbers of a problem."""
     formulas = list(map(undelimited, MATH_SPAN.findall(statement)))
     return frozenset(map(_form, formulas + _NUMBER.findall(MATH_SPAN.sub(" ", statement))))
@@ -238,8 +238,8 @@ def without_modulus(statement: str, answer: str) -> str:
         return answer
     left, _, right = answer[: mod.start()].rpartition("\\equiv")
     value = plain_integer(right.strip())
-    given = not left or _form(left.strip()) in _given(statement)
-    return right.strip() if given and value is not None and 0 <= value < int(mod[1]) else answer
+    same = not left or _form(left.strip()) in given(statement)
+    return right.strip() if same and value is not None and 0 <= value < int(mod[1]) else answer
 
 
 def without_numbering(statement: str, answer: str) -> str:
@@ -283,12 +283,12 @@ def with_asked_unit(statement: str, reference: str, answer: str) -> str:
     if len(expected) < len(names) or node is None:
         return reference  # "how many hours and minutes"
     try:
-        value, given = value_and_unit(node.args[-1] if operators(node) == ("=",) else node)
+        value, own = value_and_unit(node.args[-1] if operators(node) == ("=",) else node)
         for name, of in expected.values():
-            found = letter_unit(value, of)[1] if given is None else given
-            another = given is not None and len(expected) == 1 and is_known(given)
+            found = letter_unit(value, of)[1] if own is None else own
+            another = own is not None and len(expected) == 1 and is_known(own)
             if isinstance(found, Unit) and (_bases(found) == _bases(of) or another):
-                return rf"{reference}\text{{ {name}}}" if found != of or given is None else reference
+                return rf"{reference}\text{{ {name}}}" if found != of or own is None else reference
     except (Unreadable, OverLimit, RecursionError):
         pass
     return reference
