@@ -15,6 +15,7 @@ from mars_env.grading.math.sentences import (
     at_end,
     hidden,
     is_value,
+    last_line,
     last_sentence,
     only_number,
     stated,
@@ -23,7 +24,7 @@ from mars_env.grading.math.sentences import (
     without_remarks,
 )
 from mars_env.grading.math.spelled import spelled_number
-from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS, escape_money
+from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER
 
@@ -80,7 +81,7 @@ def closing_value(text: str, statement: str) -> str | None:
         return undelimited(text[opening:]) if opening >= 0 else None
     if items := list_items(text):
         return ", ".join(items)
-    line = escape_money(text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎"))
+    line = last_line(text)
     if line.startswith(("|", "{")) or line.endswith("[/asy]"):
         return None  # the end of a formula, of a table, of a picture
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):

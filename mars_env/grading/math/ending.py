@@ -22,11 +22,11 @@ from mars_env.grading.math.sentences import (
     MATH_SPAN,
     hidden,
     is_value,
+    last_line,
     last_sentence,
     undelimited,
     without_remarks,
 )
-from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUSION
 
@@ -58,8 +58,7 @@ def last_value(text: str, statement: str, reference: str) -> str | None:
     """
     if len(reference) > _LENGTH or without_quotations(text).endswith(QUOTED):
         return None
-    line = escape_money(text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎"))
-    whole = without_remarks(last_sentence(line[-4000:]))
+    whole = without_remarks(last_sentence(last_line(text)[-4000:]))
     sentence = whole.rstrip(" .!。*_")
     around = unshared(MATH_SPAN.sub(" ", sentence), statement)
     clause = _CLAUSE.split(around)[-1]

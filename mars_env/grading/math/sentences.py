@@ -10,6 +10,7 @@ import re
 
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, spelled_number, with_digits
+from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import NOT_UNITS
 from mars_env.grading.math.vocabulary import (
     CONCLUDES,
@@ -133,6 +134,11 @@ def clause(text: str) -> tuple[str, bool]:
         kept = kept[: aside.start()]
     asked = stop is not None and stop.group() in "?？"
     return undelimited(kept), asked or kept.rstrip().endswith("吗")
+
+
+def last_line(text: str) -> str:
+    """The last line of a text, with the signs of money escaped."""
+    return escape_money(text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎"))
 
 
 def last_sentence(line: str) -> str:
