@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 import sums_team as sums
 import swarm_run
 from command_line import command, timeless
+from sandboxes import descendants
 from sums_team import PROBLEMS, jobs, told
 
 import mars_env
@@ -240,7 +241,7 @@ def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, tmp_path):
     while workers < 2 or not (turns.exists() and turns.read_bytes().count(b"\n") > 40):
         assert process.poll() is None and time.monotonic() < until, process.communicate()[1]
         time.sleep(0.05)
-        family = descendants(process.pid)
+        family = command_lines(process.pid)
         # Agents look up now and then whether their parent lives.
         family = {pid: name for pid, name in family.items() if "Agent" not in name}
         workers = sum("ray::Worker" in name for name in family.values())
@@ -284,14 +285,12 @@ def test_the_command_line_joins_a_cluster_and_leaves_it_as_it_was(tmp_path):
     assert ray.available_resources()["CPU"] == 6
 
 
-def descendants(pid):
-    """Command lines of a process's children, and theirs, by process id."""
+def command_lines(pid):
+    """Of a process's children, and theirs, by process id."""
     found = {}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found |= {child: Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")} | descendants(
-                child
-            )
+    for child in descendants(pid):
+        with suppress(OSError):  # it has ended
+            found[child] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
     return found
 
 

@@ -26,11 +26,6 @@ async def pool():
     await pool.aclose()
 
 
-def our_children():
-    children = Path(f"/proc/{os.getpid()}/task")
-    return [pid for task in children.iterdir() for pid in (task / "children").read_text().split()]
-
-
 def orphans():
     """Pids of orphaned bubblewraps, and of other orphans in a folder that this process made for sandboxes."""
     found = []
@@ -66,23 +61,23 @@ async def test_waiting_does_not_count_as_running(pool):
 
 async def test_nothing_is_left(pool):
     await pool.aclose()
-    before = set(our_children()), open_fds()
+    before = set(descendants(os.getpid(), 1)), open_fds()
     await asyncio.gather(*(pool.run("print(1)") for _ in range(10)))
     await pool.aclose()
     # Not more than before: sandboxes of other tests may end meanwhile.
-    assert set(our_children()) <= before[0] and open_fds() <= before[1]
+    assert set(descendants(os.getpid(), 1)) <= before[0] and open_fds() <= before[1]
 
 
 async def test_idle_sandboxes_end_by_themselves(monkeypatch):
     monkeypatch.setattr(Pool, "IDLE_SECONDS", 0.2)
     pool = Pool()
-    before = set(our_children())
+    before = set(descendants(os.getpid(), 1))
     await pool.run("print(1)")
     for _ in range(50):
         await asyncio.sleep(0.1)
-        if set(our_children()) <= before:
+        if set(descendants(os.getpid(), 1)) <= before:
             break
-    assert set(our_children()) <= before
+    assert set(descendants(os.getpid(), 1)) <= before
     await pool.aclose()
 
 
