@@ -147,7 +147,7 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
     for name in asked_formulas(statement)[-1:]:
         written = r"\s*".join(map(re.escape, name.replace(" ", "")))
         plain = undelimited(sentence.replace("$", ""))
-        chain = rf"{written}\s*=\s*(?:[^=,;，]+=\s*)*([^=,;，]+)\Z"
+        chain = rf"{written}\s*=\s*(?:[^=;]+=\s*)*([^=;]+)\Z"
         said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
         if said and is_value(said[1]):
             return said[1]
@@ -179,8 +179,9 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
             return None
         if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
             found.append(claim.value)
-    if len(found) == 1:
-        return with_long_unit(found[0])
+    asked = question(statement)
+    if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
+        return ", ".join(map(with_long_unit, found))
     return _last_value(statement, sentence, reference) if 0 < len(reference) <= 400 else None
 
 
@@ -254,9 +255,7 @@ def _in_digits(word: re.Match[str]) -> str:
 
 def _last_member(value: str) -> str:
     """The last member of a computation, ``28`` for ``4(7) = 28``."""
-    if "=" not in value or not _COMPUTED.match(value) or _SEVERAL.search(value):
-        return value
-    if _UNKNOWN.search(value.partition("=")[0]):
+    if "=" not in value or _SEVERAL.search(value) or _UNKNOWN.search(value.partition("=")[0]):
         return value  # the equation of a curve
     last = value.rpartition("=")[2].strip()
     return undelimited(f"${last}" if last.count("$") % 2 else last)
@@ -327,7 +326,7 @@ def _telling(reference: str) -> Node | None:
         value = exact_value(node)
     except (Unreadable, OverLimit, Undefined, RecursionError):
         return None
-    if isinstance(value, Fraction):
+    if isinstance(value, Fraction) and node.kind != "based":
         digits = len(str(abs(value.numerator))) + len(str(value.denominator))
         return node if digits > (4 if value.denominator == 1 else 3) else None
     return None if node.kind in ("sym", "const", "text") else node

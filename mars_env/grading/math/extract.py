@@ -29,7 +29,7 @@ _WITHDRAWN = Extraction(None, "the answer is withdrawn")
 _MEANT_INSTEAD = re.compile(
     r"(?:\bI\s+meant?(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction|actually)\b"
     r"|\b(?:no|rather)\s?[,:;–—]"
-    r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,40}?"
+    r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,100}?"
     r"\b(?:it|that|this|the\s+(?:\w+\s+)?(?:answer|value|result))(?:[’']s|\s+is|\s+should\s+(?:be|have\s+been)))"
     rf"[\s:,.!–—-]{{1,9}}{VALUE}",
     re.IGNORECASE,

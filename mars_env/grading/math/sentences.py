@@ -43,7 +43,9 @@ _EXPLANATION = re.compile(
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
     r"|(?:which (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|with equality"
-    r"|including(?=[^,]*\Z))\b|(?:while|whereas)\s)[^$]*\Z"
+    r"|including(?=[^,]*\Z))\b|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
+    r"|,?\s+where\s+\$?[A-Z]\$?\s+(?:is|denotes)\s[^,]*\Z"
+    r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
@@ -55,7 +57,7 @@ _ADVERB = re.compile(
 )
 _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
-    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
+    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d)(?<!\d ):\s*|:(?![\d ])\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
     r"|(?:[是为得故]|等于|所以|因此|最[大小]值)[\s,:、，]*(?=[\d$\\(\[-])",
     re.IGNORECASE,
@@ -78,7 +80,7 @@ def undelimited(text: str) -> str:
     """A text without white space, emphasis, a full stop, and the delimiters around one whole formula."""
     while True:
         before = text
-        text = text.strip().strip("*_`✓✔✅∎∴").strip()
+        text = text.strip().strip("*_`✓✔✅∎∴").removeprefix("\\therefore").strip()
         if _FULL_STOP.match(text, len(text) - 1):
             text = text[:-1]
         for left, right in _DELIMITERS:

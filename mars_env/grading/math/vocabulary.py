@@ -31,7 +31,8 @@ MARKER = re.compile(
 IS_ANSWER = re.compile(
     r"\s+(?:is|are|as)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my)\s+"
     r"(?:(?:(?:final|correct|required|desired|only|unique)\s+){0,2}(?:answers?|solutions?|results?)"
-    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root))[\s.!*_]*\Z",
+    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root)"
+    r"|\w+\s+(?:we|you)\s+(?:want|need|seek|(?:are|were)\s+looking\s+for))[\s.!*_]*\Z",
     re.IGNORECASE,
 )
 """What follows an answer: "34 is the final answer"."""
