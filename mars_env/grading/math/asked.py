@@ -200,7 +200,7 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(map(_stem, words)) - _IDLE
 
 
-def is_asked(statement: str, said: str, *, sure: bool) -> bool:
+def is_asked(statement: str, said: str, *, sure: bool, counted: bool = False) -> bool:
     """Whether the words of a sentence around its value are about what a problem asks for.
 
     If it is `sure` that the sentence concludes, it need not say what it is about.
@@ -222,7 +222,7 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     mine = stems(said)
     if not mine and sure:
         return True
-    if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said):
+    if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said, counted):
         return False
     units, others = ({known_unit(word) for word in _WORD.findall(part)} for part in (said, text))
     shared = whole - asked.things or numbers or subject or (units & others) - {None}
@@ -247,7 +247,7 @@ def _is_amount(pair: re.Match[str], statement: str, asked: str) -> bool:
     return pair[0] in statement and pair[1] in asked and pair[2] not in asked
 
 
-def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
+def _names_nothing_else(asked: Question, text: str, said: str, counted: bool) -> bool:
     """Whether the words of a sentence are the question's, but for things and new words in a complement.
 
     A sentence may leave out words of what is asked, or have words of its conditions, but not both: "the
@@ -259,7 +259,7 @@ def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
     for qualifier in _QUALIFIERS:
         said = qualifier.sub(" ", said)
     allowed = asked.words | asked.things | _KINDS
-    return stems(_parts(said)[0]) <= allowed and stems(said) & asked.known <= allowed
+    return (counted or stems(_parts(said)[0]) <= allowed) and stems(said) & asked.known <= allowed
 
 
 def _parts(said: str) -> tuple[str, str]:

@@ -69,6 +69,8 @@ _IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
 _RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
 _NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
 _IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
+_COUNTED = re.compile(r"\bhow many (?:[a-z]+ ){0,2}?([a-z]{3,}s|people|children|(?:wo)?men)\b", re.IGNORECASE)
+_A_NUMBER = r"(?<![\w.,$^/])(\$[^$]{1,60}\$|\d+(?:,\d{3})*(?:\.\d+)?)"
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
@@ -115,6 +117,8 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
+    if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
+        return undelimited(bolds[0])
     return with_long_unit(bare) if whole else claimed(statement, sentence, reference)
 
 
@@ -177,7 +181,7 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         around = re.sub(r"(?<!\()\bor\b", " ", unshared(MATH_SPAN.sub(" ", claim.words), statement))
         if doubtful(around.rstrip(), beside_number=not claim.at_end):
             return None
-        if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
+        if is_asked(statement, claim.words, sure=start > 0 or claim.alone, counted=claim.counted):
             found.append(claim.value)
     asked = question(statement)
     if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
@@ -191,6 +195,7 @@ class _Claim(NamedTuple):
     Attributes:
         marked: It is a formula, in bold, or after a sign.
         alone: It is in bold, or the clause is nothing else but for its opening.
+        counted: It stands before the name of what is counted.
         at_end: The clause ends with it, after "is" or a sign.
     """
 
@@ -198,6 +203,7 @@ class _Claim(NamedTuple):
     words: str
     marked: bool = False
     alone: bool = False
+    counted: bool = False
     at_end: bool = False
 
 
@@ -218,12 +224,28 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     if is_value(clause) or _is_equation(clause):
         return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
+    if counted := _counted(statement, clause):
+        return counted
     if found := at_end(clause):
         value, before, link = found
         said = f"{_before_sign(before) if link == '=' else before} {_words(value)}"
         marked = link in "=:：" or "=" in value or clause.endswith("$")
         return _Claim(_last_member(value), said, marked=marked, at_end=True)
     return _only_new_number(statement, clause)
+
+
+def _counted(statement: str, clause: str) -> _Claim | None:
+    """The number before what a problem counts: 16 in "$2^{50}$ has 16 digits"."""
+    asked = question(statement)
+    of = _COUNTED.search(asked.text) if asked else None
+    found = list(re.finditer(rf"{_A_NUMBER}\s+((?:[a-z]+\s+){{0,2}}{of[1]})\b", clause)) if of else []
+    if len(found) != 1:
+        return None
+    before, after = clause[: found[0].start()], clause[found[0].end() :]
+    near = " ".join(before.split()[-3:])
+    return None if doubtful(near, beside_number=True) else _Claim(
+        undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True
+    )
 
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
@@ -279,10 +301,12 @@ def _last_value(statement: str, sentence: str, reference: str) -> str | None:
     whole, sentence = sentence, sentence.rstrip(" .!。*_")
     around = unshared(MATH_SPAN.sub(" ", sentence), statement)
     clause = _CLAUSE.split(around)[-1]
+    bold = BOLD.findall(whole)
+    if len(bold) == 1 and _is_phrase(bold[0]) and not bold[0].isdigit() and not _MORE.search(whole.rpartition("**")[2]):
+        return bold[0]
     measures, theirs = (set(MEASURE.findall(words.lower())) for words in (clause, statement))
     if doubtful(clause, beside_number=True) or measures - theirs:
         return None
-    bold = BOLD.findall(whole)
     if len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2]):
         return undelimited(bold[0])
     if words := _TEXT.fullmatch(reference):

@@ -58,7 +58,7 @@ _OFFER_OR_REMARK = re.compile(
     r"|that['’]s (?:the|my) answer|if you(?:['’]d| would)? (?:like|want|have|need)"
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
-    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
+    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?|\**(?:check|verif\w+)\b[^\n]{1,300})\Z",
     re.IGNORECASE,
 )
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
