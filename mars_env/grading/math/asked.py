@@ -87,7 +87,7 @@ _IDLE = frozenset(
         only just exactly simply also take takes took need needs get gets make makes go goes come
         which when where who if how what find equal number value answer result solution final
         required desired requested possible such obtained given total amount set about after before
-        two people person units up out ones same measure minus plus degrees square cubic times
+        two three four five six seven eight nine ten people person units up out ones same measure minus plus degrees square cubic times
         divided mod form simplified altogether together between respectively missing exact must base
         last compute evaluate calculate express write give unknown correct overall entire whole
         actual resulting corresponding complete full general simplest reduced equivalent quantity

@@ -78,7 +78,7 @@ _UNIT = re.compile(
 
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
 _PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
-_WORDS_BEFORE = re.compile(r"(?:[:;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _MORE = re.compile(r"[\d$,，]")
@@ -186,7 +186,7 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     asked = question(statement)
     if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
         return ", ".join(map(with_long_unit, found))
-    return _last_value(statement, sentence, reference) if 0 < len(reference) <= 400 else None
+    return _last_value(statement, sentence, reference, start) if 0 < len(reference) <= 400 else None
 
 
 class _Claim(NamedTuple):
@@ -219,8 +219,9 @@ def _claim(statement: str, clause: str) -> _Claim | None:
         if re.search(r"\d", after) and question(statement) is None:
             return None
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
-            return _Claim(value, f"{_before_sign(before)} {_words(value)} {after}", marked=True, alone=True)
-    clause = undelimited(clause.replace("**", ""))
+            said = f"{_before_sign(before)} {_words(value)} {after}"
+            return _Claim(value, said, marked=True, alone=True, at_end=not re.search(r"\d", value))
+    clause = re.sub(r"(?<=\d)-gon\b", " sides", undelimited(clause.replace("**", "")))
     if is_value(clause) or _is_equation(clause):
         return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
@@ -242,9 +243,11 @@ def _counted(statement: str, clause: str) -> _Claim | None:
     if len(found) != 1:
         return None
     before, after = clause[: found[0].start()], clause[found[0].end() :]
-    near = " ".join(before.split()[-3:])
-    return None if doubtful(near, beside_number=True) else _Claim(
-        undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True
+    near = " ".join(before.split()[-2:])
+    return (
+        None
+        if doubtful(near, beside_number=True)
+        else _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
     )
 
 
@@ -293,7 +296,7 @@ def _words(value: str) -> str:
     return " ".join(re.findall(r"(?<![\\A-Za-z{])[a-z]{2,}", value))
 
 
-def _last_value(statement: str, sentence: str, reference: str) -> str | None:
+def _last_value(statement: str, sentence: str, reference: str, start: int) -> str | None:
     """The value at the end of a sentence that does not say what it is, where chance cannot have put it there.
 
     It is in bold, of a kind that chance does not repeat, or just computed.
@@ -301,18 +304,19 @@ def _last_value(statement: str, sentence: str, reference: str) -> str | None:
     whole, sentence = sentence, sentence.rstrip(" .!。*_")
     around = unshared(MATH_SPAN.sub(" ", sentence), statement)
     clause = _CLAUSE.split(around)[-1]
-    bold = BOLD.findall(whole)
-    if len(bold) == 1 and _is_phrase(bold[0]) and not bold[0].isdigit() and not _MORE.search(whole.rpartition("**")[2]):
-        return bold[0]
     measures, theirs = (set(MEASURE.findall(words.lower())) for words in (clause, statement))
-    if doubtful(clause, beside_number=True) or measures - theirs:
+    bold = BOLD.findall(whole)
+    single = len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2])
+    named = single and not re.search(r"\d", bold[0])
+    if doubtful(clause, beside_number=not named) or measures - theirs:
         return None
-    if len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2]):
+    if single:
         return undelimited(bold[0])
     if words := _TEXT.fullmatch(reference):
         said = re.search(rf"{_PREDICATE}{re.escape(words[1])}(?: [a-z]+)?\Z", sentence, re.IGNORECASE)
         new = words[1].lower() not in statement.lower()  # "odd or even?" has both
-        return words[1] if said and (new or CONCLUSION.match(sentence)) else None
+        concludes = start > 0 or is_asked(statement, sentence[: said.start()] if said else "?", sure=False)
+        return words[1] if said and (new or concludes) else None
     meant = _telling(reference)
     if meant is not None and meant in given(statement):
         return None

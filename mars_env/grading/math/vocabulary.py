@@ -54,7 +54,7 @@ DOUBT = _any_of(
     contradict\w* violat\w+ except try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
     mistake\w* error slip trap remarks? comparison reference hint tempting (?:upper|lower)~bound
     first~sight starts?~with remains?~to conjectur\w+""",
-    r"n[’']t\b 不(?!同) 约(?!数) 可能 也许 或许 大约 大概 如果 若 假设 是否 吗",
+    r"n[’']t\b 不(?![同等]) 约(?!数) 可能 也许 或许 大约 大概 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
 
