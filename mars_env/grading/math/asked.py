@@ -81,17 +81,18 @@ def _stem(word: str) -> str:
 _IDLE = frozenset(
     _stem(word)
     for word in word_set(
-        """the an of in for is are was were be been has have had will would can could do does did
-        its his her their this that these those to at on by with from into it he she they we you
-        there and or as so than then thus hence therefore finally now per each every all any both
-        only just exactly simply also take takes took need needs get gets make makes go goes come
+        """the an of in for is are was were be been has have had will would can could do does did its his
+        her their this that these those to at on by with from into it he she they we you there
+        and or as so than then thus hence therefore finally now per each every all any both only
+        just exactly simply also take takes took need needs get gets make makes go goes come
         which when where who if how what find equal number value answer result solution final
-        required desired requested possible such obtained given total amount set about after before
-        two three four five six seven eight nine ten people person units up out ones same measure minus plus degrees square cubic times
-        divided mod form simplified altogether together between respectively missing exact must base
-        last compute evaluate calculate express write give unknown correct overall entire whole
-        actual resulting corresponding complete full general simplest reduced equivalent quantity
-        ordered closed open here again indeed our"""
+        required desired requested possible such obtained given total amount set about after
+        before two three four five six seven eight nine ten long tall people person units up out
+        ones same measure minus plus degrees square cubic times divided mod form simplified
+        altogether together between respectively missing exact must base last compute evaluate
+        calculate express write give unknown correct overall entire whole actual resulting
+        corresponding complete full general simplest reduced equivalent quantity ordered closed
+        open here again indeed our"""
     )
 )
 """Words that do not say what a sentence is about."""

@@ -11,7 +11,7 @@ import re
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, spelled_number, with_digits
 from mars_env.grading.math.tokens import escape_money
-from mars_env.grading.math.units import NOT_UNITS
+from mars_env.grading.math.units import NOT_UNITS, known_unit
 from mars_env.grading.math.vocabulary import (
     CONCLUDES,
     IS_ANSWER,
@@ -74,6 +74,9 @@ _QUANTITY = re.compile(
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _NO_VALUE = re.compile(r"[是为得即]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
+
+
+_WORDS_AFTER = re.compile(r"(?<=[\d%$)}])(?: (?!(?:and|or|but|square|cubic)\b)[A-Za-z]{2,}){1,6}\Z")
 
 
 def undelimited(text: str) -> str:
@@ -192,9 +195,16 @@ def at_end(clause: str) -> tuple[str, str, str] | None:
 
 
 def with_long_unit(value: str) -> str:
-    """A number with a unit of several words (15 toy cars) as the parser reads it."""
+    """A number with a unit of several words (15 toy cars) as the parser reads it: without "12 cm *tall*"."""
     value = _CHINESE_REST.sub("", value)
-    return re.sub(r"(?<=\d)(?! square| cubic)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
+    found = _WORDS_AFTER.search(value)
+    if found is None:
+        return value
+    number, words = value[: found.start()], found[0].split()
+    known = next((n for n in range(len(words), 0, -1) if known_unit(" ".join(words[:n]))), 0)
+    if known or number.endswith("%"):
+        return " ".join((number, *words[:known]))
+    return rf"{number}\text{{ {' '.join(words)}}}" if len(words) > 1 else value
 
 
 def only_number(sentence: str) -> str | None:
