@@ -16,7 +16,7 @@ from typing import NamedTuple
 from mars_env.grading.math.nodes import word_set
 from mars_env.grading.math.sentences import MATH_SPAN, hidden, undelimited
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import OTHER_CASE
+from mars_env.grading.math.vocabulary import MEASURE, OTHER_CASE
 
 _LENGTH = 4000  # so many characters at the end of a problem are searched for its questions
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
@@ -228,6 +228,23 @@ def is_asked(statement: str, said: str, *, sure: bool, counted: bool = False) ->
     units, others = ({known_unit(word) for word in _WORD.findall(part)} for part in (said, text))
     shared = whole - asked.things or numbers or subject or (units & others) - {None}
     return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
+
+
+def contradicts(statement: str, said: str) -> bool:
+    """Whether a sentence without formulas speaks of something else than what a problem asks for.
+
+    It has a qualifier that the question has not (more, smallest), or names another thing of the problem.
+    """
+    asked = question(statement)
+    if asked is None:
+        return True
+    text = MATH_SPAN.sub(" ", asked.text)
+    measures = {*map(str.lower, MEASURE.findall(said))} - {*map(str.lower, MEASURE.findall(statement))}
+    if measures or any(word.search(said) and not word.search(text) for word in (*_QUALIFIERS, _COUNTS)):
+        return True
+    subject = _CHINESE_SUBJECT.match(said)
+    others = (stems(said) & asked.known) - asked.words - asked.things - _KINDS
+    return bool(others) or (subject is not None and not _in_han(subject[1], asked.text))
 
 
 def alike(statement: str, said: str) -> bool:

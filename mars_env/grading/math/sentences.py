@@ -207,6 +207,16 @@ def with_long_unit(value: str) -> str:
     return rf"{number}\text{{ {' '.join(words)}}}" if len(words) > 1 else value
 
 
+def last_number(sentence: str) -> tuple[str, str] | None:
+    """The last number or formula of a sentence, and the words after it."""
+    masked = hidden(sentence)
+    found = [*_QUANTITY.finditer(masked)]
+    if not found:
+        return None
+    start, end = found[-1].span()
+    return undelimited(sentence[start:end]), sentence[end:]
+
+
 def only_number(sentence: str) -> str | None:
     """The number in a sentence without doubt, if it has no other: 42 in "So Tom has 42 apples left"."""
     rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
