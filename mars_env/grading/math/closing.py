@@ -102,16 +102,13 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     if items := list_items(text):
         return ", ".join(items)
     line = last_line(text)
-    if line.startswith(("|", "{")) or line.endswith("[/asy]"):
-        return None  # the end of a formula, of a table, of a picture
+
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
     line = _SIGN.sub("", line.replace("**答**", "答")).strip()
     if (bold := BOLD.fullmatch(line.rstrip(".!"))) and _is_phrase(bold[1]):
         return undelimited(bold[1])
-    line = (
-        line.strip("*") if line.startswith("**") and line.count("**") == 2 and line.endswith("**") else line
-    )
+
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
     if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
@@ -210,14 +207,11 @@ class _Claim(NamedTuple):
 def _claim(statement: str, clause: str) -> _Claim | None:
     """The value in a clause: in bold, at its end, or its only number."""
     clause = without_opening(clause)
-    if "**" in clause:
-        clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
     bold = BOLD.findall(clause)
     if len(bold) == 1:
         value = undelimited(bold[0])
         before, _, after = BOLD.sub("**", clause).partition("**")
-        if re.search(r"\d", after) and question(statement) is None:
-            return None
+
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
             said = f"{_before_sign(before)} {_words(value)} {after}"
             return _Claim(value, said, marked=True, alone=True, at_end=not re.search(r"\d", value))
