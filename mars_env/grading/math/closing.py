@@ -166,8 +166,12 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     if IS_ANSWER.search(hidden(sentence)):
         return stated(sentence)
     opening, masked = CONCLUSION.match(sentence), hidden(sentence)
-    breaks = [stop.end() for stop in _BREAK.finditer(masked) if stop.end() < len(masked.rstrip(" .*。"))]
-    start = max([opening.end() if opening else 0, *breaks])
+    breaks = [stop for stop in _BREAK.finditer(masked) if stop.end() < len(masked.rstrip(" .*。"))]
+    start = max([opening.end() if opening else 0, *(stop.end() for stop in breaks)])
+    if breaks and breaks[-1]["same"]:  # what the value is stands before
+        subject = unshared(MATH_SPAN.sub(" ", sentence[: breaks[-1].start()]), statement)
+        if doubtful(subject, beside_number=True) or _another_measure(subject, statement):
+            return None
     found = []
     for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
         if (none := _NO_SOLUTION.search(clause)) or _VERDICT.match(clause):
@@ -237,12 +241,9 @@ def _counted(statement: str, clause: str) -> _Claim | None:
     if len(found) != 1:
         return None
     before, after = clause[: found[0].start()], clause[found[0].end() :]
-    near = " ".join(before.split()[-2:])
-    return (
-        None
-        if doubtful(near, beside_number=True)
-        else _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
-    )
+    if doubtful(" ".join(before.split()[-2:]), beside_number=True):
+        return None
+    return _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
 
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
@@ -298,11 +299,10 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     whole, sentence = sentence, sentence.rstrip(" .!。*_")
     around = unshared(MATH_SPAN.sub(" ", sentence), statement)
     clause = _CLAUSE.split(around)[-1]
-    measures, theirs = (set(MEASURE.findall(words.lower())) for words in (clause, statement))
     bold = BOLD.findall(whole)
     single = len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2])
     named = single and not re.search(r"\d", bold[0])
-    if doubtful(clause, beside_number=not named) or measures - theirs:
+    if doubtful(clause, beside_number=not named) or _another_measure(clause, statement):
         return None
     if single:
         return undelimited(bold[0])
@@ -334,6 +334,12 @@ def _unit(words: re.Match[str]) -> str:
     """The first of the words after a number, if it is a unit of measurement."""
     first = words[0].split()[0]
     return f" {first}" if known_unit(first) else ""
+
+
+def _another_measure(words: str, statement: str) -> bool:
+    """Whether words name what a value measures, and the problem does not: an area."""
+    measures, theirs = (set(MEASURE.findall(text.lower())) for text in (words, statement))
+    return bool(measures - theirs)
 
 
 def _balanced(text: str) -> bool:
