@@ -266,8 +266,3 @@ def agree(first: Any, second: Any, digits: int) -> bool:
     """Whether two values, computed with twice as many digits, agree in the digits that count."""
     _MP.dps = 2 * digits + 10
     return bool(abs(first - second) <= max(abs(first), abs(second)) * _MP.mpf(10) ** (-digits))
-
-
-def sqrt(value: Any) -> Any:
-    """The square root, to the digits in use."""
-    return _MP.sqrt(value)

@@ -20,7 +20,7 @@ from mars_env.types import Problem, Verdict
         ("What day is it in 100 days?", "\\text{Friday}", "Two days after a Wednesday it is Friday."),
         ("Write 0.00047 in another way.", "4.7\\times10^{-4}", "The point moves, and we get 4.7 × 10⁻⁴."),
         ("Project $(2,6)$ onto $(1,1)$.", "(4,4)", "This leaves $\\begin{pmatrix}4\\\\4\\end{pmatrix}$."),
-        ("Find the middle one of 3, 8, 5.", "5", "Sorted: 3, 5, 8. The middle one is in the middle, which is 5."),
+        ("Find the median of 3, 8, 5.", "5", "Sorted: 3, 5, 8. The median is in the middle, which is 5."),
         ("Find the ratio of the sides.", "2:3", "The areas have the ratio 4 : 9. The sides have 2 : 3."),
         ("Of 30 guests, 12 walk. How many come by car?", "18", "Hence 18 guests come by car."),
         ("How many digits has $2^{20}$?", "7", "Therefore the number $2^{20}$ has 7 digits."),
