@@ -114,7 +114,9 @@ class Answerer:
         **more: Any,
     ) -> None:
         chosen = {**(settings or {}), **more}
-        env_spec = spec_with(solve, _spec(env_id), chosen, turn_timeout=turn_timeout)
+        if isinstance(env_id, str):  # bare rules name no problems
+            env_id = EnvSpec("", env_id) if env_id in rules_names() else spec(env_id)
+        env_spec = spec_with(solve, env_id, chosen, turn_timeout=turn_timeout)
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
@@ -183,13 +185,6 @@ class Answerer:
         if tree.final is None:
             raise ModelError("the team could not answer: none of its turns could be judged")
         return solution_of(tree, self.game.visibility)
-
-
-def _spec(env_id: str | EnvSpec) -> EnvSpec:
-    """The spec of an id, or of bare rules, which name no problems."""
-    if isinstance(env_id, str):
-        return EnvSpec("", env_id) if env_id in rules_names() else spec(env_id)
-    return env_id
 
 
 def solve(  # public edge: friendly keywords, each with a default

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.errors import ConfigError, ContextError
 from mars_env.loggers import Logger
@@ -46,10 +46,8 @@ PROBLEM, RATIONALE = "problem", "rationale"
 """Names of the two policies."""
 
 
-class Loop(BaseModel):
+class Loop(BaseModel, frozen=True, extra="forbid"):
     """The numbers of the EM loop."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = Field(default=100, ge=1)
     """E- and M-steps, in pairs. The paper alternates "to convergence"."""

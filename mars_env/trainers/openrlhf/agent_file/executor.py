@@ -42,11 +42,7 @@ ATTEMPTS = 3
 
 
 class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
-    """OpenRLHF asks it for rows, in the process of each engine.
-
-    Raises:
-        ConfigError: The file that the environment variable `SETTINGS` names has no fitting settings.
-    """
+    """OpenRLHF asks it for rows, in the process of each engine; `SETTINGS` names its settings."""
 
     def __init__(self, settings: TeamSettings | None = None) -> None:
         self._settings = settings or _named_settings()
