@@ -238,9 +238,7 @@ class _System:
             raise ConfigError("no episode of the run was finished: there is no token budget to match")
         sums = [sum(column) for column in zip(*pairs["tokens"].values(), strict=True)]
         if not sums[0]:
-            raise ConfigError(
-                "the run counts no sampled tokens: equal-token baselines need a model that reports them"
-            )
+            raise ConfigError("equal-token baselines need a model that reports its sampled tokens")
         return cls(trees, sums[0] / sums[1], pairs.get("system_accuracy", {}))
 
     def shared(self, trees: Sequence[Tree], name: str) -> list[Tree]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mars_env.errors import MarsError, ModelError
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, require_alive
 
 exceptions = pytest.importorskip("ray.exceptions")
