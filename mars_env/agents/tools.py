@@ -100,7 +100,7 @@ class Toolbox:
         names = [each.name for each in tools]
         if not names or len({*names}) < len(names):
             raise ConfigError(
-                f"give one tool or more, each with a new name, got {', '.join(names) or 'none'}"
+                f"give at least one tool, with different names, got {', '.join(names) or 'none'}"
             )
         if self.max_calls < 1:
             raise ConfigError(f"max_calls must be at least 1, got {self.max_calls}")
