@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import aiohttp
 from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import as_agent, roles_of
@@ -130,8 +129,8 @@ class TurnHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         if isinstance(data, TurnData) and data.seed is not None:
             body["seed"] = data.seed
         options: dict[str, Any] = {"json": body, "headers": {"Authorization": f"Bearer {secret}"}}
-        options["timeout"] = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
-        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, **options)
+        # The agent's own timeouts hold.
+        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, None, **options)
         failed = answer.status != 200
         words = answer.body[:2000].decode("utf-8", "replace")
         return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=words if failed else "")

@@ -31,8 +31,8 @@ from mars_env.methods.promptcot.designs import (
     is_readable,
     rationales,
 )
-from mars_env.models.encoding import require_fit
 from mars_env.models.hf import HFModel
+from mars_env.models.requests import require_fit
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown

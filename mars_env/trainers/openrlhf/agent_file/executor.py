@@ -12,8 +12,8 @@ from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
-from mars_env.models.encoding import Sampled
 from mars_env.models.preflight import preflight
+from mars_env.models.requests import Sampled
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
