@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from openrlhf_on_cpu import SHIM
 from tiny_checkpoint import byte_tokenizer
 from typer.testing import CliRunner
 
@@ -37,9 +36,8 @@ def rows(tmp_path_factory):
 
 
 @pytest.fixture
-def tokenizer(monkeypatch):
+def tokenizer(shim):
     """One that renders roles."""
-    monkeypatch.syspath_prepend(str(SHIM))
     made = byte_tokenizer()
     made.chat_template = TEMPLATE
     return made

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import sys
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from openrlhf_on_cpu import SHIM
 from real_engines import shaken
 
 from mars_env import load_problems
@@ -49,6 +47,8 @@ class Case:
     team: dict = field(default_factory=dict)  # settings of the team, which OpenRLHF and TRL do not have
     bite: tuple = ()  # metrics that show that they act
 
+
+pytestmark = pytest.mark.usefixtures("shim")
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
 CLIP_EPS = {"clip_eps_low": 0.2, "clip_eps_high": 0.28}
@@ -98,14 +98,6 @@ CASES = {
     ),
     "kl": Case({"aggregation": "token-mean", "kl_coefficient": 0.1}, {}, {"beta": 0.1}, kl=0.1),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def flash_attn():
-    """OpenRLHF imports flash-attn whether it is used or not: a stand-in is put on the path."""
-    sys.path.insert(0, str(SHIM))
-    yield
-    sys.path.remove(str(SHIM))
 
 
 @pytest.fixture(scope="module")
