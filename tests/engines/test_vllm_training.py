@@ -40,7 +40,8 @@ def trained(folder, checkpoint, *more, steps=8, problems=8):
     settings.write_text(SETTINGS.format(steps=steps, problems=problems), encoding="utf-8")
     call = [
         "train", "arithmetic-solve-verify-correct", "--config", settings, "--model", checkpoint,
-        "--team", "mars_env.miniature.agents:team", "--engine", "vllm?eager=true", "--out", folder / "run", *more,
+        "--team", "mars_env.miniature.agents:team", "--engine", "vllm?eager=true",
+        "--out", folder / "run", *more,
     ]  # fmt: skip
     result = CliRunner().invoke(app, list(map(str, call)))
     if result.exception is not None:
