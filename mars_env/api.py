@@ -125,7 +125,7 @@ def make_env(
 
 
 def _refuse_mixture(problems: ProblemSet) -> None:
-    """Refuse problems of several kinds: each kind has a grader, and a game has one."""
+    """Reject problems of several kinds: each kind has a grader, and a game has one."""
     first: dict[str, str] = {}
     for problem in problems:
         first.setdefault(problem.kind, problem.id)

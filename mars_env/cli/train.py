@@ -183,7 +183,7 @@ def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
 def assigned_checkpoints(
     given: Sequence[str], names: Sequence[str], *, apart: bool
 ) -> dict[str, tuple[str, str]]:
-    """The policy's name and the checkpoint of each agent; `apart` gives each agent a policy of its own.
+    """The policy's name and the checkpoint of each agent; `apart` gives each agent its own policy.
 
     Example:
         >>> team = ["solver_0", "verifier_0", "corrector_0"]

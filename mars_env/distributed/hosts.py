@@ -73,7 +73,7 @@ class EngineHost(Host):
     async def check(
         self, make_game: MakeGame, problems: Sequence[Problem], check_agents: CheckAgents
     ) -> None:
-        """Refuse agents before they play, also by `mars_env.envs.contexts.require_room`."""
+        """Reject agents before they play, also by `mars_env.envs.contexts.require_room`."""
         game = make_game()
         await check_agents(self._loaded(), game)
         await require_room(game.rules, self._loaded(), problems)
@@ -83,7 +83,7 @@ class EngineHost(Host):
         return await self._loaded()[agent].act(observation, n, seed)
 
     async def close(self) -> None:
-        """Stop engines that have processes of their own."""
+        """Stop engines that run in other processes."""
         models = {id(m): m for a in (self._agents or {}).values() if (m := getattr(a, "model", None))}
         for model in models.values():
             if hasattr(model, "close"):

@@ -29,7 +29,7 @@ def encode_prompt(
 
     Raises:
         ModelError: There are no tokens, or ids not below `vocabulary`.
-        ConfigError: The chat template refuses the messages.
+        ConfigError: The chat template rejects the messages.
     """
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)
@@ -103,7 +103,7 @@ def written(
 
 
 def require_fit(given: Completion, context: int | None, name: str) -> None:
-    """Refuse, by a `ContextError`, to score what is longer than a model's context, where that is known."""
+    """Reject, by a `ContextError`, what is longer than a model's context, where that is known."""
     length = len(given.prompt_ids) + len(given.token_ids)
     if context is not None and length > context:
         raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
@@ -125,7 +125,7 @@ def _encode_chat(
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in messages)
         why = f'{error}; where it knows no system message, give the agents system=""'
-        raise ConfigError(f"{name}: its chat template refuses messages of {roles}: {why}") from error
+        raise ConfigError(f"{name}: its chat template rejects messages of {roles}: {why}") from error
 
 
 class Sampled(NamedTuple):

@@ -63,7 +63,7 @@ def require_consistent(completion: Completion, sampling: Sampling, *, exact: boo
     try:
         checks.valid_completion(completion)  # as the engine does, which otherwise discards the tree
     except (ValueError, TypeError) as error:
-        raise AssertionError(f"the engine refuses {completion!r:.300}: {error}") from error
+        raise AssertionError(f"the engine rejects {completion!r:.300}: {error}") from error
     logprobs, sampled, read = completion.logprobs, len(completion.token_ids), len(completion.prompt_ids)
     most, versions = sampling.max_tokens, completion.versions
     faults = {

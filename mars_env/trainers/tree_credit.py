@@ -89,7 +89,7 @@ def _siblings(groups: Sequence[Group]) -> Mapping[_Parent, Mapping[str, float]]:
 
 
 def _refuse_orphans(groups: Sequence[Group], raw: Mapping[TurnKey, float | None]) -> None:
-    """Refuse turns that would be taken for children of the root because their parent is missing."""
+    """Reject turns that would be taken for children of the root because their parent is missing."""
     for group in groups:
         for turn in group.turns:
             if turn.parent_id is not None and (turn.tree_id, turn.parent_id) not in raw:

@@ -21,7 +21,7 @@ MAX_DEPTH = 16
 MAX_ELEMENTS = 2_000
 
 Formulas = Callable[[str, bool], Markup | None]
-"""From a formula, and whether it stands in a line of its own, to MathML; None where it stays LaTeX."""
+"""From a formula, and whether it has its own line, to MathML; None where it stays LaTeX."""
 
 _ELEMENTS = frozenset(
     ("math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "msup", "msub", "msubsup", "munder", "mover",

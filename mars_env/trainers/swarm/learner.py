@@ -269,7 +269,7 @@ class Swarm:
                 self._hear(sampler, wire.FROM_SAMPLER.validate_json(message.data))
         except (ValidationError, Refusal) as error:
             why = describe_error(error)
-            log.warning("the sampler %s is refused: %s", name, why)
+            log.warning("the sampler %s is rejected: %s", name, why)
             sampler.out.put_nowait(wire.Bye(why=why))
             await asyncio.wait([sender], timeout=_GRACE)
         finally:
@@ -305,7 +305,7 @@ class Swarm:
         self._release(opened)
         actions, why = ([], give.fault) if give.fault else self._received(give, opened)
         if why:
-            log.warning("an answer of the sampler %s is refused: %s", sampler.name, one_line(why, 300))
+            log.warning("an answer of the sampler %s is rejected: %s", sampler.name, one_line(why, 300))
             self._fail(opened, f"{sampler.name}: {one_line(why, 300)}")
         else:
             opened.answer.set_result(actions)

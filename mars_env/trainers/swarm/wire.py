@@ -93,7 +93,7 @@ class Drop(_Message):
 
 
 class Bye(_Message):
-    """The training is over, or the learner refuses the sampler."""
+    """The training is over, or the learner rejects the sampler."""
 
     kind: Literal["bye"] = "bye"
     why: _Reason = ""

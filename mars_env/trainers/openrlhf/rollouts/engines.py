@@ -109,7 +109,7 @@ class EnginesModel:
 
         Raises:
             ModelError: The engine failed.
-            ContextError: There is too little room, and the sampling settings refuse that.
+            ContextError: There is too little room, and the sampling settings reject that.
             ConfigError: n is below 1, or a sampling setting is invalid.
         """
         check_request(n, sampling)
