@@ -29,7 +29,7 @@ def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
 
 
 def check_request(n: int, sampling: Sampling) -> None:
-    """Refuse a request that makes no sense, by a `ConfigError` that is the same for every model."""
+    """Reject a request that makes no sense, by a `ConfigError` that is the same for every model."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, got {n}")
     if sampling.max_tokens < 1:
@@ -43,7 +43,7 @@ def check_request(n: int, sampling: Sampling) -> None:
     if sampling.top_k < 0:
         raise ConfigError(f"top_k must be at least 0 (0 means all tokens), got {sampling.top_k}")
     if type(sampling.stop) is not tuple or not all(sampling.stop):
-        raise ConfigError(f"stop must be a tuple of texts that are not empty, got {sampling.stop!r}")
+        raise ConfigError(f"stop must be a tuple of strings that are not empty, got {sampling.stop!r}")
 
 
 def plain_chat(messages: Sequence[Message]) -> str:
@@ -70,7 +70,7 @@ def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) ->
     """Tokens that may be sampled after a prompt: the agent's limit, or what the context leaves; at least 0.
 
     Raises:
-        ContextError: There is less room than the limit, and ``Sampling.overflow`` refuses that.
+        ContextError: There is less room than the limit, and ``Sampling.overflow`` rejects that.
     """
     room = max(0, context - prompt_tokens)
     if room < sampling.max_tokens and sampling.overflow == "refuse":

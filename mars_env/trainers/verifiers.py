@@ -60,7 +60,7 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     problem_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the set's loader."""
     samples: PositiveInt = 1
-    """Episodes of each problem, each a task of its own: the n of avg@n."""
+    """Episodes of each problem, each a separate task: the n of avg@n."""
     seed: int | None = None
     """With a seed, an episode is that of `mars_env.evaluate` with the same seed, and each request carries a
     seed; None draws anew each time, which training needs."""
