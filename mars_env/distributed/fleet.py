@@ -159,7 +159,7 @@ class Fleet:
         worker is lost, only its unfinished turns are: they are played again.
 
         Args:
-            jobs: What is to be played.
+            jobs: What is to be played; all are read at the start.
             seed: The run's seed.
             concurrency: Over all workers.
             journal: Here at the driver.
@@ -300,21 +300,12 @@ class _RayWorker(WorkerHandle):
 
     async def _answer(self, ref: Awaitable[Any]) -> Any:
         """The worker's answer. If it does not come in time, or the process has ended, the worker is lost."""
-        from ray.exceptions import RayActorError, RayTaskError
-
-        silence = self._placement.silence_seconds
+        silence, who = self._placement.silence_seconds, f"the worker with process id {self.pid} is lost"
         try:
-            async with asyncio.timeout(silence):
-                return await ref
-        except TimeoutError:
-            why = f"no answer for {silence:g} s"
-        except RayTaskError as error:
-            raise _as_mars_error(error) from error
-        except RayActorError as error:
-            why = hosts.first_line(error)
-        pid = self.pid
-        self.stop()
-        raise WorkerLost(f"the worker with process id {pid} is lost ({why})")
+            return await _answer(ref, silence, WorkerLost(f"{who} (no answer for {silence:g} s)"), who)
+        except WorkerLost:
+            self.stop()
+            raise
 
 
 def load_ray() -> Any:
@@ -363,42 +354,38 @@ def _start_actor(ray: Any, host: type, options: dict[str, Any], *arguments: Any)
 
 async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:
     """Wait until a process has started; returns its process id."""
-    from ray.exceptions import RayActorError
-
+    late = CannotStart(f"no {kind} could be started within {placement.wait_seconds:g} s")
+    ended = f"a {kind} ended while it started"
     try:
-        async with asyncio.timeout(placement.wait_seconds):
-            pid: int = await actor.process_id.remote()
-    except TimeoutError:
+        pid: int = await _answer(actor.process_id.remote(), placement.wait_seconds, late, ended)
+    except CannotStart as error:
         asked = f"{place.count} {kind}{'s' if place.count > 1 else ''} with {place.describe()} each"
         there = await asyncio.to_thread(_inventory, ray)
-        why = f"no {kind} could be started within {placement.wait_seconds:g} s"
-        raise CannotStart(f"{why}: asked for: {asked}; {there}: ask for less, or add machines") from None
-    except RayActorError as error:
-        raise WorkerLost(f"a {kind} ended while it started ({hosts.first_line(error)})") from error
+        raise CannotStart(f"{error}: asked for: {asked}; {there}: ask for less, or add machines") from None
     return pid
 
 
 async def _wait_until_loaded(ref: Awaitable[Any], kind: str, placement: Placement) -> None:
     """Wait until a process has loaded what it needs."""
+    late = CannotStart(f"a {kind} did not load within {placement.load_seconds:g} s")
+    await _answer(ref, placement.load_seconds, late, f"a {kind} ended while it loaded")
+
+
+async def _answer(ref: Awaitable[Any], seconds: float, late: MarsError, ended: str) -> Any:
+    """What a process answers within so many seconds; else raises `late`, or that the process has ended."""
     from ray.exceptions import RayActorError, RayTaskError
 
     try:
-        async with asyncio.timeout(placement.load_seconds):
-            await ref
+        async with asyncio.timeout(seconds):
+            return await ref
     except TimeoutError:
-        raise CannotStart(f"a {kind} did not load within {placement.load_seconds:g} s") from None
+        raise late from None
     except RayTaskError as error:
-        raise _as_mars_error(error) from error
+        cause = hosts.cause_of(error)
+        why = f"a process of the cluster failed: {type(cause).__name__}: {hosts.first_line(cause)}"
+        raise (cause if isinstance(cause, MarsError) else MarsError(why)) from error
     except RayActorError as error:
-        raise WorkerLost(f"a {kind} ended while it loaded ({hosts.first_line(error)})") from error
-
-
-def _as_mars_error(error: Any) -> MarsError:
-    """The exception of another process as a `MarsError`."""
-    cause = hosts.cause_of(error)
-    if isinstance(cause, MarsError):
-        return cause
-    return MarsError(f"a process of the cluster failed: {type(cause).__name__}: {hosts.first_line(cause)}")
+        raise WorkerLost(f"{ended} ({hosts.first_line(error)})") from error
 
 
 def _inventory(ray: Any) -> str:

@@ -236,6 +236,11 @@ def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any)
     return EnvSpec(name[: -len(rules) - 1], rules, module, settings)
 
 
+def spec_or_rules(env_id: str, settings: Mapping[str, Any] | None = None) -> EnvSpec:
+    """As `spec`, and bare rules will do: for play whose problems come from elsewhere, such as a question."""
+    return EnvSpec("", env_id, settings=settings or {}) if env_id in rules_names() else spec(env_id, settings)
+
+
 def _hint(name: str) -> str:
     """A hint at an id: one that has the name as its half, else the closest one."""
     known = list_envs()

@@ -14,8 +14,6 @@ from mars_env.models import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.types import Problem
 
-pytest.importorskip("openrlhf")
-
 SHIM = Path(__file__).parent / "openrlhf_shim"
 PROBLEMS = ProblemSet("sums", [Problem(f"s{i}", f"What is {i} + 1?", str(i + 1)) for i in range(4)])
 TEMPLATE = (

@@ -11,11 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from mars_env.trainers.openrlhf import versions
-
-pytest.importorskip("openrlhf")
 
 NAMES = Path(__file__).with_name("openrlhf_names.json")
 CHECK = """

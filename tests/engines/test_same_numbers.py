@@ -23,7 +23,6 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.rollout import collect, groups_of
 from mars_env.rollout.groups import step_jobs
-from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.config import Credit, Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.openrlhf.agent_file.rows import training_rows
@@ -33,6 +32,7 @@ from mars_env.types import Tree
 
 AGREE = 1e-5
 TEMPERATURE = 0.8
+TRL_CAP = 1.2
 SHIM = Path(__file__).parent / "openrlhf_shim"
 
 
@@ -41,8 +41,8 @@ class Case:
     """One loss in the words of each trainer."""
 
     local: dict
-    openrlhf: dict
-    trl: dict
+    openrlhf: dict  # arguments of its PolicyLoss
+    trl: dict = field(default_factory=dict)  # attributes of its trainer
     old: str = "rollout"  # whose log-probabilities the ratio's denominator is
     kl: float = 0.0
     team: dict = field(default_factory=dict)  # settings of the team, which OpenRLHF and TRL do not have
@@ -50,46 +50,40 @@ class Case:
 
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
+CLIP_EPS = {"clip_eps_low": 0.2, "clip_eps_high": 0.28}
+EPSILON = {"epsilon_low": 0.2, "epsilon_high": 0.28}
+GSPO = {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4}
 CASES = {
-    "token-mean": Case(
-        {"aggregation": "token-mean", **CLIP},
-        {"clip_eps_low": 0.2, "clip_eps_high": 0.28},
-        {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28},
-    ),
+    "token-mean": Case({"aggregation": "token-mean", **CLIP}, CLIP_EPS, EPSILON),
     "sequence-mean": Case(
         {"aggregation": "sequence-mean", **CLIP},
-        {"clip_eps_low": 0.2, "clip_eps_high": 0.28, "token_level_loss": False},
-        {"loss_type": "grpo", "epsilon": 0.2, "epsilon_high": 0.28},
+        {**CLIP_EPS, "token_level_loss": False},
+        {**EPSILON, "loss_type": "grpo"},
     ),
-    "dual clip": Case(
-        {**CLIP, "dual_clip": 1.3},
-        {"clip_eps_low": 0.2, "clip_eps_high": 0.28, "dual_clip": 1.3},
-        {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "delta": 1.3},
-    ),
+    "dual clip": Case({**CLIP, "dual_clip": 1.3}, {**CLIP_EPS, "dual_clip": 1.3}, {**EPSILON, "delta": 1.3}),
     "gspo": Case(  # of MARS2: `openrlhf_on_cpu.MARS2_LOSS`
         {"ratio": "sequence"},
-        {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4},
+        GSPO,
         {
             "loss_type": "grpo",
             "importance_sampling_level": "sequence",
-            "epsilon": 3e-4,
+            "epsilon_low": 3e-4,
             "epsilon_high": 4e-4,
         },
     ),
     "importance correction": Case(
-        {"aggregation": "token-mean", "tis_cap": 1.2, "tis_veto": None},
+        {"aggregation": "token-mean", "tis_cap": TRL_CAP, "tis_veto": None},
         {
             "is_correction_level": "token",
             "is_correction_mode": "clip",
-            "is_correction_threshold": [0.0, 1.2],
+            "is_correction_threshold": [0.0, TRL_CAP],
         },
-        {"loss_type": "dapo", "vllm_importance_sampling_clip_max": 1.2},
+        {},
         old="trainer",
     ),
     "gspo with weights": Case(  # MARS2's
         {"ratio": "sequence"},
-        {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4},
-        {},
+        GSPO,
         old="trainer",
         team={"tis_cap": 1.1, "tis_veto": 0.7},
         bite=("importance", "vetoed"),
@@ -97,21 +91,12 @@ CASES = {
     "mastered tokens": Case(  # MarsRL's
         {"ratio": "token"},
         {},
-        {},
         old="trainer",
         team={"tis_cap": 1.2, "dmmpt_threshold": 0.9},
         bite=("mastered",),
     ),
-    "kl": Case(
-        {"aggregation": "token-mean", "kl_coefficient": 0.1},
-        {},
-        {"loss_type": "dapo", "beta": 0.1},
-        kl=0.1,
-    ),
+    "kl": Case({"aggregation": "token-mean", "kl_coefficient": 0.1}, {}, {"beta": 0.1}, kl=0.1),
 }
-
-
-pytest.importorskip("openrlhf")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -357,15 +342,12 @@ def trl_numbers(case, samples, trainer, before, after):
     module.load_state_dict(after.state_dict())
     module.zero_grad()
     module.train()
-    settings = {
-        "loss_type": "dapo", "importance_sampling_level": "token", "epsilon": 0.2, "epsilon_high": None,
-        "beta": 0.0, "vllm_importance_sampling_clip_max": None, **case.trl,
+    plain = {
+        "loss_type": "dapo", "importance_sampling_level": "token", "beta": 0.0,
+        "epsilon_low": 0.2, "epsilon_high": 0.2, "delta": None,
     }  # fmt: skip
-    trainer.loss_type, trainer.beta = settings["loss_type"], settings["beta"]
-    trainer.importance_sampling_level = settings["importance_sampling_level"]
-    trainer.epsilon_low = settings["epsilon"]
-    trainer.epsilon_high = settings["epsilon_high"] or settings["epsilon"]
-    trainer.args.delta = settings.get("delta")
+    for name, value in (plain | case.trl).items():
+        setattr(trainer.args if name == "delta" else trainer, name, value)
     trainer.current_gradient_accumulation_steps = 1
     trainer.args.steps_per_generation = 1
     prompts = [torch.tensor(s.prompt_ids) for s in samples]
@@ -392,7 +374,7 @@ def trl_numbers(case, samples, trainer, before, after):
     sampled = right([torch.tensor(s.logprobs) for s in samples])
     if case.old == "rollout":
         inputs["old_per_token_logps"] = sampled
-    if settings["beta"]:
+    if case.kl:
         module.load_state_dict(before.module.state_dict())
         with torch.no_grad():
             inputs["ref_per_token_logps"], *_ = trainer._get_per_token_logps_and_entropies(
@@ -404,8 +386,7 @@ def trl_numbers(case, samples, trainer, before, after):
         with torch.no_grad():
             old, *_ = trainer._get_per_token_logps_and_entropies(module, ids, mask, width)
         gap = (old - sampled) * inputs["completion_mask"] * inputs["tool_mask"]
-        cap = settings["vllm_importance_sampling_clip_max"]
-        inputs["importance_sampling_ratio"] = gap.exp().clamp(max=cap)  # its mode "token_truncate"
+        inputs["importance_sampling_ratio"] = gap.exp().clamp(max=TRL_CAP)  # its mode "token_truncate"
     loss = trainer._compute_loss(module, inputs)
     loss.backward()
     return loss.item(), gradient(module)
@@ -518,22 +499,6 @@ def test_dynamic_batches_lose_no_row_of_an_update_of_any_size(rows, batch_size, 
     assert sum(buffer.dynamic_optimizer_step) == -(-len(made) // batch_size)
 
 
-@pytest.mark.parametrize("rows_of", [by_the_launcher, by_the_agent_file])
-@pytest.mark.parametrize("which", ["groups", "tree"])
-def test_advantages_pass_through_openrlhf(request, which, rows_of):
-    rollouts = request.getfixturevalue(which)
-    samples = turn_samples(rollouts, TrainConfig() if which == "groups" else CREDIT)
-    made = [
-        row[mask.bool()].tolist()
-        for batch in experiences(*rows_of(samples))
-        for row, mask in zip(batch.advantages, batch.action_mask, strict=True)
-    ]
-    made, padding = made[: len(samples)], made[len(samples) :]
-    assert not any(padding)
-    for values, sample in zip(made, samples, strict=True):
-        assert values == pytest.approx([sample.advantage] * sum(sample.completion_mask), abs=AGREE)
-
-
 @pytest.mark.parametrize(("name", "counted"), [("token-mean", "tokens"), ("sequence-mean", "rows")])
 def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, counted, before, after):
     """And in nothing else: the loss is smaller by their share, which docs/other-trainers.md says."""
@@ -542,17 +507,3 @@ def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, count
     filled, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples, 7)), before, after)
     real = len(samples) if counted == "rows" else sum(sum(s.completion_mask) for s in samples)
     assert filled == pytest.approx(bare * real / (real + 7), abs=AGREE)
-
-
-def test_group_normalisations_differ_only_in_what_is_added_to_the_deviation(groups):
-    """Ours adds 1e-6, OpenRLHF's "group_norm" 1e-9, TRL 1e-4; all divide squares by n - 1."""
-    whole = [g for g in groups if None not in [t.reward for t in g.turns]]
-    ours = group_normalised(whole)
-    assert ours
-    for group in whole:
-        rewards = torch.tensor([turn.reward for turn in group.turns])
-        for eps, allowed in ((1e-9, 1e-5), (1e-4, 5e-4)):
-            theirs = (rewards - rewards.mean()) / (rewards.std() + eps)
-            for turn, value in zip(group.turns, theirs.tolist(), strict=True):
-                advantage = ours.get((turn.tree_id, turn.id), 0.0)
-                assert value == pytest.approx(advantage, abs=allowed)

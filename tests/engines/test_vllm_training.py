@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import torch
+from messages import raises
+from real_engines import shaken
 from typer.testing import CliRunner
 
 from mars_env.cli import app
 from mars_env.errors import ModelError
 from mars_env.loggers import read_jsonl
-from mars_env.models.vllm import VLLMModel
 from mars_env.trainers import samplers
 from mars_env.trainers.local import Policy
 from mars_env.trainers.samplers import Samplers, probe_ids
-from mars_env.types import Sampling
 
 SETTINGS = """
 steps = {steps}
@@ -78,31 +77,25 @@ def test_adapters_of_a_team_share_an_engine_and_a_run_is_taken_up(checkpoint, tm
     assert len(gaps) == 6 and max(gaps) < tolerance
 
 
-def test_the_probe_finds_weights_that_vllm_has_not_got(checkpoint, module, monkeypatch):
-    policy = Policy(module)
-    with VLLMModel(checkpoint, engine="offline", eager=True) as model:
-        bring = Samplers({"one": model})
-        assert asyncio.run(bring({"one": policy}))["policy/one/probe_gap"] < 1e-4
-        module.model.layers[1].mlp.down_proj.weight.data *= 1.5
-        policy.version += 1
-        monkeypatch.setattr(model._engine, "reload", lambda *given, **how: None)
-        with pytest.raises(ModelError):
-            asyncio.run(bring({"one": policy}))
+def test_the_probe_finds_weights_that_vllm_has_not_got(offline, module, tolerance, monkeypatch):
+    policy, bring = Policy(module), Samplers({"one": offline})
+    assert asyncio.run(bring({"one": policy}))["policy/one/probe_gap"] < tolerance
+    module.model.layers[1].mlp.down_proj.weight.data *= 1.5
+    policy.version += 1
+    monkeypatch.setattr(offline._engine, "reload", lambda *given, **how: None)
+    with raises(ModelError):
+        asyncio.run(bring({"one": policy}))
 
 
-def test_weights_pass_without_a_file(checkpoint, module, monkeypatch):
+def test_weights_pass_without_a_file(offline, module, monkeypatch):
     def refuse(*given, **how):
         raise AssertionError("a file was written")
 
-    with VLLMModel(checkpoint, engine="offline", eager=True) as model:
-        monkeypatch.setattr("safetensors.torch.save_file", refuse)
-        monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
-        with torch.no_grad():
-            module.lm_head.weight.mul_(1.1)
-        model.refresh(module, version=1)
-        prompt, tokens = probe_ids(35)
-        found = asyncio.run(model.score(prompt, tokens, end=False))
-        [sample] = asyncio.run(model.complete(prompt, 1, Sampling(max_tokens=4, seed=1)))
+    monkeypatch.setattr("safetensors.torch.save_file", refuse)
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
+    offline.refresh(shaken(module, seed=1), version=1)
+    prompt, tokens = probe_ids(35)
+    found = asyncio.run(offline.score(prompt, tokens, end=False))
     expected = samplers.given_logprobs(module, [samplers.ScoreRequest(prompt, tokens)], vocabulary=35)[0]
     assert found.logprobs == pytest.approx(expected, abs=1e-3)
-    assert sample.versions[0][0] == 1
+    assert found.versions[0][0] == 1

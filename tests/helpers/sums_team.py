@@ -52,19 +52,6 @@ def slow_model():
     return ScriptedModel(script, latency=0.05)
 
 
-class Deadly(ScriptedModel):
-    """Ends its process when asked about one particular problem."""
-
-    async def complete(self, prompt, n, sampling):
-        if "3 + 3" in prompt[-1]["content"]:
-            os._exit(1)
-        return await super().complete(prompt, n, sampling)
-
-
-def deadly_team():
-    return team(model=Deadly(script, ids=True, latency=0.005))
-
-
 def broken_team():
     return make_agents("no_such_module:agent", game().rules.possible_agents)
 

@@ -21,7 +21,7 @@ from mars_env.grading.math.vocabulary import OTHER_CASE
 _LENGTH = 4000  # so many characters at the end of a problem are searched for its questions
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
 _ASKS = re.compile(
-    r"[?？求]|计算|展开|分解|化[简为成]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer"
+    r"[?？求]|__|\\underline|[\u4e00-\u9fff]\s*[(（]\s*[)）]|计算|展开|分解|化[简为成]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer"
     r"|solve|convert|write|expand|factor|simplify|rationali[sz]e|reduce|complete)\b",
     re.IGNORECASE,
 )
@@ -49,15 +49,16 @@ _CHINESE_CLAUSE = re.compile(r"[，,。；;]")
 _CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _PHRASE = re.compile(r"[^\W_]+")
-_NEGATED_HAN = re.compile("不[\u4e00-\u9fff]")
+_HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
 _THING = re.compile(r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) ([a-z]{3,})\b")
 _MANY = re.compile(r"(?:\d|\bmany) (?:[a-z]+ )?([a-z]{3,}s)\b")
 _ELIDED = re.compile(
-    r"\bhow many (?:(?:more|fewer|less) )?(?:of|are|is|were|was|do|does|did|will|can|has|have|must|in)\b"
-    r"|\bhow many altogether\b|\b(?:ones?|both|each)\b",
+    r"\bhow many (?!(?:more |fewer |less )?(?!(?:is|was|does|has)\b)(?:\w+ )?"
+    r"(?:\w+s|people|children|(?:wo)?men)\b)"
+    r"|\b(?:ones?|both|each)\b",
     re.IGNORECASE,
 )
 """A question that leaves out what it counts: "how many are red?"."""
@@ -100,7 +101,8 @@ _KINDS |= frozenset(map(_stem, word_set("expression representation factorization
 _QUALIFIERS = tuple(
     re.compile(words, re.IGNORECASE)
     for words in (
-        r"\b(?:more|fewer|less|older|younger|taller|farther|further|heavier|difference|exceeds?)\b|多(?!少)|比",
+        r"\b(?:more|fewer|less|older|younger|taller|farther|further|heavier)\b(?! than \$?\d)"
+        r"|\b(?:difference|exceeds?)\b|多(?!少)|比",
         r"\b(?:left|remain(?!der)\w*|still|now|rest)\b|剩|余下",
         r"\bsum\b|之和|总和",
         r"\bproduct\b|乘积|之积",
@@ -301,7 +303,7 @@ def unshared(sentence: str, statement: str) -> str:
     """A sentence without the words that the question has, too: "not red", "less than 20"."""
     if (asked := question(statement)) is None:
         return sentence
-    sentence = _NEGATED_HAN.sub(lambda said: " " if said[0] in asked.text else said[0], sentence)
+    sentence = _HAN_PAIR.sub(lambda said: " " if said[0] in asked.text else said[0], sentence)
     theirs, words = _PHRASE.findall(asked.text.lower()), _HYPHEN.sub(" ", sentence).split()
     bare = ["".join(_PHRASE.findall(word)).lower() for word in words]
     shared = {

@@ -12,7 +12,6 @@ import re
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
 from mars_env.grading.math.closing import closing_value, list_items
 from mars_env.grading.math.doubt import doubtful, is_conditional, is_denied, without_quotations
-from mars_env.grading.math.ending import last_value
 from mars_env.grading.math.sentences import (
     BOLD,
     clause,
@@ -75,7 +74,7 @@ def extract_answer(
         text: What a model wrote; anything at all.
         strict: Take only boxes, from the unchanged text.
         statement: The problem. With it, a last sentence about what it asks for is read.
-        reference: With it, a last value is read that only the reference explains (`ending.py`).
+        reference: With it, a last value is read that only the reference explains (`closing.py`).
 
     Returns:
         The answer as written in the text, without outer delimiters, and how it was found;
@@ -140,7 +139,7 @@ def _unboxed(text: str, statement: str, reference: str) -> Extraction:
         )
     said = _marked(text, statement)
     if said is None:
-        value = closing_value(text, statement) or (reference and last_value(text, statement, reference))
+        value = closing_value(text, statement, reference)
         return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
     if meant := _meant(text[-200:]):
         return Extraction(meant, "marker")

@@ -67,6 +67,13 @@ BOUND = _any_of(
 )
 """Words beside a number that limit it, or that announce work, so that it need not be an answer."""
 
+_NO_LENGTH = "areas? volumes? perimeters? circumferences? angles? probabilit(?:y|ies)"
+NO_LENGTH = _any_of(_NO_LENGTH)
+MEASURE = _any_of(
+    f"{_NO_LENGTH} radi(?:us|i) diameters? slopes? lengths? distances? averages? means? medians?"
+)
+"""What a value may measure, and of these what no segment has."""
+
 RELATIVE = re.compile(
     r"\b(?:(?:multiples?|factors?|divisors?|powers?|half|twice|double|third|quarter|square|cube|root|remainder)\s+of"
     r"|(?:divisible|divided|multiplied)\s+by|congruent\s+to|(?:ends?|ending)\s+in|base|coprime\s+(?:to|with)|exceeds?)"
