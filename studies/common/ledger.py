@@ -26,10 +26,14 @@ from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.text import shown
 
 
-class LedgerRow(BaseModel):
-    """One run of one arm."""
+class Frozen(BaseModel):
+    """The base of recipes and rows: no field changes, and there are no others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LedgerRow(Frozen):
+    """One run of one arm."""
 
     arm: str
     seed: int

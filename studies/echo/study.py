@@ -18,7 +18,6 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
@@ -36,7 +35,7 @@ from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import played_often
-from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.rubrics.lock import SAMPLING, locks, opener, step_is_right, warm_started
 
@@ -45,10 +44,8 @@ MEASURED: Final = ("idle", "expected_idle", "period")
 UNCLIPPED: Final = {"clip_low": 1.0, "clip_high": 1e6}
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study; see the plan for how they were chosen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = 40
     rate: float = 3e-3

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
 from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
 from mars_env.trainers.config import TrainConfig, TreeCredit
 from mars_env.types import RewardModel
+from studies.common.ledger import Frozen
 from studies.mars2.warm_start import WarmStart
 
 
-class Mars2Recipe(BaseModel):
+class Mars2Recipe(Frozen):
     """How the miniature's models are warm-started, trained and evaluated."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     warm_start: WarmStart = WarmStart()
     """Short, so that something is left to learn."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
@@ -26,19 +26,18 @@ from mars_env.problems.code_nibbles import (
 )
 from mars_env.problems.generated import split_of
 from mars_env.seeds import derive_seed
+from studies.common.ledger import Frozen
 from studies.mars2 import protocol as p
 
 TOKEN_IDS: Final = {token: i for i, token in enumerate(p.VOCABULARY)}
 
 
-class WarmStart(BaseModel):
+class WarmStart(Frozen):
     """How a model is warm-started.
 
     The learning rate is the peak, reached after an eighth of the updates; a register's program has `least` to
     `most` operations, a share `mix` of them from its own family; `shown` outputs of it are shown.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     shape: tuple[int, int, int] = (96, 256, 2)
     updates: int = 180

@@ -15,7 +15,6 @@ from typing import Annotated, Final
 
 import torch
 import typer
-from pydantic import BaseModel, ConfigDict
 from rich.progress import Progress
 from transformers import Qwen3ForCausalLM
 
@@ -23,13 +22,12 @@ from mars_env.miniature.model import TOKEN_IDS, build_model, build_tokenizer, up
 from mars_env.miniature.protocol import END, PAD, SPECIAL
 from mars_env.seeds import derive_seed
 from studies.common.imitation import written_losses
+from studies.common.ledger import Frozen
 from studies.marsrl.demonstrations import ROLES, Demonstration, Faults, Role, demonstrate
 
 
-class Stage(BaseModel):
+class Stage(Frozen):
     """One stage of the warm start: shares of Solver, Verifier and Corrector rows, and their faults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     steps: int

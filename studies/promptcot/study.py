@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
 from mars_env.evaluation.problems import drop_solved
@@ -40,7 +38,7 @@ from mars_env.trainers.rollouts import rollouts
 from mars_env.types import Tree
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import copied, played_often
-from studies.common.ledger import LedgerRow, arms_table, origins, over_seeds, seed_text
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, over_seeds, seed_text
 from studies.common.study import Result, Run, Study
 from studies.promptcot.grammar import (
     DESIGNS,
@@ -93,10 +91,8 @@ CLAIMS: Final = (
 )  # fmt: skip
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study; the plan says how they were chosen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pool: int = 1000
     """Known problems with their cold-start rationales."""

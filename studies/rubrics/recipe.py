@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from mars_env.envs import Game, GroupedSettings
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
@@ -11,14 +9,13 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Tree
 from studies.common.episodes import played_often
+from studies.common.ledger import Frozen
 from studies.common.study import Run
 from studies.rubrics.lock import SAMPLING, opener
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of a study of locks; see the plan for how they were chosen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     study: str
     steps: int

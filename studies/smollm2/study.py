@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
@@ -46,7 +45,7 @@ from mars_env.trainers.team import Team, refresher
 from mars_env.types import Agent, Sampling, Tree, role_of
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import played_often
-from studies.common.ledger import LedgerRow, SeedEstimate, arms_table, origins, seed_text
+from studies.common.ledger import Frozen, LedgerRow, SeedEstimate, arms_table, origins, seed_text
 from studies.common.pages import STUDIES, table
 from studies.common.study import Result, Run, Study, console
 from studies.smollm2.word_problems import lessons, problem_set
@@ -93,10 +92,8 @@ PROMPTS: Final = {
 """Shorter than the library's own: on a CPU a prompt costs as much as the text after it."""
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study; the plan says how they were chosen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     taught_steps: int = 40
     taught_batch: int = 16

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from mars_env.methods.spell.rewards import outcomes
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER
 from mars_env.methods.spell.training import SpellRun, SpellSettings, train_spell
@@ -18,7 +16,7 @@ from mars_env.trainers.team import Team, make_team
 from mars_env.types import Action, Observation, Problem, Tree
 from studies.common.claims import Claim, judge_all
 from studies.common.episodes import copied, mean
-from studies.common.ledger import LedgerRow, arms_table, origins, seed_text
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, seed_text
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.spell.lookups import (
     KEYS,
@@ -52,10 +50,8 @@ CLAIMS: Final = (
 )
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study; see the plan for how they were chosen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     warm_start: int = 600
     steps: int = 40

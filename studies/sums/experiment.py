@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
@@ -28,6 +28,7 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import make_team
 from mars_env.types import Agent, Problem, Verdict, role_of
 from studies.common.episodes import played_often
+from studies.common.ledger import Frozen
 from studies.sums import protocol
 from studies.sums.agents import SumsAgent, honest_report
 from studies.sums.warm_start import Stage, WarmStart, learn, warm_start
@@ -62,10 +63,8 @@ ARMS: Final = (
 )
 
 
-class SumsRecipe(BaseModel):
+class SumsRecipe(Frozen):
     """Every number of the study."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     warm_start: WarmStart = WarmStart()
     inference: Schedule = Schedule(rounds=2, accept_after=1)

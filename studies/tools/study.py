@@ -10,8 +10,6 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from mars_env.agents import RoleAgent
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.grading import grader_for
@@ -28,7 +26,7 @@ from mars_env.trainers.team import Team, refresher
 from mars_env.types import Completion, Observation, Problem, Sampling, Tree
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import copied, mean, played_often
-from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins
 from studies.common.study import Result, Run, Study, arm_by_arm
 
 CALL, CALLED = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "', '"}}\n</tool_call>'
@@ -39,10 +37,8 @@ PATTERN: Final = "|".join(map(re.escape, sorted(PIECES, key=len, reverse=True)))
 NAME: Final = "reckoner"
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     demonstrations: int = 600
     """Updates of the warm start, 64 texts each."""

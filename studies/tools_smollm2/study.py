@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, Final
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from scipy.stats import binomtest
 
 from mars_env.agents import Solver, Toolbox, python_tool
@@ -23,7 +22,7 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.types import Completion, Prompt, Sampling, Tree
 from studies.common.episodes import copied, mean, played_often
-from studies.common.ledger import LedgerRow, origins
+from studies.common.ledger import Frozen, LedgerRow, origins
 from studies.common.pages import table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.smollm2.study import real_model
@@ -34,10 +33,8 @@ NAME, SYSTEM = "smollm2", "You solve problems."
 PROMPT: Final = "{{ problem }}\nGive the answer in \\boxed{}."
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     real: bool = True
     steps: int = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
 from mars_env.envs import Game, GroupedSettings, Rules, Solve, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING, Schedule
@@ -19,17 +19,15 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import make_team
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import copied, mean, played_often
-from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins
 from studies.common.study import Result, Run, Study
 from studies.sums.experiment import figures_of
 from studies.tools_verify.agents import Reviser, agent
 from studies.tools_verify.warm_start import SET, WarmStart, warm_start
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     warm_start: WarmStart = WarmStart()
     inference: Schedule = Schedule(rounds=3, accept_after=1)
