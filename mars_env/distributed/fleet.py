@@ -116,10 +116,10 @@ class Fleet:
         return list(self._pids.get(kind, ()))
 
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents = accept) -> None:
-        """Refuse agents whose prompts can leave less room than their limits, or that `check_agents` refuses.
+        """Reject agents whose prompts can leave less room than their limits, or that `check_agents` rejects.
 
         They are checked where they are made: in an engine's process, or else in a worker's. If no worker can
-        be started, nothing is refused: `play_all` says why.
+        be started, nothing is rejected: `play_all` says why.
         """
         longest = longest_statement(problems)
         if self._engines:
@@ -294,7 +294,7 @@ class _RayWorker(WorkerHandle):
 
 def load_ray() -> Any:
     """The module ray."""
-    with needs("ray", "playing on several machines needs Ray"):
+    with needs("ray", "rollouts on several machines need Ray"):
         return importlib.import_module("ray")
 
 
@@ -322,7 +322,7 @@ def _options(place: Place) -> dict[str, Any]:
 
 
 def _check_sendable(ray: Any, *functions: Any) -> None:
-    """Refuse functions that cannot be sent to other processes."""
+    """Reject functions that cannot be sent to other processes."""
     try:
         ray.cloudpickle.dumps(functions)
     except Exception as error:  # an object's own pickling may raise anything

@@ -48,7 +48,7 @@ class Placement(BaseModel, frozen=True, extra="forbid"):
     workers: Place = Place(count=2)
     """They play trees: rules, agents, rewards and, without graders, sandboxes."""
     graders: Place = Place(count=0)
-    """They grade, in sandboxes of their own. Without graders each worker grades what it plays."""
+    """They grade, each in its own sandbox. Without graders each worker grades what it plays."""
     engines: Place = Place(count=0)
     """They run the agents and their models, each the whole team: use them for ``vllm:`` and ``hf:`` models.
     Without engines each worker has its own team, which is right for models on servers."""

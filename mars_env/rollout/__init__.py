@@ -1,4 +1,4 @@
-"""Playing many trees at the same time: the engine, its store, and the groups that training compares.
+"""Many trees at the same time: the engine, its store, and the groups that training compares.
 
 The agentic pipeline is `mars_env.rollout.pipeline.pipeline`. It has its module's name, so it is not exported
 here.

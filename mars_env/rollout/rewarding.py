@@ -28,7 +28,7 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
     Nothing may write the run meanwhile: stop its recorder first. None makes a reward unknown.
 
     Raises:
-        StoreError: There is no such turn, or a reward is no finite number.
+        StoreError: There is no such turn, or a reward is not a finite number.
     """
     run = read_run(path)
     named: dict[str, list[Turn]] = {}
@@ -78,7 +78,7 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
 
     The trees name problems that the run has references of (``mars-env record --problems``). An UNKNOWN
     verdict makes the rewards unknown, and so does an answer that the set-up has cut off
-    (`Action.interrupted`); another turn that was cut off has no reward of its own.
+    (`Action.interrupted`); another turn that was cut off has no reward.
 
     Raises:
         StoreError: The run has no reference of a tree's problem, or was not recorded: the order of its turns

@@ -110,7 +110,7 @@ def count_line(
 
 
 def require_all(path: Path, trees: Iterable[Mapping[str, Any]], written: Mapping[str, Written]) -> None:
-    """Refuse trees that have lost turns: what is read of a run must not depend on a power loss."""
+    """Reject trees that have lost turns: what is read of a run must not depend on a power loss."""
     for row in trees:
         count = written.get(row["tree"], (0, 0))[0]
         if count < row["turns"]:

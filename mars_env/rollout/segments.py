@@ -24,7 +24,7 @@ Decode = Callable[[Sequence[int]], str]
 class SegmentedModel:
     """A model whose completions are sampled in segments of limited length.
 
-    Every sample is a request of its own, so each can end independently. After a segment that was cut off, the
+    Every sample is a separate request, so each can end independently. After a segment that was cut off, the
     next prompt is the prompt's token ids with those sampled so far. Weights that are refreshed meanwhile take
     effect with the next segment. A trainer sees one completion.
 

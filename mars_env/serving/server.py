@@ -52,7 +52,7 @@ class TeamServer:
         name: The model's name; by default the id of the answerer.
         keys: API keys of clients; without any, only this machine is served.
         concurrency: Answers played at the same time.
-        waiting: Answers that may wait; more are refused with status 429.
+        waiting: Answers that may wait; more are rejected with status 429.
         seed: Of requests that have none.
         out: Directory of the run; one that exists is continued.
 

@@ -206,7 +206,7 @@ def _fingerprint(model: Any) -> str:
 def _save_model(model: Any, path: Path) -> None:
     """Write a model with its generation config as it was read.
 
-    transformers reads a config that names a temperature without ``do_sample``, and refuses to write it.
+    transformers reads a config that names a temperature without ``do_sample``, and does not write it.
     """
     given: Any = getattr(model, "generation_config", None)  # not every model has one
     if given is not None:

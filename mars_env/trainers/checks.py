@@ -1,4 +1,4 @@
-"""What fits what in a training: the rules of every door (local, OpenRLHF, TRL, verifiers, samplers), once."""
+"""What fits what in a training: rules for all trainers (local, OpenRLHF, TRL, verifiers, samplers)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def check_agents(
         policies: Names of the policies that are trained; None: all.
 
     Raises:
-        ConfigError: A role is unknown, an agent cannot be trained on, or the door lacks a setting.
+        ConfigError: A role is unknown, an agent cannot be trained on, or the trainer lacks a setting.
     """
     for setting in door.lacks:
         if getattr(config, setting) not in (getattr(TrainConfig(), setting), "trainer"):

@@ -33,8 +33,8 @@ def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
             )
     if pipeline.refill > 1 and credit.uniform_groups == "count":
         raise ValueError(
-            "refill plays others in the place of groups whose rewards are all equal, so these are no part of "
-            'an update: set uniform_groups to "drop"'
+            "refill plays others in the place of groups whose rewards are all equal, so these are not part "
+            'of an update: set uniform_groups to "drop"'
         )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import aiohttp
 from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import as_agent, roles_of
@@ -61,7 +60,7 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     problem_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the set's loader."""
     samples: PositiveInt = 1
-    """Episodes of each problem, each a task of its own: the n of avg@n."""
+    """Episodes of each problem, each a separate task: the n of avg@n."""
     seed: int | None = None
     """With a seed, an episode is that of `mars_env.evaluate` with the same seed, and each request carries a
     seed; None draws anew each time, which training needs."""
@@ -130,8 +129,8 @@ class TurnHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         if isinstance(data, TurnData) and data.seed is not None:
             body["seed"] = data.seed
         options: dict[str, Any] = {"json": body, "headers": {"Authorization": f"Bearer {secret}"}}
-        options["timeout"] = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
-        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, **options)
+        # The agent's own timeouts hold.
+        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, None, **options)
         failed = answer.status != 200
         words = answer.body[:2000].decode("utf-8", "replace")
         return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=words if failed else "")

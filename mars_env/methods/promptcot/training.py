@@ -31,8 +31,8 @@ from mars_env.methods.promptcot.designs import (
     is_readable,
     rationales,
 )
-from mars_env.models.encoding import require_fit
 from mars_env.models.hf import HFModel
+from mars_env.models.requests import require_fit
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown
@@ -119,7 +119,7 @@ def _fitting(model: HFModel, text: Completion) -> Completion:
 
 
 def batch_of(number: int, size: int, step: int, seed: int) -> list[int]:
-    """Places of a step's batch: whole passes over everything, each in an order of its own.
+    """Places of a step's batch: whole passes over everything, each in another order.
 
     Example:
         >>> sorted(batch_of(4, 2, 0, seed=0) + batch_of(4, 2, 1, seed=0))

@@ -70,7 +70,7 @@ def documents_of(problem: Problem) -> list[str]:
         or not all(isinstance(each, str) and each for each in documents)
     ):
         raise ConfigError(
-            f"the problem {shown(problem.id)} has no documents: its metadata needs a list of texts, "
+            f"the problem {shown(problem.id)} has no documents: its metadata needs a list of strings, "
             "'documents' (mars_env.methods.spell.rules.cluster makes such a problem)"
         )
     if task not in TASKS:

@@ -66,7 +66,7 @@ class SpellSettings(BaseModel, frozen=True, extra="forbid"):
     difficulty: Literal["gaussian", "unsolved", "tent"] = "gaussian"
     """The Questioner's reward; see `mars_env.methods.spell.rewards.DIFFICULTY`."""
     grounding: bool = True
-    """Whether questions that are answered without documents are refused."""
+    """Whether questions that are answered without documents are rejected."""
     least_agreement: float = Field(default=0.51, ge=0, le=1)
     """A Verifier's group is trained only if at least this share of it votes as its majority ..."""
     most_agreement: float = Field(default=0.99, ge=0, le=1)
@@ -199,7 +199,7 @@ async def spell_batches(
         run: What is played.
         done: Updates that are done already.
         directory: Where `MEMORY` is kept; it is cut to the updates that are done.
-        on_trees: For metrics of your own.
+        on_trees: For your own metrics.
         concurrency: Most trees played at the same time; each has up to ``group * verifiers`` requests.
     """
     assert run.game is not None

@@ -45,10 +45,10 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
         if not stop.code:  # --help
             raise
         *_, last = errors.getvalue().strip().splitlines() or [""]
-        raise ConfigError(f"OpenRLHF refuses these flags: {last.partition('error: ')[2] or last}") from stop
+        raise ConfigError(f"OpenRLHF rejects these flags: {last.partition('error: ')[2] or last}") from stop
     except Exception as error:  # its checks meet values that they do not expect, or a package is missing
         kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        raise ConfigError(f"OpenRLHF refuses these flags: {kind}{error}") from error
+        raise ConfigError(f"OpenRLHF rejects these flags: {kind}{error}") from error
     if not received:
         raise ConfigError(f"{ENTRY} did not call its train(): this version of OpenRLHF is not supported")
     return received[0]

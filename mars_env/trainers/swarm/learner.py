@@ -264,7 +264,7 @@ class Swarm:
                 self._hear(sampler, wire.FROM_SAMPLER.validate_json(message.data))
         except (ValidationError, Refusal) as error:
             why = describe_error(error)
-            log.warning("the sampler %s is refused: %s", name, why)
+            log.warning("the sampler %s is rejected: %s", name, why)
             sampler.out.put_nowait(wire.Bye(why=why))
             await asyncio.wait([sender], timeout=_GRACE)
         finally:
@@ -302,7 +302,7 @@ class Swarm:
             opened.answer.set_result(self._received(give, opened))
         except ValueError as error:
             why = one_line(str(error), 300)
-            log.warning("an answer of the sampler %s is refused: %s", sampler.name, why)
+            log.warning("an answer of the sampler %s is rejected: %s", sampler.name, why)
             self._fail(opened, f"{sampler.name}: {why}")
         self._dispatch()
 

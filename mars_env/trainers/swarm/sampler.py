@@ -84,7 +84,7 @@ class Connection:
         """Connect as a sampler.
 
         Raises:
-            ConfigError: The learner refuses the sampler.
+            ConfigError: The learner rejects the sampler.
             ModelError: It is gone.
         """
         connect = partial(
@@ -138,7 +138,7 @@ class Connection:
             except NETWORK_ERRORS as error:
                 if isinstance(error, aiohttp.ClientResponseError) and 300 <= error.status < 500:
                     why = f"({error.status}) {one_line(error.message, 300)}: are address and key right?"
-                    raise ConfigError(f"the learner at {self} refuses {why}") from error
+                    raise ConfigError(f"the learner at {self} rejects {why}") from error
                 if time.monotonic() - began > self._patience:
                     why = describe_error(error)
                     raise ModelError(
@@ -241,7 +241,7 @@ class _Sampler:
                 case wire.Bye():
                     if heard.why:
                         raise ConfigError(
-                            f"the learner at {self._connection} refuses: {one_line(heard.why, 300)}"
+                            f"the learner at {self._connection} rejects it: {one_line(heard.why, 300)}"
                         )
                     return True
         return False

@@ -92,7 +92,7 @@ class Drop(_Message, frozen=True):
 
 
 class Bye(_Message, frozen=True):
-    """The training is over, or the learner refuses the sampler."""
+    """The training is over, or the learner rejects the sampler."""
 
     kind: Literal["bye"] = "bye"
     why: _Reason = ""

@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
-from mars_env.models.encoding import encode_prompt
-from mars_env.models.requests import prompt_text
+from mars_env.models.requests import encode_prompt, prompt_text
 from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.flags import require_supported, sampling_of
 from mars_env.trainers.openrlhf.planning.memory import gpu_pools

@@ -17,7 +17,7 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
 from mars_env.errors import ConfigError
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.trainers.openrlhf.rollouts.engines import streamed
 from mars_env.trainers.openrlhf.settings import TeamSettings
 

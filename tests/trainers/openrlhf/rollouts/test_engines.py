@@ -8,7 +8,7 @@ from messages import raises
 
 from mars_env.errors import ContextError, ModelError
 from mars_env.miniature.model import build_tokenizer
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.testing.model_suite import check_model
 from mars_env.trainers.openrlhf.rollouts.engines import CALLS, EnginesModel, streamed
 from mars_env.types import Sampling
