@@ -86,7 +86,9 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return bytes(body)
 
 
-async def request(method: str, url: URL | str, limit: int, seconds: float | None, **options: Any) -> Answer:
+async def request(
+    method: str, url: URL | str, limit: int, seconds: float | None = 300.0, **options: Any
+) -> Answer:
     """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
 
     None for the seconds that it may take is no limit.
