@@ -125,7 +125,7 @@ def make_env(
 
 
 def _refuse_mixture(problems: ProblemSet) -> None:
-    """Refuse problems of several kinds: each kind has a grader, and a game has one."""
+    """Reject problems of several kinds: each kind has a grader, and a game has one."""
     first = {problem.kind: problem.id for problem in reversed(problems)}
     if len(first) > 1:
         named = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())

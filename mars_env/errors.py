@@ -20,7 +20,7 @@ class ConfigError(MarsError, ValueError):
 
 
 class ContextError(ConfigError):
-    """A prompt leaves less room than the agent's limit, and ``Sampling.overflow="refuse"`` refuses that."""
+    """A prompt leaves less room than the agent's limit, and ``Sampling.overflow="refuse"`` rejects that."""
 
 
 class ProblemError(MarsError, ValueError):

@@ -56,7 +56,7 @@ def open_new(path: Path) -> IO[str]:
 
 
 def _require_replaceable(path: Path) -> None:
-    """Refuse to replace a folder, pipe or device: root could otherwise overwrite ``/dev/null``."""
+    """Do not replace a folder, pipe or device: root could otherwise overwrite ``/dev/null``."""
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):

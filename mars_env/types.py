@@ -59,7 +59,7 @@ class Problem:
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer for mathematics, the tests for
             code. None if it is unknown. Never part of an observation or an info dict.
-        kind: Which grader judges it; ``"open"`` problems need a grader of their own
+        kind: Which grader judges it; ``"open"`` problems need a grader that you give
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
             As secret as the reference, but for the documents of SPELL's clusters.
@@ -148,13 +148,13 @@ class Sampling:
 
     Attributes:
         temperature: 0 is greedy.
-        top_p: Nucleus; training refuses values below 1.
-        top_k: 0 means all tokens; training refuses other values.
+        top_p: Nucleus; training needs 1.
+        top_k: 0 means all tokens; training needs 0.
         max_tokens: Hard limit of one completion, in tokens.
         stop: Strings that end a completion (its text excludes them).
         seed: The request's seed; sample i of n uses ``derive_seed(seed, i)``.
         overflow: What happens when prompt and limit together exceed the model's context. ``"check"``: a run
-            in which that can happen is refused before it starts, if this can be known; in play, a completion
+            in which that can happen is rejected before it starts, if this can be known; in play, a completion
             that the context cuts off is UNKNOWN. ``"unknown"``: the same without the check. ``"refuse"``: the
             check, and in play a `mars_env.errors.ContextError` ends the run.
     """

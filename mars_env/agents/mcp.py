@@ -27,7 +27,7 @@ async def mcp_tools(
         async with mcp_tools("http://localhost:8000/mcp") as tools:
             await mars_env.aevaluate("aime-solve", agents={"solver": Solver(model, tools=tools)})
 
-    What a tool says of its own errors goes to the model. A server that ends or cannot be reached in the
+    What a tool says of its errors goes to the model. A server that ends or cannot be reached in the
     middle makes the turn UNKNOWN.
 
     Args:

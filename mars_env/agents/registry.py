@@ -314,7 +314,7 @@ def _load(
     if _NEXT_AGENT.search(spec):
         raise ConfigError(
             f"one text names one agent, and {shown(spec)} seems to name several: name the places, such as "
-            "coder_0=...,coder_1=..., or give a list of texts"
+            "coder_0=...,coder_1=..., or give a list of strings"
         )
     known, make = _MAKERS.get(kind if colon else "", ({}, None))
     target, options = _options(spec, known)

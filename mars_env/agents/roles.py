@@ -90,7 +90,7 @@ class RoleAgent:
     def system_at(cls, place: int) -> str:
         """The system message of the agent with this number, from 0 on, among those of the role.
 
-        The first agent gets the plain message, each further one an approach of its own, in turn.
+        The first agent gets the plain message, each further one the next approach.
         """
         approaches = ("", *cls.approaches)
         return f"{cls.system} {approaches[place % len(approaches)]}".strip()

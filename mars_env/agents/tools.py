@@ -79,7 +79,7 @@ class Toolbox:
     """The tools of an agent, and how it may use them.
 
     Attributes:
-        tools: At least one tool or typed function, each with a name of its own.
+        tools: At least one tool or typed function, each with a different name.
         max_calls: Most calls in one turn; further ones do not run, and the model may only answer.
         calls: How calls are written. ``"auto"``: as the server (``tool_calls``) or the model's own template
             and response parser do, else as ``"tags"``; ``"tags"``: JSON in ``<tool_call>``, as Hermes and
@@ -206,7 +206,7 @@ def public_tests_tool(
     Args:
         problems: Those that are played; the agent's statement says which one.
         seconds: How long one call may take.
-        grader: Judges by public tests; by default a `CodeGrader` with the limits of its own.
+        grader: Judges by public tests; by default a `CodeGrader` with its limits.
 
     Raises:
         ConfigError: The problem set is endless.

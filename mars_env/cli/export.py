@@ -55,7 +55,7 @@ def export(  # public edge: one parameter is one option of the command
             each completion, with its advantage; all turns.
         role: Only turns of this role; repeatable.
         least: Lowest reward of a right turn, for roles that are not graded.
-        tokenizer: Decode the prompts that were read with this, as texts.
+        tokenizer: Decode the prompts that were read with this, as strings.
         prompt: my_module:my_prompt, a function of role and observation: text or messages.
         advantage: How samples are compared in their groups.
         skip_untrainable: Leave samples without token ids or log-probabilities out.
@@ -128,7 +128,7 @@ def _called(name: str) -> PromptOf:
         if made is None or isinstance(made, str):
             return made
         if not isinstance(made, Sequence) or not is_messages(made):
-            raise ConfigError(f"{name} gave {type(made).__name__}: return a text, messages or None")
+            raise ConfigError(f"{name} gave {type(made).__name__}: return a string, messages or None")
         return [dict(message) for message in made]
 
     return prompt

@@ -81,7 +81,7 @@ def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
 
 
 async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> None:
-    """Refuse a team that can be given prompts which leave less room than its limits, before a run starts.
+    """Reject a team that can be given prompts which leave less room than its limits, before a run starts.
 
     Models that have to ask a server what they can hold (`HTTPModel.learn_context`) do so here. Agents whose
     sampling says ``overflow="unknown"`` may play: what the context cuts off is UNKNOWN.
@@ -129,7 +129,7 @@ def _length(agent: Agent, observation: Observation) -> int:
         return 1
     try:
         return len(encode(asked))
-    except ModelError:  # but a chat template that refuses the messages would refuse those of every tree
+    except ModelError:  # but a chat template that rejects the messages would reject those of every tree
         return 1
 
 

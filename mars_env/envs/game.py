@@ -33,7 +33,7 @@ class Game:
     Attributes:
         rules: Who acts when, on what.
         grader: Judges what the rules submit.
-        rewards: Step rewards by role; other roles get the score of their own grade.
+        rewards: Step rewards by role; other roles get the score of their grade.
         team_reward: Rewards that need the whole tree, given when it is finished.
         grower: Makes what decides how a tree grows in play and evaluation.
         visibility: What agents and searches may see of judgements; None for nothing.

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, PositiveInt
 
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
@@ -200,10 +200,8 @@ def chains(n: int) -> MakeGrower:
     return partial(Levels, sizes=(n, 1), chains=True)
 
 
-class GroupedSettings(BaseModel):
+class GroupedSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """MarsRL's grouped agentic rollouts (arXiv 2511.11373, training)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     group: PositiveInt = 8
     """Samples of one agent on one and the same input."""

@@ -81,7 +81,7 @@ class PosesProblems(Protocol):
 
 @runtime_checkable
 class HasRoles(Protocol):
-    """Rules with agents of their own: a model in one of their places gets that agent's prompts."""
+    """Rules with their own agents: a model in one of their places gets that agent's prompts."""
 
     @property
     def roles_from(self) -> str:

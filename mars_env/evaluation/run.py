@@ -339,7 +339,7 @@ async def _baselines(
         else:
             notes.append(
                 f"{CONTINUED}: left out, since the System's {limit} tokens a problem are no more than the "
-                f"Solver's own limit of {own}"
+                f"Solver's limit of {own}"
             )
     if VERIFIER in game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")

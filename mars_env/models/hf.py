@@ -294,7 +294,7 @@ def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
 
 
 def _require_cache(module: Any, name: str) -> None:
-    """Refuse a model that ignores keys and values: each token would be sampled as the second."""
+    """Reject a model that ignores keys and values: each token would be sampled as the second."""
     kind = type(module)
     if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
         return

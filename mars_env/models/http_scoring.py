@@ -44,7 +44,7 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
     """The log-probabilities of a prompt's tokens from the second on; None if the answer has none.
 
     Raises:
-        ValueError, KeyError, TypeError ...: They are no log-probabilities of these tokens.
+        ValueError, KeyError, TypeError ...: They are not log-probabilities of these tokens.
     """
     choice = json.loads(payload)["choices"][0]
     found = choice.get("prompt_logprobs" if form == "prompt_logprobs" else "logprobs")

@@ -29,7 +29,7 @@ def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
 
 
 def check_request(n: int, sampling: Sampling) -> None:
-    """Refuse a request that makes no sense, by a `ConfigError` that is the same for every model."""
+    """Reject a request that makes no sense, by a `ConfigError` that is the same for every model."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, got {n}")
     if sampling.max_tokens < 1:
@@ -43,7 +43,7 @@ def check_request(n: int, sampling: Sampling) -> None:
     if sampling.top_k < 0:
         raise ConfigError(f"top_k must be at least 0 (0 means all tokens), got {sampling.top_k}")
     if type(sampling.stop) is not tuple or not all(sampling.stop):
-        raise ConfigError(f"stop must be a tuple of texts that are not empty, got {sampling.stop!r}")
+        raise ConfigError(f"stop must be a tuple of strings that are not empty, got {sampling.stop!r}")
 
 
 def plain_chat(messages: Sequence[Message]) -> str:
@@ -70,7 +70,7 @@ def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) ->
     """Tokens that may be sampled after a prompt: the agent's limit, or what the context leaves; at least 0.
 
     Raises:
-        ContextError: There is less room than the limit, and ``Sampling.overflow`` refuses that.
+        ContextError: There is less room than the limit, and ``Sampling.overflow`` rejects that.
     """
     room = max(0, context - prompt_tokens)
     if room < sampling.max_tokens and sampling.overflow == "refuse":
@@ -113,7 +113,7 @@ def encode_prompt(
 
     Raises:
         ModelError: There are no tokens, or ids not below `vocabulary`.
-        ConfigError: The chat template refuses the messages.
+        ConfigError: The chat template rejects the messages.
     """
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)
@@ -201,7 +201,7 @@ def _encode_chat(
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in messages)
         why = f'{error}; where it knows no system message, give the agents system=""'
-        raise ConfigError(f"{name}: its chat template refuses messages of {roles}: {why}") from error
+        raise ConfigError(f"{name}: its chat template rejects messages of {roles}: {why}") from error
 
 
 class Sampled(NamedTuple):
@@ -261,7 +261,7 @@ class TokenModel(ABC):
 
         Raises:
             ModelError: The engine fails (out of memory, say).
-            ContextError: There is too little room, and the sampling refuses that.
+            ContextError: There is too little room, and the sampling rejects that.
         """
         check_request(n, sampling)
         ids = self.encode(prompt)

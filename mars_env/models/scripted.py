@@ -21,7 +21,7 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
 
 Script = Callable[[Prompt, int, int], str]
-"""A script: from the prompt, the sample's number and the sample's own seed to a text."""
+"""A script: from the prompt, the sample's number and the sample's seed to a string."""
 
 _END = 0
 _VOCABULARY = 50_000

@@ -143,7 +143,7 @@ class VLLMModel(_Client):
 
     Raises:
         MissingExtra: vLLM is not installed.
-        ConfigError: The checkpoint cannot be loaded, or vLLM refuses a setting.
+        ConfigError: The checkpoint cannot be loaded, or vLLM rejects a setting.
     """
 
     def __init__(  # public edge: friendly keywords, each with a default

@@ -52,7 +52,7 @@ def generated(output: Any, version: int) -> EngineOutput:
 
 
 def require_notes(vllm: Any) -> None:
-    """Refuse to interrupt requests of a vLLM before 0.32: it does not note which weights sampled a token."""
+    """Reject interrupting requests of a vLLM before 0.32: it does not note which weights sampled a token."""
     if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
         advice = "refresh without interrupt=True, or install vLLM 0.32 or newer"
         raise ConfigError(f"vLLM {vllm.__version__} does not note which weights sampled a token: {advice}")
@@ -249,7 +249,7 @@ def _made(make: Any) -> Any:
     try:
         return make()
     except (ValueError, TypeError, OSError) as error:
-        raise ConfigError(f"vLLM refuses the model or its settings: {error}") from error
+        raise ConfigError(f"vLLM rejects the model or its settings: {error}") from error
     except RuntimeError as error:  # its processes failed; what they said is in the log
         raise ConfigError(f"vLLM could not start: {error}") from error
 

@@ -63,7 +63,7 @@ async def check_model(
 
 def require_consistent(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
     """Check that the fields of one completion agree with each other and with its sampling settings."""
-    with explained(AssertionError, f"the engine refuses {completion!r:.300}", ValueError, TypeError):
+    with explained(AssertionError, f"the engine rejects {completion!r:.300}", ValueError, TypeError):
         checks.valid_completion(completion)  # as the engine does, which otherwise discards the tree
     logprobs, sampled, read = completion.logprobs, len(completion.token_ids), len(completion.prompt_ids)
     most, versions = sampling.max_tokens, completion.versions

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from mars_env.errors import ConfigError, MarsError, ModelError
+from mars_env.errors import MarsError, ModelError
 from mars_env.models.requests import Sampled, TokenModel, sampled_completion
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Sampling
@@ -39,7 +39,6 @@ class SamplingEngine(Protocol):
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
         """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
-        ...
 
 
 class RayEngine:
@@ -75,21 +74,12 @@ def require_alive(engines: Sequence[RayEngine]) -> None:
 class EnginesModel(TokenModel):
     """Several engines with the same weights, as one model. Each request goes to the least busy engine.
 
-    Args:
-        engines: The engines.
-        tokenizer: The model's tokenizer.
-        context: Most tokens of prompt and completion together (``--data.max_len``).
-        name: Name of the policy.
-
-    Raises:
-        ConfigError: There are no engines.
+    `context` is the most tokens of prompt and completion together (``--data.max_len``).
     """
 
     def __init__(
         self, engines: Sequence[SamplingEngine], tokenizer: Any, context: int, *, name: str = "actor"
     ) -> None:
-        if not engines:
-            raise ConfigError("rollouts need at least one engine: set --vllm.num_engines")
         self.name, self.tokenizer, self.context = name, tokenizer, context
         self.vocabulary = len(tokenizer)
         self._engines = list(engines)
