@@ -26,7 +26,6 @@ class HubConvert(Protocol):
 
     def __call__(self, row: Row, index: int, split: str) -> Problem:
         """Convert the row at an index (from 0) of a split."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,19 +31,15 @@ class Writing(Protocol):
 
     def from_concepts(self, concepts: Sequence[str]) -> Prompt:
         """What the problem model reads."""
-        ...
 
     def from_problem(self, concepts: Sequence[str], problem: str) -> Prompt:
         """What the rationale model reads."""
-        ...
 
     def parts(self, design: Design) -> tuple[str, str]:
         """What the problem model writes: as far as the rationale goes, and the rest, which is the problem."""
-        ...
 
     def read(self, text: str) -> tuple[str, str] | None:
         """Rationale and problem in what the problem model wrote; None if it cannot be read."""
-        ...
 
 
 class ChatWriting:
