@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mars_env.errors import ConfigError
+from mars_env.identity import full_name
 from mars_env.lazy import import_object
 from mars_env.search.ab_mcts import ABMCTSA
 from mars_env.search.algorithm import Algorithm
@@ -44,8 +45,7 @@ def register_algorithm(name: str, algorithm: Any) -> None:
     """
     if ":" in name:
         raise ConfigError(f"the name of a search has no colon, got {name!r}")
-    known = ALGORITHMS.get(name, algorithm)
-    if (known.__module__, known.__qualname__) != (algorithm.__module__, algorithm.__qualname__):
+    if full_name(ALGORITHMS.get(name, algorithm)) != full_name(algorithm):
         raise ConfigError(f"the search {name!r} exists: take another name")
     ALGORITHMS[name] = algorithm
 
