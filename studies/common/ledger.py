@@ -224,11 +224,6 @@ def origins(rows: Sequence[LedgerRow]) -> str:
             "The arms of one seed come from different commits where the seed is "
             f"{', '.join(map(str, mixed))}."
         )
-    dirty = sum((row.commit or "").endswith(DIRTY) for row in rows)
-    if dirty:
-        parts.append(
-            f"{_rows(dirty)} marked `{DIRTY}`: files differed from the commit, and it is not known which."
-        )
     known = Counter(
         ", ".join(f"{name} {number}" for name, number in sorted(row.versions.items()))
         for row in rows

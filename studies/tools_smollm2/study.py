@@ -173,7 +173,7 @@ def text(rows: Sequence[LedgerRow]) -> str:
         for row in rows
         for one in row.detail["episodes"]
     )
-    return f"{STUDY.owed(rows)}{table(heads, lines)}\n{shown}\n\n{origins(rows)}\n"
+    return f"{table(heads, lines)}\n{shown}\n\n{origins(rows)}\n"
 
 
 STUDY = Study(
