@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from mars_env.grading.math.asked import is_asked, question, unshared, without_opening
+from mars_env.grading.math.asked import alike, is_asked, question, unshared, without_opening
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
-from mars_env.grading.math.question import asked_formulas
+from mars_env.grading.math.exact import Undefined, exact_value
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
+from mars_env.grading.math.parser import read_answer
+from mars_env.grading.math.question import asked_formulas, given
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
@@ -26,7 +31,7 @@ from mars_env.grading.math.sentences import (
 from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER
+from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER, MEASURE, OTHER_CASE
 
 _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
@@ -39,7 +44,8 @@ _BREAK = re.compile(
     r"|(?:\bwe\s+(?:now\s+|then\s+)?(?:get|obtain|find|see|conclude|have)"
     r"|\b(?:giving|(?:which|this|that|formula)\s+(?:gives|yields))|\A[A-Z][a-z]+ing\b[^,;]*?\b(?:gives|yields))\b"
     r"(?:\s+us\b)?(?:\s+that\b)?[\s,:]*"
-    r"|\bwhich\s+is\s+(?:option|choice)\b\s*"
+    r"|(?P<same>(?:,\s+|\A)(?:which|that)\s+(?:is|equals|(?:reduces|simplifies|comes|amounts)\s+to|as\s+an?\s+\w+\s+is)\s"
+    r"(?:(?:option|choice)\s)?|,?\s(?:namely|i\.e\.),?\s)\s*"
     r"|因此|所以|综上所?述?|故|即|[解可求]?得(?!到)[，,\s]*|得到",
     re.IGNORECASE,
 )
@@ -47,7 +53,7 @@ _BREAK = re.compile(
 _CLAUSES = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
 _NO_CLAIM = re.compile(r"\(|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b", re.IGNORECASE)
 _COMPUTATION = re.compile(
-    rf"({MATH_SPAN.pattern})|(?<![\w.:\\^{{}}()+*/×÷·−-])(?<![+*/×÷·−-] )[(√⌊]*\\?\$?\d"
+    rf"({MATH_SPAN.pattern})|(?<![\w.:,\\^{{}}()+*/×÷·−-])(?<![+*/×÷·−-] )[(√⌊]*\\?\$?\d"
     r"[\d\s.,+×*/÷()⌊⌋−·\\$!√²³⁴⁵⁶⁷⁸⁹^%-]*=(?=[\s*\\$(√]*\d)",
     re.DOTALL,
 )
@@ -56,21 +62,35 @@ _SENTENCES = re.compile(r"[.:;]\s+[A-Za-z]{2}")
 _COMPUTED = re.compile(r"[\s$(=]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _UNKNOWN = re.compile(r"(?<![\\A-Za-z])[xyz](?![A-Za-z])")
 _SEVERAL = re.compile(r"\b(?:and|or)\b|[和或]|,\s")
-_NO_SOLUTION = re.compile(r"\bno (?:real |integer )?solutions?(?=\.?\Z)")
+_NO_SOLUTION = re.compile(r"\bno (?:real |integer )?solutions?(?=\.?\Z)|\bno such\b(?=[^.]*\.?\Z)")
 _VERDICT = re.compile(r"(?:yes|no)\b(?=[,.]|\Z)", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]*(?:[a-z][A-Za-z]|[A-Za-z][a-z])[A-Za-z]*|[\u4e00-\u9fff]")
 _IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
 _RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
 _NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
 _IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
+_COUNTED = re.compile(r"\bhow many (?:[a-z]+ ){0,2}?([a-z]{3,}s|people|children|(?:wo)?men)\b", re.IGNORECASE)
+_A_NUMBER = r"(?<![\w.,$^/])(\$[^$]{1,60}\$|\d+(?:,\d{3})*(?:\.\d+)?)"
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
 )
 
+_TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
+_PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
+_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
+_EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
+_MORE = re.compile(r"[\d$,，]")
+_CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
+_WORDS_AFTER = re.compile(r"(?<=[\d%$)])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}\Z")
 
-def closing_value(text: str, statement: str) -> str | None:
-    """The answer at the end of a text; None where there is none, or with a doubt."""
+
+def closing_value(text: str, statement: str, reference: str = "") -> str | None:
+    """The answer at the end of a text; None where there is none, or with a doubt.
+
+    With the reference, a last value also counts that chance does not repeat, or that the sentence computes.
+    """
     if without_quotations(text).endswith(QUOTED):
         return None
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
@@ -97,7 +117,9 @@ def closing_value(text: str, statement: str) -> str | None:
     if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
-    return with_long_unit(bare) if whole else claimed(statement, sentence)
+    if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
+        return undelimited(bolds[0])
+    return with_long_unit(bare) if whole else claimed(statement, sentence, reference)
 
 
 def _is_phrase(words: str) -> bool:
@@ -129,13 +151,14 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
     for name in asked_formulas(statement)[-1:]:
         written = r"\s*".join(map(re.escape, name.replace(" ", "")))
         plain = undelimited(sentence.replace("$", ""))
-        said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){written}\s*=\s*([^=,;]+)\Z", plain)
+        chain = rf"{written}\s*=\s*(?:[^=;]+=\s*)*([^=;]+)\Z"
+        said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
         if said and is_value(said[1]):
             return said[1]
     return None
 
 
-def claimed(statement: str, sentence: str) -> str | None:
+def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
@@ -151,16 +174,19 @@ def claimed(statement: str, sentence: str) -> str | None:
     found = []
     for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
         if (none := _NO_SOLUTION.search(clause)) or _VERDICT.match(clause):
-            return none[0] if none else undelimited(clause)
+            return "no solution" if none else undelimited(clause)
         claim = _claim(statement, clause)
-        if claim is None or not (ended or claim.marked):
+        if claim is None or not (ended or claim.marked) or OTHER_CASE.match(claim.words):
             continue
         around = re.sub(r"(?<!\()\bor\b", " ", unshared(MATH_SPAN.sub(" ", claim.words), statement))
         if doubtful(around.rstrip(), beside_number=not claim.at_end):
             return None
-        if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
+        if is_asked(statement, claim.words, sure=start > 0 or claim.alone, counted=claim.counted):
             found.append(claim.value)
-    return with_long_unit(found[0]) if len(found) == 1 else None
+    asked = question(statement)
+    if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
+        return ", ".join(map(with_long_unit, found))
+    return _last_value(statement, sentence, reference, start) if 0 < len(reference) <= 400 else None
 
 
 class _Claim(NamedTuple):
@@ -169,6 +195,7 @@ class _Claim(NamedTuple):
     Attributes:
         marked: It is a formula, in bold, or after a sign.
         alone: It is in bold, or the clause is nothing else but for its opening.
+        counted: It stands before the name of what is counted.
         at_end: The clause ends with it, after "is" or a sign.
     """
 
@@ -176,11 +203,13 @@ class _Claim(NamedTuple):
     words: str
     marked: bool = False
     alone: bool = False
+    counted: bool = False
     at_end: bool = False
 
 
 def _claim(statement: str, clause: str) -> _Claim | None:
     """The value in a clause: in bold, at its end, or its only number."""
+    clause = without_opening(clause)
     if "**" in clause:
         clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
     bold = BOLD.findall(clause)
@@ -190,24 +219,41 @@ def _claim(statement: str, clause: str) -> _Claim | None:
         if re.search(r"\d", after) and question(statement) is None:
             return None
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
-            return _Claim(value, f"{_before_sign(before)} {_words(value)} {after}", marked=True, alone=True)
-    clause = undelimited(clause.replace("**", ""))
-    if (rest := undelimited(without_opening(clause))) != clause and _is_equation(rest):
-        return _Claim(rest, "", marked=True, alone=True)
+            said = f"{_before_sign(before)} {_words(value)} {after}"
+            return _Claim(value, said, marked=True, alone=True, at_end=not re.search(r"\d", value))
+    clause = re.sub(r"(?<=\d)-gon\b", " sides", undelimited(clause.replace("**", "")))
     if is_value(clause) or _is_equation(clause):
         return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
+    if counted := _counted(statement, clause):
+        return counted
     if found := at_end(clause):
         value, before, link = found
-        said = f"{_before_sign(before)} {_words(value)}"
-        return _Claim(_last_member(value), said, marked=link in "=:：" or clause.endswith("$"), at_end=True)
+        said = f"{_before_sign(before) if link == '=' else before} {_words(value)}"
+        marked = link in "=:：" or "=" in value or clause.endswith("$")
+        return _Claim(_last_member(value), said, marked=marked, at_end=True)
     return _only_new_number(statement, clause)
+
+
+def _counted(statement: str, clause: str) -> _Claim | None:
+    """The number before what a problem counts: 16 in "$2^{50}$ has 16 digits"."""
+    asked = question(statement)
+    of = _COUNTED.search(asked.text) if asked else None
+    found = list(re.finditer(rf"{_A_NUMBER}\s+((?:[a-z]+\s+){{0,2}}{of[1]})\b", clause)) if of else []
+    if len(found) != 1:
+        return None
+    before, after = clause[: found[0].start()], clause[found[0].end() :]
+    near = " ".join(before.split()[-2:])
+    return (
+        None
+        if doubtful(near, beside_number=True)
+        else _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
+    )
 
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
     """The only number of a clause that the question does not have, with its unit of measurement."""
-    if not re.search(r"\d", clause):
-        clause = re.sub(r"[a-z]+", _in_digits, clause)
+    clause = re.sub(r"(?<![\\a-z-])[a-z]+(?![a-z-])", _in_digits, clause)
     asked = question(statement)
     given = set(_PLAIN.findall(asked.text)) if asked else set[str]()
     bare = _PLAIN.sub(lambda n: " " if n[0] in given else n[0], unshared(clause, statement))
@@ -234,9 +280,7 @@ def _in_digits(word: re.Match[str]) -> str:
 
 def _last_member(value: str) -> str:
     """The last member of a computation, ``28`` for ``4(7) = 28``."""
-    if "=" not in value or not _COMPUTED.match(value) or _SEVERAL.search(value):
-        return value
-    if _UNKNOWN.search(value.partition("=")[0]):
+    if "=" not in value or _SEVERAL.search(value) or _UNKNOWN.search(value.partition("=")[0]):
         return value  # the equation of a curve
     last = value.rpartition("=")[2].strip()
     return undelimited(f"${last}" if last.count("$") % 2 else last)
@@ -250,3 +294,67 @@ def _before_sign(words: str) -> str:
 def _words(value: str) -> str:
     """The words of a value: its unit."""
     return " ".join(re.findall(r"(?<![\\A-Za-z{])[a-z]{2,}", value))
+
+
+def _last_value(statement: str, sentence: str, reference: str, start: int) -> str | None:
+    """The value at the end of a sentence that does not say what it is, where chance cannot have put it there.
+
+    It is in bold, of a kind that chance does not repeat, or just computed.
+    """
+    whole, sentence = sentence, sentence.rstrip(" .!。*_")
+    around = unshared(MATH_SPAN.sub(" ", sentence), statement)
+    clause = _CLAUSE.split(around)[-1]
+    measures, theirs = (set(MEASURE.findall(words.lower())) for words in (clause, statement))
+    bold = BOLD.findall(whole)
+    single = len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2])
+    named = single and not re.search(r"\d", bold[0])
+    if doubtful(clause, beside_number=not named) or measures - theirs:
+        return None
+    if single:
+        return undelimited(bold[0])
+    if words := _TEXT.fullmatch(reference):
+        said = re.search(rf"{_PREDICATE}{re.escape(words[1])}(?: [a-z]+)?\Z", sentence, re.IGNORECASE)
+        new = words[1].lower() not in statement.lower()  # "odd or even?" has both
+        concludes = start > 0 or is_asked(statement, sentence[: said.start()] if said else "?", sure=False)
+        return words[1] if said and (new or concludes) else None
+    meant = _telling(reference)
+    if meant is not None and meant in given(statement):
+        return None
+    sentence = _WORDS_AFTER.sub(_unit, re.sub(r"(?<=\d) ?percent\b", "%", sentence))
+    spans = MATH_SPAN.findall(sentence)
+    if spans and sentence.endswith(spans[-1]):
+        found = undelimited(spans[-1])
+    else:
+        starts = [stop.end() for stop in _WORDS_BEFORE.finditer(hidden(sentence))]
+        found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
+        if meant is not None and meant.kind == "list":
+            return None  # "2,3" is also a decimal
+    sides = _EQUALITY.split(found)
+    if meant is None and not (len(sides) > 1 and _OPERATION.search(sides[-2]) and alike(statement, whole)):
+        return None
+    value = "=".join(sides[-2:]) if meant is not None and meant.kind == "relation" else sides[-1]
+    return value if is_value(undelimited(value)) else None
+
+
+def _unit(words: re.Match[str]) -> str:
+    """The first of the words after a number, if it is a unit of measurement."""
+    first = words[0].split()[0]
+    return f" {first}" if known_unit(first) else ""
+
+
+def _balanced(text: str) -> bool:
+    return all(text.count(left) == text.count(right) for left, right in ("()", "[]", "{}"))
+
+
+@lru_cache(maxsize=4096)
+def _telling(reference: str) -> Node | None:
+    """What a reference means, unless chance may repeat it: a small integer, 14.5, a letter, words."""
+    try:
+        node = read_answer(reference)
+        value = exact_value(node)
+    except (Unreadable, OverLimit, Undefined, RecursionError):
+        return None
+    if isinstance(value, Fraction) and node.kind != "based":
+        digits = len(str(abs(value.numerator))) + len(str(value.denominator))
+        return node if digits > (4 if value.denominator == 1 else 3) else None
+    return None if node.kind in ("sym", "const", "text") else node

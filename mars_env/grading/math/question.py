@@ -13,11 +13,13 @@ from mars_env.grading.math.parser import plain_integer, read_answer
 from mars_env.grading.math.sentences import MATH_SPAN, undelimited
 from mars_env.grading.math.tokens import CHINESE_UNITS
 from mars_env.grading.math.units import Unit, is_known, known_unit, letter_unit, value_and_unit
+from mars_env.grading.math.vocabulary import NO_LENGTH
 
 _LENGTH = 400  # longest answer or sentence that is looked at
 _ASKED = re.compile(
     r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for|what\s+values?\s+of)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
-    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,:;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)",
+    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,:;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)"
+    r"|则\s*\$([^$]{1,200}?)=\s*(?:\$\s*_|\\_|\\underline)",
     re.IGNORECASE,
 )
 _SUM = re.compile(r"[-+/]|frac|\A\d")
@@ -26,7 +28,7 @@ _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
 _IN_UNIT = re.compile(
-    rf"\bhow\s+many\s+{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
+    rf"\bhow\s+many\s+(?:(?:full|whole|more|complete)\s+)?{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
     r"(?=[\s$}]*(?:[.?,;)(]|\Z|(?:does|do|is|are|of|in|to|as|rounded)\b))",
     re.IGNORECASE,
 )
@@ -44,7 +46,6 @@ _ONLY_A_LABEL = re.compile(
     r"\s*(?:e|i|[A-Za-z]\^\{?-1\}?\s*(?:\\left)?\([a-z](?:\\right)?\)|\\lim_\{[^{}=]*\}[^=]*)\s*=(?!=)(?:.*=)?"
 )
 _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
-_MEASURED = re.compile(r"\b(?:area|volume|perimeter|angle|probability)\b", re.IGNORECASE)
 _CALL = re.compile(r"[A-Za-z]'{0,3}(?:\^\{-1\})?\((?:[^()=]|\([^()=]{1,20}\)){1,40}\)")
 _PHRASE = re.compile(r"[^\W_]+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -93,7 +94,7 @@ def _after_asked(statement: str, equation: str) -> str | None:
 
 def _form(formula: str) -> Node | str:
     """What a formula means; what cannot be read, without what changes only its looks."""
-    return _parsed(formula) or re.sub(r"\s+|\\[,;:! ]|[{}]", "", formula)
+    return _parsed(formula) or re.sub(r"\s+|\\[,;:! ]|\\displaystyle|[{}]", "", formula)
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +108,7 @@ def _parsed(formula: str) -> Node | None:
 @lru_cache(maxsize=4096)
 def asked_formulas(statement: str) -> tuple[str, ...]:
     """The formulas that a problem asks for: ``x`` in "Find $x$"."""
-    return tuple((match[1] or match[2]).strip(" .,") for match in _ASKED.finditer(statement))
+    return tuple(next(filter(None, match.groups())).strip(" .,") for match in _ASKED.finditer(statement))
 
 
 def names_another(statement: str, answer: str) -> bool:
@@ -118,7 +119,7 @@ def names_another(statement: str, answer: str) -> bool:
     left, sign, _ = answer.strip(" $").partition("=")
     left = left.strip()
     last = (questions(statement) or ("",))[-1]
-    if sign and re.fullmatch("[A-Z]{2}", left) and _MEASURED.search(last):
+    if sign and re.fullmatch("[A-Z]{2}", left) and NO_LENGTH.search(last):
         return True  # "MC = 3" for an area
     if not sign or len(asked := asked_formulas(last)) != 1:
         return False

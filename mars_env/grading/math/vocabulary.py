@@ -31,7 +31,8 @@ MARKER = re.compile(
 IS_ANSWER = re.compile(
     r"\s+(?:is|are|as)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my)\s+"
     r"(?:(?:(?:final|correct|required|desired|only|unique)\s+){0,2}(?:answers?|solutions?|results?)"
-    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root))[\s.!*_]*\Z",
+    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root)"
+    r"|\w+\s+(?:we|you)\s+(?:want|need|seek|(?:are|were)\s+looking\s+for))[\s.!*_]*\Z",
     re.IGNORECASE,
 )
 """What follows an answer: "34 is the final answer"."""
@@ -53,7 +54,7 @@ DOUBT = _any_of(
     contradict\w* violat\w+ except try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
     mistake\w* error slip trap remarks? comparison reference hint tempting (?:upper|lower)~bound
     first~sight starts?~with remains?~to conjectur\w+""",
-    r"n[’']t\b 不(?!同) 约(?!数) 可能 也许 或许 大约 大概 如果 若 假设 是否 吗",
+    r"n[’']t\b 不(?![同等]) 约(?!数) 可能 也许 或许 大约 大概 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
 
@@ -66,6 +67,13 @@ BOUND = _any_of(
     "至少 至多 或 考虑 检查 证明 情况 第 步 再 下面",
 )
 """Words beside a number that limit it, or that announce work, so that it need not be an answer."""
+
+_NO_LENGTH = "areas? volumes? perimeters? circumferences? angles? probabilit(?:y|ies)"
+NO_LENGTH = _any_of(_NO_LENGTH)
+MEASURE = _any_of(
+    f"{_NO_LENGTH} radi(?:us|i) diameters? slopes? lengths? distances? averages? means? medians?"
+)
+"""What a value may measure, and of these what no segment has."""
 
 RELATIVE = re.compile(
     r"\b(?:(?:multiples?|factors?|divisors?|powers?|half|twice|double|third|quarter|square|cube|root|remainder)\s+of"

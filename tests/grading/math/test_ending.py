@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mars_env.grading.math.ending import last_value
+from mars_env.grading.math.closing import closing_value
 from mars_env.grading.math.grader import MathGrader
 from mars_env.types import Problem, Verdict
 
@@ -41,4 +41,4 @@ def test_telling_ends_count(statement, reference, text):
     ],
 )
 def test_others_do_not(statement, reference, text):
-    assert last_value(text, statement, reference) is None
+    assert closing_value(text, statement, reference) is None
