@@ -29,29 +29,6 @@ class Untestable(BadField):
     """A row of code has no tests, or none that can be kept; real sets leave such rows out."""
 
 
-<<<<<<< HEAD
-=======
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What became of rows that are not problems themselves."""
-
-    duplicates: int = 0
-    contradictions: int = 0
-    untestable: int = 0
-
-    @property
-    def notes(self) -> str:
-        """What a reader of results should know; empty if every row is a problem."""
-        notes = []
-        if self.duplicates:
-            notes.append(f"{self.duplicates} duplicate rows merged")
-            notes.append(f"{counted(self.contradictions, 'problem')} with contradictory answers left out")
-        if self.untestable:
-            notes.append(f"{counted(self.untestable, 'row')} without tests that can be used left out")
-        return ", ".join(notes)
-
-
->>>>>>> main
 def required_text(row: Row, field: str) -> str:
     """A field's string, neither missing nor empty (`BadField`); a finite number becomes its decimal digits.
 

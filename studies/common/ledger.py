@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from scipy import stats
 
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import ConfigError, StoreError, explained
 from mars_env.evaluation.provenance import DIRTY
 from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.text import shown
@@ -52,10 +52,8 @@ class LedgerRow(Frozen):
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
     """A hash of everything that decides a result except the arm and the seed, of plain data."""
-    try:
+    with explained(ConfigError, "only plain data can be hashed", TypeError, ValueError):
         data = json.dumps(settings, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the settings cannot be hashed: {error}; use plain data only") from error
     return hashlib.sha256(data.encode()).hexdigest()[:12]
 
 
@@ -72,14 +70,8 @@ class Ledger:
         *lines, _ = self.path.read_bytes().split(b"\n")
         rows = []
         for number, line in enumerate(lines, 1):
-            try:
+            with explained(StoreError, f"restore or remove {self.path}, line {number}", ValidationError):
                 rows.append(LedgerRow.model_validate_json(line))
-            except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(map(str, first["loc"])) or "the line"
-                raise StoreError(
-                    f"{self.path}, line {number}: {where}: {first['msg']}; restore the line or remove it"
-                ) from error
         return [row for row in rows if settings is None or row.settings == settings]
 
     def append(self, row: LedgerRow) -> None:
