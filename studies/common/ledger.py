@@ -188,16 +188,20 @@ def seeds_of(text: str) -> list[int]:
 
 
 def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:
-    """A rate over seeds in percent with its interval, or with `signed` a difference of two in points.
+    """A rate over seeds in percent with its interval, or with `signed` a difference of two in points."""
+    return rate_text(estimate.mean, estimate.low, estimate.high, signed)
 
-    The interval is clipped to what a rate, or a difference of two, can be: it still covers the mean as often.
+
+def rate_text(rate: float, low: float | None, high: float | None, signed: bool = False) -> str:
+    """A rate, or a difference of two, with its interval, which is clipped to what either can be.
+
+    It still covers the mean as often.
     """
     form = "+.1f" if signed else ".1f"
-    text = f"{100 * estimate.mean:{form}}"
-    if estimate.low is None or estimate.high is None:
+    text = f"{100 * rate:{form}}"
+    if low is None or high is None:
         return text
-    low, high = max(estimate.low, -1.0 if signed else 0.0), min(estimate.high, 1.0)
-    return f"{text} [{100 * low:{form}}, {100 * high:{form}}]"
+    return f"{text} [{100 * max(low, -1.0 if signed else 0.0):{form}}, {100 * min(high, 1.0):{form}}]"
 
 
 def origins(rows: Sequence[LedgerRow]) -> str:

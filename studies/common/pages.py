@@ -35,6 +35,12 @@ def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return as_markdown(Table(tuple(heads), tuple(map(tuple, lines))), markup=True) + "\n"
 
 
+def verbatim(arm: str, text: str) -> str:
+    """A text of an arm as it was written."""
+    block = "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+    return f"`{arm}`:\n\n{block}\n"
+
+
 def reward_curve(rows: Sequence[LedgerRow], role: str, parts: int) -> list[tuple[int, float]]:
     """A role's mean reward in equal parts of the run, over all rows; none where it did not act."""
     by_part: dict[int, list[float]] = defaultdict(list)

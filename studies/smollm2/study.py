@@ -45,8 +45,8 @@ from mars_env.trainers.team import Team, refresher
 from mars_env.types import Agent, Sampling, Tree, role_of
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import played_often
-from studies.common.ledger import Frozen, LedgerRow, SeedEstimate, arms_table, origins, seed_text
-from studies.common.pages import STUDIES, table
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, rate_text
+from studies.common.pages import STUDIES, table, verbatim
 from studies.common.study import Result, Run, Study, console, recorded_config
 from studies.smollm2.word_problems import lessons, problem_set
 
@@ -382,11 +382,17 @@ def page(made: Sequence[LedgerRow]) -> str:
         lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
         text += table(("arm", *COLUMNS.values()), lines)
         lines = [
-            (arm, name, row.detail[f"baseline_{name}"], f"{row.figures[f'baseline_{name}_tokens']:.0f}",
-             f"{row.figures['tokens']:.0f}", _text(*row.detail["intervals"][f"System minus {name}"], True))
-            for arm, row in own.items() for name in ("majority", "weighted", "fresh")
+            (
+                arm,
+                name,
+                row.detail[f"baseline_{name}"],
+                *(f"{row.figures[figure]:.0f}" for figure in (f"baseline_{name}_tokens", "tokens")),
+                rate_text(*row.detail["intervals"][f"System minus {name}"], signed=True),
+            )
+            for arm, row in own.items()
+            for name in ("majority", "weighted", "fresh")
             if f"baseline_{name}" in row.figures
-        ]  # fmt: skip
+        ]
         heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
         text += "\n" + table(heads, lines)
         last = own[REWARDED].detail
@@ -407,19 +413,14 @@ def page(made: Sequence[LedgerRow]) -> str:
 def _figure(row: LedgerRow, name: str) -> str:
     if name not in row.figures:
         return "–"
-    return _text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
-
-
-def _text(value: float, low: float | None, high: float | None, signed: bool = False) -> str:
-    return seed_text(SeedEstimate(value, low, high, seeds=1, sd=None), signed)
+    return rate_text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
 
 
 def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
     lines = [f"PROBLEM ({shown['answer']}): {shown['problem']}"]
     for role, text, judged in shown["turns"]:
         lines += ["", f"{role.upper()} ({judged}):", text]
-    block = "\n".join(f"    {line}".rstrip() for line in "\n".join(lines).splitlines())
-    return f"`{arm}`:\n\n{block}\n"
+    return verbatim(arm, "\n".join(lines))
 
 
 STUDY = Study(
