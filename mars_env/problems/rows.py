@@ -72,7 +72,7 @@ def read_problems(
 ) -> tuple[Listed, str]:
     """Convert rows one by one; the first bad row raises an error.
 
-    Returns also what became of rows that are no problem of their own, for readers; usually nothing.
+    Also returns what a reader of results should know of rows that are not problems themselves.
 
     Args:
         rows: Pairs of a place (``"p.jsonl, line 3"``) and a row.
