@@ -65,7 +65,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         workers: Play on Ray: ray:COUNT, or ray:FILE.json (docs/machines.md).
         ray_address: Of the Ray to join; else RAY_ADDRESS, else one is started here.
         baselines: Also spend the System's tokens without the team.
-        metric: Metric of your own, my_module:my_metric; repeatable.
+        metric: Your own metric, my_module:my_metric; repeatable.
         price: Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable.
         dry_run: Only print the most that agents take.
         json_output: The report as JSON.

@@ -62,7 +62,7 @@ class EngineHost(Host):
     async def check(
         self, make_game: MakeGame, problems: Sequence[Problem], check_agents: CheckAgents
     ) -> None:
-        """Refuse agents before they play, also by `mars_env.envs.contexts.require_room`."""
+        """Reject agents before they play, also by `mars_env.envs.contexts.require_room`."""
         game = make_game()
         await check_agents(self._agents, game)
         await require_room(game.rules, self._agents, problems)
@@ -72,7 +72,7 @@ class EngineHost(Host):
         return await self._agents[agent].act(observation, n, seed)
 
     async def close(self) -> None:
-        """Stop engines that have processes of their own."""
+        """Stop engines that run in other processes."""
         loaded: Mapping[str, Agent] = vars(self).get("_agents", {})
         models = {id(m): m for a in loaded.values() if (m := getattr(a, "model", None))}
         for model in models.values():

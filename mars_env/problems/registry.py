@@ -29,7 +29,7 @@ _FUNCTIONS = {
     "subset-sum": "subset_sum:subset_sum_problems",
     "livecodebench": "hub_code:live_code_bench",
 }
-"""The library's sets with a loader of their own, imported on use."""
+"""The library's sets with their own loaders, imported on use."""
 _HUB = {
     **dict.fromkeys(
         ("aime24", "aime25", "beyondaime", "math500", "gsm8k", "dapo-math-17k"), "hub_math:MATH_SETS"

@@ -32,7 +32,7 @@ class Untestable(BadField):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What became of rows that are no problem of their own."""
+    """What became of rows that are not problems themselves."""
 
     duplicates: int = 0
     contradictions: int = 0

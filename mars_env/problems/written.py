@@ -74,7 +74,7 @@ def parse_problem(row: Row, _: int = 0) -> Problem:
         raise BadField("metadata", "must be an object")
     required_text(row, "problem")
     if not isinstance(row["problem"], str) or not isinstance(row.get("id"), str) or not row["id"]:
-        raise BadField("id", "and the problem must be texts")
+        raise BadField("id", "and the problem must be strings")
     return Problem(row["id"], row["problem"], row["answer"], row["kind"], dict(row["metadata"]))
 
 
@@ -89,7 +89,9 @@ def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
     about = {"generated": False, **head["set"]} if isinstance(head.get("set"), Mapping) else {}
     generated = about.pop("generated", None)
     if not isinstance(generated, bool) or not all(isinstance(value, str) for value in about.values()):
-        raise ProblemError(f"{place}: field 'set' must be an object of texts, and 'generated' true or false")
+        raise ProblemError(
+            f"{place}: field 'set' must be an object of strings, and 'generated' true or false"
+        )
     listed: Listed = read_problems(rows, parse_problem)[0]
     return ProblemSet(
         about.get("name") or name,
@@ -108,6 +110,6 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise ProblemError(f"the problem {row['id']!r} cannot be written: {error}") from error
     if again != row:
-        plain = "lists, objects with text keys, texts, numbers, true, false and null"
+        plain = "lists, objects with strings as keys, strings, numbers, true, false and null"
         raise ProblemError(f"the reference and metadata of {row['id']!r} may hold {plain} only")
     return row

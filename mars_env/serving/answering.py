@@ -32,7 +32,7 @@ from mars_env.types import Agent, Problem, Tree, Turn
 Kind = Literal["math", "code"]
 
 Tests = Sequence[Mapping[str, Any] | str] | Mapping[str, Any]
-"""Public tests of a program: ``{"input", "output"}`` texts, asserts, or a row as in docs/code-grading.md."""
+"""A program's public tests: ``{"input", "output"}`` strings, asserts, or a row as in docs/code-grading.md."""
 
 OnTurn = Callable[[Turn], None]
 
@@ -136,7 +136,7 @@ class Answerer:
             self.game.visibility.refuse_unfit([make_question("?")] if kind == "math" else [])
 
     async def require_room(self, problem: Problem | None = None) -> None:
-        """Refuse contexts too small for the agents' limits, whatever is asked, or for one question."""
+        """Reject contexts too small for the agents' limits, whatever is asked, or for one question."""
         await require_room(self.game.rules, self.agents, [problem or make_question("?")])
 
     async def answer(

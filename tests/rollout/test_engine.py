@@ -12,7 +12,7 @@ from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect, play, play_all
 from mars_env.rollout.engine import at_most
-from mars_env.rollout.regrade import regrade
+from mars_env.rollout.rewarding import regrade
 from mars_env.types import Action, Grade, Problem
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(6)]

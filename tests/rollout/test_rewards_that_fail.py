@@ -26,7 +26,7 @@ from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, collect, read_run
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
-from mars_env.rollout.regrade import regrade
+from mars_env.rollout.rewarding import regrade
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.metrics import role_metrics
 from mars_env.trainers.openrlhf.rollouts.metrics import training_metrics

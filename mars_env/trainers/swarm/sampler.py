@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, PositiveFloat, PositiveInt, ValidationError
 from yarl import URL
 
 from mars_env.errors import ConfigError, ModelError, StoreError
@@ -39,10 +39,8 @@ _RECONNECT = 0.1  # seconds before a sampler connects, or fetches weights, again
 _FAREWELL = 2.0  # seconds in which a sampler that is stopped tells its learner
 
 
-class SamplerSettings(BaseModel):
+class SamplerSettings(BaseModel, frozen=True, extra="forbid"):
     """How a sampler works."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     concurrency: PositiveInt = 64
     """Most acts at the same time."""
@@ -86,7 +84,7 @@ class Connection:
         """Connect as a sampler.
 
         Raises:
-            ConfigError: The learner refuses the sampler.
+            ConfigError: The learner rejects the sampler.
             ModelError: It is gone.
         """
 
@@ -142,7 +140,7 @@ class Connection:
             except NETWORK_ERRORS as error:
                 if isinstance(error, aiohttp.ClientResponseError) and 300 <= error.status < 500:
                     why = f"({error.status}) {one_line(error.message, 300)}: are address and key right?"
-                    raise ConfigError(f"the learner at {self} refuses {why}") from error
+                    raise ConfigError(f"the learner at {self} rejects {why}") from error
                 if time.monotonic() - began > self._patience:
                     why = describe_error(error)
                     raise ModelError(
@@ -245,7 +243,7 @@ class _Sampler:
                 case wire.Bye():
                     if heard.why:
                         raise ConfigError(
-                            f"the learner at {self._connection} refuses: {one_line(heard.why, 300)}"
+                            f"the learner at {self._connection} rejects it: {one_line(heard.why, 300)}"
                         )
                     return True
         return False
