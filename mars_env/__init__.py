@@ -7,6 +7,7 @@ Importing the package registers its environments with PettingZoo and Gymnasium, 
 Everything else is imported on first use.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mars_env.lazy import after_import, import_object, lazy_names
@@ -41,6 +42,9 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_names(__name__)
 
 
+def _register(library: str) -> None:
+    import_object(f"mars_env.envs.registry:register_with_{library}")()
+
+
 for _library in ("pettingzoo", "gymnasium"):
-    _registers = f"mars_env.envs.registry:register_with_{_library}"
-    after_import(_library, lambda name=_registers: import_object(name)())
+    after_import(_library, partial(_register, _library))

@@ -113,7 +113,7 @@ def encode_prompt(
 
     Raises:
         ModelError: There are no tokens, or ids not below `vocabulary`.
-        ConfigError: The chat template refuses the messages.
+        ConfigError: The chat template rejects the messages.
     """
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)
@@ -201,7 +201,7 @@ def _encode_chat(
     except TemplateError as error:
         roles = ", ".join(message["role"] for message in messages)
         why = f'{error}; where it knows no system message, give the agents system=""'
-        raise ConfigError(f"{name}: its chat template refuses messages of {roles}: {why}") from error
+        raise ConfigError(f"{name}: its chat template rejects messages of {roles}: {why}") from error
 
 
 class Sampled(NamedTuple):
@@ -261,7 +261,7 @@ class TokenModel(ABC):
 
         Raises:
             ModelError: The engine fails (out of memory, say).
-            ContextError: There is too little room, and the sampling refuses that.
+            ContextError: There is too little room, and the sampling rejects that.
         """
         check_request(n, sampling)
         ids = self.encode(prompt)
