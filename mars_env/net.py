@@ -86,14 +86,17 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return bytes(body)
 
 
-async def request(method: str, url: URL | str, limit: int, **options: Any) -> Answer:
+async def request(method: str, url: URL | str, limit: int, seconds: float | None, **options: Any) -> Answer:
     """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
+
+    None for the seconds that it may take is no limit.
 
     Raises:
         BodyTooLong: The body is longer.
         aiohttp.ClientError, TimeoutError, OSError: There is no answer, or it broke off.
     """
-    async with (await session()).request(method, url, allow_redirects=False, **options) as response:
+    options |= {"allow_redirects": False, "timeout": aiohttp.ClientTimeout(total=seconds)}
+    async with (await session()).request(method, url, **options) as response:
         return Answer(response.status, response.headers, await read_bounded(response, limit))
 
 

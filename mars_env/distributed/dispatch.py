@@ -15,7 +15,7 @@ from typing import Protocol
 from mars_env.distributed.worker import Assignment, Event, RunContext, TreeEnded, WorkerReport
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError
-from mars_env.rollout.engine import Job, Journal, add_turns, turn_order
+from mars_env.rollout.engine import Job, Journal, OnTurns, add_turns, turn_order
 from mars_env.sync import end_tasks
 from mars_env.text import logger
 from mars_env.types import Tree, Turn
@@ -25,7 +25,6 @@ log = logger(__name__)
 RETRY_SECONDS = 5.0
 """After this time a worker that could not be started is tried again, while others work."""
 
-OnTurns = Callable[[Sequence[Turn]], None]
 OnActing = Callable[[int, Mapping[str, int]], None]
 """Called with a worker's number and how many acts of each agent are under way there."""
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, Self
 
 from mars_env.distributed import hosts
-from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, WorkerHandle, WorkerLost, dispatch
+from mars_env.distributed.dispatch import CannotStart, OnActing, WorkerHandle, WorkerLost, dispatch
 from mars_env.distributed.settings import Place, Placement
 from mars_env.distributed.worker import (
     Assignment,
@@ -30,7 +30,7 @@ from mars_env.distributed.worker import (
 from mars_env.envs.contexts import longest_statement
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import needs
-from mars_env.rollout.engine import Job, Journal
+from mars_env.rollout.engine import Job, Journal, OnTurns
 from mars_env.text import logger
 from mars_env.types import Problem, Tree
 
@@ -132,14 +132,11 @@ class Fleet:
             await _wait_until_loaded(check, "process", self.placement)
 
     async def _first_worker(self) -> Any:
-        """The worker that starts first; None if none can be started."""
-        starting = {worker.start(): worker for worker in self._workers}
-        left = set(starting)
-        while left:
-            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if not task.cancelled() and task.exception() is None:
-                    return starting[task].actor
+        """A worker that has started; None if none can be started."""
+        for worker in self._workers:  # they start at the same time
+            with suppress(MarsError):
+                await asyncio.shield(worker.start())
+                return worker.actor
         return None
 
     async def play_all(
@@ -158,14 +155,8 @@ class Fleet:
         The trees are the same as those of `mars_env.rollout.play_all`, and so are arguments and errors. If a
         worker is lost, only its unfinished turns are: they are played again.
 
-        Args:
-            jobs: What is to be played; all are read at the start.
-            seed: The run's seed.
-            concurrency: Over all workers.
-            journal: Here at the driver.
-            change: Makes the run's game from the fleet's own, at the workers.
-            on_turns: Called with the turns of each expansion.
-            on_acting: Called with a worker's number and its acts under way, by agent.
+        All jobs are read at the start. `change` makes the run's game from the fleet's own, at the workers;
+        `on_acting` gets a worker's number and its acts under way, by agent.
 
         Raises:
             CannotStart: The cluster has no room for a single worker, or none can be started.
@@ -195,20 +186,13 @@ class Fleet:
         address = placement.address or os.environ.get("RAY_ADDRESS")
         if address:
             _check_address(address)
+        else:
+            for name in ("RAY_USAGE_STATS_ENABLED", "RAY_SCHEDULER_EVENTS"):  # no reports, fewer messages
+                os.environ.setdefault(name, "0")
+            cpus = placement.local_cpus or placement.cpus
+            settings |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
         try:
-            if address:
-                ray.init(address=address, **settings)
-            else:
-                # No usage reports, and fewer messages.
-                for name in ("RAY_USAGE_STATS_ENABLED", "RAY_SCHEDULER_EVENTS"):
-                    os.environ.setdefault(name, "0")
-                ray.init(
-                    address="local",
-                    num_cpus=placement.local_cpus or placement.cpus,
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE,
-                    **settings,
-                )
+            ray.init(address=address or "local", **settings)
         except (ConnectionError, RuntimeError, ValueError) as error:
             what = f"the Ray at {address} cannot be joined" if address else "Ray cannot be started here"
             raise ConfigError(f"{what}: {hosts.first_line(error)}") from error

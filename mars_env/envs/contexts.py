@@ -89,9 +89,8 @@ async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems:
     Raises:
         ConfigError: An agent can be; says the numbers.
     """
-    checked = {name: agent for name, agent in agents.items() if _is_checked(agent)}
-    if not checked:
-        return
+    asked = {name: sampling for name, agent in agents.items() if (sampling := _sampling(agent)) is not None}
+    checked = {name: agents[name] for name, sampling in asked.items() if sampling.overflow != "unknown"}
     models = {id(model): model for agent in checked.values() if (model := getattr(agent, "model", None))}
     await asyncio.gather(*(m.learn_context() for m in models.values() if hasattr(m, "learn_context")))
     short = [need for need in needs(rules, agents, problems) if need.agent in checked and not need.fits]
@@ -110,11 +109,6 @@ async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems:
 def _sampling(agent: Agent) -> Sampling | None:
     sampling = getattr(agent, "sampling", None)
     return sampling if isinstance(sampling, Sampling) else None
-
-
-def _is_checked(agent: Agent) -> bool:
-    sampling = _sampling(agent)
-    return sampling is not None and sampling.overflow != "unknown"
 
 
 def _limits(agent: Agent) -> tuple[int, int] | None:

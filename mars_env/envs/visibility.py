@@ -276,9 +276,7 @@ class VisibilitySettings(BaseModel):
         if final == "reward-model":
             return Highest(_given(self.reward_model, "final='reward-model'", "reward_model"))
         if final == "vote" and kind not in VOTED:
-            raise ConfigError(
-                f"final='vote' counts answers, and problems of the kind {shown(kind)} have none"
-            )
+            raise ConfigError(f"final='vote' counts answers, which problems of the kind {shown(kind)} lack")
         return Vote() if final == "vote" else First()
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.agents.roles import RoleAgent
 from mars_env.errors import ConfigError
@@ -28,7 +28,7 @@ FORMAT = "format"
 """Tag of criteria that an ordered scaffold always shows."""
 
 
-class Scaffold(BaseModel):
+class Scaffold(BaseModel, frozen=True, extra="forbid"):
     """How much of a rubric a sample sees: a share inside the group, times one over the run.
 
     The share is ``lambda = lambda_group(i) * lambda_run(t)`` for sample i = 1 .. G of a group and progress t
@@ -41,8 +41,6 @@ class Scaffold(BaseModel):
         >>> [round(scaffold.share(0, 5, t), 3) for t in (0.18, 0.2, 0.22)]
         [0.924, 0.5, 0.076]
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     group: Literal["linear", "binary", "all"] = "linear"
     """``linear``: ``(G - i) / (G - 1)``, so that the first sample sees all and the last none; ``binary``: 1

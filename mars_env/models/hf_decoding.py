@@ -23,11 +23,12 @@ LOGITS = 2**27
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for samples: the prompt's token ids, how many, and how they are sampled."""
+    """A request for samples: the prompt's token ids, how many, how they are sampled, and their room."""
 
     ids: tuple[int, ...]
     n: int
     sampling: Sampling
+    room: int
 
 
 @dataclass(eq=False, slots=True)

@@ -18,8 +18,7 @@ from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, ModelError
 from mars_env.lazy import needs
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.encoding import encode_prompt, written
-from mars_env.models.requests import is_messages
+from mars_env.models.requests import encode_prompt, is_messages, written
 from mars_env.types import Completion, Prompt
 
 T = TypeVar("T")

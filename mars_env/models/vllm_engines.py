@@ -58,13 +58,18 @@ def require_notes(vllm: Any) -> None:
         raise ConfigError(f"vLLM {vllm.__version__} does not note which weights sampled a token: {advice}")
 
 
-class _Sleeper:
+class _Engine:
     """An engine that can give the card's memory away; it sleeps without its `asleep` parts."""
 
     asleep: tuple[str, ...] = ()
+    _finalizer: weakref.finalize[Any, Any]
 
     def _call(self, method: str, argument: Any) -> None:
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop the engine's processes."""
+        self._finalizer()
 
     def sleep(self, *, keep_weights: bool) -> None:
         """Free the card's memory; without `keep_weights` they must be reloaded next."""
@@ -79,7 +84,7 @@ class _Sleeper:
             self.asleep = tuple(part for part in self.asleep if part not in tags)
 
 
-class OfflineEngine(_Sleeper):
+class OfflineEngine(_Engine):
     """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends.
 
     Attributes:
@@ -143,12 +148,8 @@ class OfflineEngine(_Sleeper):
         with engine_lock:
             getattr(self._llm, method)(argument)
 
-    def close(self) -> None:
-        """Stop the engine's processes."""
-        self._finalizer()
 
-
-class StreamingEngine(_Sleeper):
+class StreamingEngine(_Engine):
     """`AsyncLLM`: requests join and leave the running batch at any time.
 
     It runs in its own event loop and thread, so that it can be used from any event loop, and so that
@@ -234,10 +235,6 @@ class StreamingEngine(_Sleeper):
             self._version = version
         finally:
             await llm.resume_generation()
-
-    def close(self) -> None:
-        """Stop the engine's processes."""
-        self._finalizer()
 
 
 def load_vllm() -> Any:

@@ -76,11 +76,6 @@ Gate = Callable[[Job, Expansion], AbstractAsyncContextManager[object]]
 """Entered before the agent of an expansion acts, left when `OnTurns` has its turns: schedules wait here."""
 
 
-def open_gate(job: Job, expansion: Expansion) -> AbstractAsyncContextManager[object]:
-    """A gate at which nothing waits."""
-    return nullcontext()
-
-
 def at_most(width: int) -> Gate:
     """A gate that lets this many expansions act at the same time."""
     room = asyncio.Semaphore(require_integer(width, "width"))
@@ -95,7 +90,7 @@ async def play(
     seed: int,
     journal: Journal | None = None,
     on_turns: OnTurns | None = None,
-    gate: Gate = open_gate,
+    gate: Gate = lambda job, expansion: nullcontext(),
 ) -> Tree:
     """Play one tree to its end.
 
@@ -276,12 +271,9 @@ class _Player:
         except (ContextError, ServerDown):
             raise  # too little room, if that is to end the run; or a server without which all trees are lost
         except Exception as error:  # a user's agent may raise anything; that must not end the run
-            late = limit.expired()
-            why = (
-                f"TimeoutError: no action within {self.game.turn_timeout:g} s"
-                if late
-                else describe_error(error)
-            )
+            why = describe_error(error)
+            if limit.expired():
+                why = f"TimeoutError: no action within {self.game.turn_timeout:g} s"
             self.fault = f"{name} at turn {expansion.id}: {why}"
             trace = not isinstance(error, MarsError)
             log.warning("tree %s is discarded: %s", self.job.tree_id, self.fault, exc_info=trace)

@@ -6,7 +6,6 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -22,8 +21,10 @@ Written = tuple[int, int]
 
 def open_file(path: Path, mode: str) -> IO[Any]:
     """As `open_regular`, with a `StoreError`."""
-    with file_errors(path, "opened"):
+    try:
         return open_regular(path, mode)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error}") from error
 
 
 def append(file: IO[str], text: str, sync: bool = False) -> None:
@@ -45,15 +46,6 @@ def append(file: IO[str], text: str, sync: bool = False) -> None:
             raise
     except (OSError, ValueError) as error:
         raise StoreError(f"{file.name} cannot be written: {error}") from error
-
-
-@contextmanager
-def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Errors of the file system as a `StoreError` that says what could not be done."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path} cannot be {what}: {error}") from error
 
 
 def rows_of(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:

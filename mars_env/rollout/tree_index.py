@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mars_env.errors import StoreError
-from mars_env.files import open_regular
-from mars_env.rollout.row_files import file_errors
+from mars_env.rollout.row_files import open_file
 from mars_env.rollout.store import TREES, TURNS, tree_from_rows
 from mars_env.types import Problem, Tree
 
@@ -36,7 +35,7 @@ class TreeIndex:
 
     def _catch_up(self) -> None:
         for name, start in self._ends.items():
-            with self._open(name) as file:
+            with open_file(self._path / name, "rb") as file:
                 file.seek(start)
                 for line in file:
                     if not line.endswith(b"\n"):
@@ -45,13 +44,9 @@ class TreeIndex:
                     start += len(line)
             self._ends[name] = start
 
-    def _open(self, name: str) -> IO[bytes]:
-        with file_errors(self._path / name, "read"):
-            return open_regular(self._path / name)
-
     def _lines(self, name: str, tree_id: str) -> list[bytes]:
         lines = []
-        with self._open(name) as file:
+        with open_file(self._path / name, "rb") as file:
             for start in self._starts.get((name, tree_id), ()):
                 file.seek(start)
                 lines.append(file.readline())

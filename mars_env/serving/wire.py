@@ -42,9 +42,7 @@ class ChatRequest:
 def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
     """Read the JSON of a request for this model, with a question of this kind.
 
-    Raises:
-        Refusal: It cannot be answered; says why.
-        ConfigError: The tests of a question cannot be read.
+    A `Refusal`, or for tests that cannot be read a `ConfigError`, says why it cannot be answered.
     """
     if not isinstance(body, Mapping):
         raise Refusal(400, "the body of a request is an object of JSON")
@@ -73,11 +71,7 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
 
 
 def _statement(messages: Any) -> str:
-    """The question that a chat asks: its one message, or the conversation, after the system messages.
-
-    Raises:
-        Refusal: A message is not one of text, or none asks.
-    """
+    """The question that a chat asks: its one message, or the conversation, after the system messages."""
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "'messages' is a list of at least one message")
     parts = [_message(message) for message in messages]

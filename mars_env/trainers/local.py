@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mars_env.errors import ConfigError, MarsError, MissingExtra
+from mars_env.errors import ConfigError, MarsError
+from mars_env.lazy import needs
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
 from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch
@@ -25,7 +26,7 @@ from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.samples import TurnSample, given_sample, preference_pairs, turn_samples
 from mars_env.types import Completion, Group
 
-try:
+with needs("hf", "the local trainer needs torch and safetensors"):
     import torch
     from torch import Tensor
 
@@ -41,8 +42,6 @@ try:
     from mars_env.trainers.objective import LIKELIHOOD, REWARD, Objective, preference
     from mars_env.trainers.optimiser import Optimiser
     from mars_env.trainers.prefixes import can_share
-except ImportError as error:  # the other packages of mars_env work without torch
-    raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
 log = logger(__name__)
 

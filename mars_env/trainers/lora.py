@@ -15,30 +15,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from mars_env.errors import ConfigError, MarsError, MissingExtra, StoreError
+from mars_env.errors import ConfigError, MarsError, StoreError
+from mars_env.lazy import needs
 from mars_env.models.batching import engine_lock
 from mars_env.seeds import derive_seed
 
-try:
+with needs("hf,lora", "LoRA adapters need torch and peft"):
     import safetensors.torch
     import torch
     from torch import Tensor
-except ImportError as error:  # the other packages of mars_env work without them
-    raise MissingExtra("LoRA adapters need torch and peft: pip install 'mars-env[hf,lora]'") from error
 
 WEIGHTS = "adapter_model.safetensors"
 """Name of the weights' file, as peft and vLLM expect it."""
 
 
-class LoRASettings(BaseModel):
+class LoRASettings(BaseModel, frozen=True, extra="forbid"):
     """Size and targets of adapters (arXiv 2106.09685), at the usual values.
 
     No dropout: it would make the first importance ratio differ from 1.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int = Field(default=16, ge=1)
     """Rank of the update of each weight matrix."""
@@ -195,11 +192,9 @@ def add_adapters(
             the model has adapters already.
         MissingExtra: peft is not installed.
     """
-    try:
+    with needs("lora", "LoRA adapters need peft"):
         from peft import LoraConfig, get_peft_model
         from peft.tuners.lora import LoraLayer
-    except ImportError as error:
-        raise MissingExtra("LoRA adapters need peft: pip install 'mars-env[lora]'") from error
     settings = settings or LoRASettings()
     if not names or len(set(names)) < len(names):
         raise ConfigError("give each adapter a name, and each name once")

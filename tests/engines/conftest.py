@@ -67,6 +67,15 @@ def smollm2():
     return real_model.made()
 
 
+@pytest.fixture(scope="module")
+def shim():
+    """OpenRLHF can be imported: it imports flash-attn whether it is used or not, and here is a stand-in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(openrlhf_on_cpu.SHIM)
+        patch.setenv("DS_ACCELERATOR", "cpu")
+        yield
+
+
 @pytest.fixture(scope="session")
 def streaming(checkpoint):
     """An asynchronous vLLM in this process, for all tests of test_vllm_*.py: they come last."""

@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from messages import raises
 from openrlhf_arguments import arguments
-from openrlhf_on_cpu import SHIM
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -26,11 +25,9 @@ REQUEST = {"temperature": 1.0, "max_tokens": LENGTH, "ignore_eos": True, "logpro
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(checkpoint):
+async def engine(checkpoint, shim):
     """The class that Ray makes an actor of, with a real vLLM, but without Ray."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SHIM)  # OpenRLHF imports flash-attn whether it is used or not
-        patch.setenv("DS_ACCELERATOR", "cpu")
         patch.setenv("RAY_ADDRESS", "nowhere")  # OpenRLHF asks Ray for it otherwise
         patch.setenv("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")  # OpenRLHF sets it: undone in the end
         from mars_env.trainers.openrlhf.workers.actors import TeamRolloutActor

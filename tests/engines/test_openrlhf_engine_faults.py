@@ -9,7 +9,7 @@ import pytest
 from messages import raises
 
 from mars_env.errors import MarsError, ModelError
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, require_alive
 
 exceptions = pytest.importorskip("ray.exceptions")

@@ -16,13 +16,11 @@ from mars_env.agents import tool_prompts
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game
 from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
-from mars_env.envs.verdicts import bug_report
 from mars_env.grading import grader_for
 from mars_env.models.hf import HFModel
 from mars_env.models.http import HTTPModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, SegmentedModel, collect
-from mars_env.sync import run_sync
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Problem, Sampling, Verdict
 
@@ -214,38 +212,17 @@ async def test_the_server_s_template_log_probabilities_and_stops_are_the_model_s
             assert completion.text == hf.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
 
 
-async def test_a_dialogue_by_ids_has_no_drift_on_the_server(served, hf):
-    question = hf.tokenizer.encode(
-        "<|im_end|>\n<|im_start|>user\nAre you sure?<|im_end|>\n<|im_start|>assistant\n"
-    )
-    ids = hf.encode(CHAT)
-    for _ in range(3):
-        [completion] = await served.complete(ids, 1, Sampling(temperature=1.3, max_tokens=40, seed=3))
-        assert completion.prompt_ids == ids
-        assert gap(completion, hf) < TOLERANCE
-        kept = completion.token_ids[:-1] if completion.token_ids[-1] == END else completion.token_ids
-        ids = (*ids, *kept, *question)
-
-
-@pytest.fixture(scope="module")
-def trees(vllm):
-    """The team plays four problems in plain English, twice."""
+async def test_every_turn_of_a_team_is_exact(vllm, hf):
+    """Four problems in plain English, each twice."""
     sampling = Sampling(temperature=0.7, max_tokens=120)
-    agents = {
-        "solver_0": Solver(vllm, sampling=sampling),
-        "verifier_0": Verifier(vllm, sampling=sampling),
-        "corrector_0": Corrector(vllm, sampling=sampling),
-    }
+    roles = {"solver_0": Solver, "verifier_0": Verifier, "corrector_0": Corrector}
+    agents = {name: role(vllm, sampling=sampling) for name, role in roles.items()}
     stated = [Problem(f"w{i}", text, str(answer)) for i, (text, answer) in enumerate(word_problems(4))]
     jobs = [Job(problem, sample) for problem in ProblemSet("words", stated) for sample in range(2)]
     game = Game(SolveVerifyCorrect.from_settings("training", rounds=1), grader_for("math"))
-    return agents, run_sync(collect(game, agents, jobs, seed=1))
-
-
-async def test_every_turn_is_exact_in_play(trees, hf):
-    _, played = trees
-    turns = [turn for tree in played for turn in tree.turns]
-    assert not [tree.fault for tree in played if tree.fault]
+    trees = await collect(game, agents, jobs, seed=1)
+    turns = [turn for tree in trees for turn in tree.turns]
+    assert not [tree.fault for tree in trees if tree.fault]
     assert {turn.role for turn in turns} == {"solver", "verifier", "corrector"}
     for turn in turns:
         [completion] = turn.action.completions
@@ -254,27 +231,3 @@ async def test_every_turn_is_exact_in_play(trees, hf):
         assert turn.grade is None or turn.grade.verdict is not Verdict.UNKNOWN
     for turn in turns[:8]:
         assert gap(turn.action.completions[0], hf) < TOLERANCE
-
-
-async def test_verdicts_are_read_from_its_prose_by_the_grammar_alone(trees, record_property):
-    """What the library reads is what the last line of the form says; everything else counts as Wrong."""
-    agents, played = trees
-    read = []
-    for tree in played:
-        for turn, after in zip(tree.turns, [*tree.turns[1:], None], strict=True):
-            if turn.role != "verifier":
-                continue
-            said = [line for line in turn.text.splitlines() if "correctness:" in line.lower()]
-            last = said[-1].lower().split("correctness:")[-1].strip(" *_`.!") if said else ""
-            assert turn.info["verdict"] == ("Correct" if last == "correct" else "Wrong"), turn.text
-            assert turn.info["malformed"] == (last not in ("correct", "wrong")), turn.text
-            read.append(turn.info)
-            if turn.info["verdict"] == "Correct":
-                assert after is None or after.role == "verifier"
-            elif after is not None and after.role == "corrector":
-                asked = agents["corrector_0"].model.tokenizer.decode(after.action.completions[0].prompt_ids)
-                assert bug_report(turn.text) in asked
-    readable = [info["verdict"] for info in read if not info["malformed"]]
-    record_property("reports, those with a verdict", (len(read), len(readable)))
-    assert len(read) >= 8
-    assert len(readable) < len(read), "this small model often forgets the last line: none did here"

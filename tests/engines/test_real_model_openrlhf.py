@@ -1,4 +1,4 @@
-"""Two updates of SmolLM2-135M-Instruct through OpenRLHF, on a CPU: Ray, DeepSpeed and vLLM, one launch."""
+"""Three updates of SmolLM2-135M-Instruct through OpenRLHF, on a CPU: Ray, DeepSpeed and vLLM, one launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT = 40
 FLAGS = {
     **openrlhf_on_cpu.STEADY,
     "--mars.env": "aime-solve",
-    "--mars.problems": "2",
+    "--mars.problems": "3",
     "--mars.group": "6",
     # It solves almost nothing by chance, and groups of equal rewards train nothing: these rewards differ.
     "--mars.rewards": '{"solver": "tiny_checkpoint:varied"}',
@@ -31,19 +31,19 @@ FLAGS = {
 
 @pytest.fixture(scope="module")
 def run(cluster, smollm2, tmp_path_factory):
-    """The folder of a run of two updates, one problem each."""
+    """The folder of a run of three updates, one problem each."""
     folder = tmp_path_factory.mktemp("real")
     flags = {
         **FLAGS,
         "--actor.model_name_or_path": smollm2,
-        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 2),
+        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 3),
     }
     return openrlhf_on_cpu.launched(folder, cluster, flags)
 
 
-def test_two_updates_are_trained_and_engine_and_trainer_agree(run):
+def test_three_updates_are_trained_and_engine_and_trainer_agree(run):
     steps = openrlhf_on_cpu.logged(run / "board", "train")
-    assert [row["update"] for row in openrlhf_on_cpu.updates(run)] == [*steps] == [1, 2]
+    assert [row["update"] for row in openrlhf_on_cpu.updates(run)] == [*steps] == [1, 2, 3]
     for figures in steps.values():
         assert figures["rollout/num_samples"] == 6
         assert figures["rollout/advantage_std"] > 0.5

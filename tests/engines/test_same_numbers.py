@@ -7,13 +7,13 @@ says which settings correspond.
 from __future__ import annotations
 
 import asyncio
-import sys
+import copy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from real_engines import shaken
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
@@ -33,7 +33,6 @@ from mars_env.types import Tree
 AGREE = 1e-5
 TEMPERATURE = 0.8
 TRL_CAP = 1.2
-SHIM = Path(__file__).parent / "openrlhf_shim"
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,8 @@ class Case:
     team: dict = field(default_factory=dict)  # settings of the team, which OpenRLHF and TRL do not have
     bite: tuple = ()  # metrics that show that they act
 
+
+pytestmark = pytest.mark.usefixtures("shim")
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
 CLIP_EPS = {"clip_eps_low": 0.2, "clip_eps_high": 0.28}
@@ -99,14 +100,6 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def flash_attn():
-    """OpenRLHF imports flash-attn whether it is used or not: a stand-in is put on the path."""
-    sys.path.insert(0, str(SHIM))
-    yield
-    sys.path.remove(str(SHIM))
-
-
 @pytest.fixture(scope="module")
 def before():
     """The weights that play."""
@@ -118,11 +111,8 @@ def before():
 def groups(before):
     """MarsRL: groups of a Solver, Verifiers and Correctors on four problems, one turn of unknown reward."""
     agents = {f"{r}_0": MiniatureAgent(r, before, temperature=TEMPERATURE, max_tokens=24) for r in LIMITS}
-    game = Game(
-        SolveVerifyCorrect(TRAINING),
-        grader_for("math"),
-        grower=grouped(GroupedSettings(group=5, branches=1)),
-    )
+    grower = grouped(GroupedSettings(group=5, branches=1))
+    game = Game(SolveVerifyCorrect(TRAINING), grader_for("math"), grower=grower)
     problems = load_problems("arithmetic", seed=1, split="train")
     jobs = step_jobs(problems, step=0, problems_per_step=4, seed=1)
     trees = asyncio.run(collect(game, agents, jobs, seed=1))
@@ -147,32 +137,28 @@ def with_calls(turn):
 @pytest.fixture(scope="module")
 def tree(groups):
     """The same turns as the nodes of search trees, with parents and rewards along them."""
-    turns = [turn for group in groups for turn in group.turns][:16]
+    turns = iter([turn for group in groups for turn in group.turns][:16])
     ids = ["0", "1", "2", "0.0", "0.1", "1.0", "0.0.0", "2.0"]
-    rewards = [0.0, 0.5, 1.0, 1.0, 0.0, None, 0.25, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.5, 0.0, 0.0]
-    nodes = [
-        replace(
-            turn,
-            tree_id=f"p{i // 8}#0",
-            id=id,
-            parent_id=id.rpartition(".")[0] or None,
-            group_id=f"p{i // 8}#0",
-            reward=reward,
+    rewards = {
+        "p0#0": [0.0, 0.5, 1.0, 1.0, 0.0, None, 0.25, 1.0],
+        "p1#0": [0.0, 0.0, 0.0, 1.0, 0.0, 0.5, 0.0, 0.0],
+    }
+    trees = []
+    for name, values in rewards.items():
+        nodes = tuple(
+            replace(
+                turn, tree_id=name, id=id, parent_id=id.rpartition(".")[0] or None, group_id=name, reward=r
+            )
+            for id, r, turn in zip(ids, values, turns, strict=False)
         )
-        for i, (turn, id, reward) in enumerate(zip(turns, ids * 2, rewards, strict=True))
-    ]
-    return groups_of([Tree(f"p{i}#0", None, tuple(nodes[8 * i : 8 * i + 8])) for i in range(2)])
+        trees.append(Tree(name, None, nodes))
+    return groups_of(trees)
 
 
 @pytest.fixture(scope="module")
 def after(before):
     """Weights a few updates later: ratios differ from 1, some are clipped."""
-    module = load().module.float()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.005)
-    return module
+    return shaken(load().module.float(), seed=0, size=0.005)
 
 
 @pytest.fixture(scope="module")
@@ -192,13 +178,12 @@ def trl_trainer(before, tmp_path_factory):
         report_to=[],
         gradient_checkpointing=False,
     )
-    tokenizer = before.tokenizer
     return GRPOTrainer(
         model=load().module.float(),
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": ["a"]}),
-        processing_class=tokenizer,
+        processing_class=before.tokenizer,
     )
 
 
@@ -207,17 +192,10 @@ def gradient(module):
 
 
 def local_numbers(case, groups, config, before, after):
-    """Loss and gradient of one update by `LocalTrainer`, whole; the weights are put back."""
-    module = load().module.float()
-    module.load_state_dict(after.state_dict())
-    config = config.model_copy(
-        update={
-            "max_grad_norm": 1e9,
-            "old_logprobs": "trainer" if case.old == "trainer" else "rollout",
-            **case.local,
-            **case.team,
-        }
-    )
+    """Loss and gradient of one update by `LocalTrainer`, whole."""
+    module = copy.deepcopy(after)
+    changes = {"max_grad_norm": 1e9, "old_logprobs": case.old, **case.local, **case.team}
+    config = config.model_copy(update=changes)
     trainer = LocalTrainer({"miniature": Policy(module, reference=before.module)}, config)
     figures = trainer.step(groups).policies["miniature"]
     assert case.old == "trainer" or figures["clipped"] > 0
@@ -234,12 +212,7 @@ def arguments(n):
             kl=space(use_loss=False, estimator="k1"),
         ),
         rollout=space(n_samples_per_prompt=n, micro_batch_size=3, max_new_tokens=64),
-        reward=space(
-            clip_range=(-10, 10),
-            overlong_buffer_len=None,
-            overlong_penalty_factor=1.0,
-            stop_properly_penalty_coef=None,
-        ),
+        reward=space(clip_range=(-10, 10), overlong_buffer_len=None, stop_properly_penalty_coef=None),
         train=space(dynamic_batch_enable=False, batch_size=120),
         data=space(max_len=512),
     )
@@ -310,8 +283,7 @@ def summed(case, windows, before, after, divisor=1):
     from openrlhf.models.loss import PolicyLoss, aggregate_loss
     from openrlhf.models.utils import compute_approx_kl
 
-    module = load().module.float()
-    module.load_state_dict(after.state_dict())
+    module = copy.deepcopy(after)
     policy, reference, loss_of = actor(module), actor(before.module), PolicyLoss(**case.openrlhf)
     total = 0.0
     for batch, denominators in windows:

@@ -7,8 +7,6 @@ import asyncio
 import pytest
 from real_engines import PROMPT, gap, shaken
 
-from mars_env.agents.roles import RoleAgent
-from mars_env.agents.tool_prompts import Asked, Dialogue
 from mars_env.errors import ModelError
 from mars_env.models.hf import HFModel
 from mars_env.models.http import HTTPModel
@@ -49,28 +47,6 @@ async def test_text_is_never_tokenised_twice(servers, module):
     assert first.prompt_ids == tuple(odd)
     [second] = await model.complete([*odd, *first.token_ids, 6], 1, Sampling(max_tokens=10, seed=1))
     assert second.prompt_ids == (*odd, *first.token_ids, 6)
-
-
-def add(a: int) -> int:
-    "Add one."
-    return a + 1
-
-
-async def test_a_turn_with_tools_is_one_text_of_exact_tokens(
-    servers, module, checkpoint, tolerance, monkeypatch
-):
-    def asked(dialogue, completion, visible):
-        return [Asked("add", {"a": 1}, "{}")]
-
-    monkeypatch.setattr(Dialogue, "calls", asked)
-    model = client(servers, tokenizer=str(checkpoint))
-    sampling = Sampling(max_tokens=200, seed=2)
-    agent = RoleAgent(model, tools=[add], max_calls=1, sampling=sampling, prompt=lambda seen: PROMPT)
-    actions = await agent.act({}, 8, 0)
-    called = [action for action in actions if action.calls]
-    assert called and all(len(action.chains) == 1 for action in called)
-    for completion in called[0].completions:
-        assert completion.trainable and gap(completion, module) < tolerance
 
 
 async def test_scores_are_those_of_transformers(servers, module, checkpoint, tolerance):

@@ -54,11 +54,11 @@ _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
 _THING = re.compile(r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) ([a-z]{3,})\b")
-_MANY = re.compile(r"(?:\d|\bmany) (?:[a-z]+ )?([a-z]{3,}s)\b")
+_MANY = re.compile(r"(?:\d|\b(?:many|two|three|four|five|six)) (?:[a-z]+ ){0,2}?([a-z]{3,}s)\b")
 _ELIDED = re.compile(
     r"\bhow many (?!(?:more |fewer |less )?(?!(?:is|was|does|has)\b)(?:\w+ )?"
     r"(?:\w+s|people|children|(?:wo)?men)\b)"
-    r"|\b(?:ones?|both|each)\b",
+    r"|\b(?:ones?|both|each|them)\b",
     re.IGNORECASE,
 )
 """A question that leaves out what it counts: "how many are red?"."""
@@ -81,17 +81,18 @@ def _stem(word: str) -> str:
 _IDLE = frozenset(
     _stem(word)
     for word in word_set(
-        """the an of in for is are was were be been has have had will would can could do does did
-        its his her their this that these those to at on by with from into it he she they we you
-        there and or as so than then thus hence therefore finally now per each every all any both
-        only just exactly simply also take takes took need needs get gets make makes go goes come
+        """the an of in for is are was were be been has have had will would can could do does did its his
+        her their this that these those to at on by with from into it he she they we you there
+        and or as so than then thus hence therefore finally now per each every all any both only
+        just exactly simply also take takes took need needs get gets make makes go goes come
         which when where who if how what find equal number value answer result solution final
-        required desired requested possible such obtained given total amount set about after before
-        two people person units up out ones same measure minus plus degrees square cubic times
-        divided mod form simplified altogether together between respectively missing exact must base
-        last compute evaluate calculate express write give unknown correct overall entire whole
-        actual resulting corresponding complete full general simplest reduced equivalent quantity
-        ordered closed open here again indeed our"""
+        required desired requested possible such obtained given total amount set about after
+        before two three four five six seven eight nine ten long tall people person units up out
+        ones same measure minus plus degrees square cubic times divided mod form simplified
+        altogether together between respectively missing exact must base last compute evaluate
+        calculate express write give unknown correct overall entire whole actual resulting
+        corresponding complete full general simplest reduced equivalent quantity ordered closed
+        open here again indeed our"""
     )
 )
 """Words that do not say what a sentence is about."""
@@ -200,7 +201,7 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(map(_stem, words)) - _IDLE
 
 
-def is_asked(statement: str, said: str, *, sure: bool) -> bool:
+def is_asked(statement: str, said: str, *, sure: bool, counted: bool = False) -> bool:
     """Whether the words of a sentence around its value are about what a problem asks for.
 
     If it is `sure` that the sentence concludes, it need not say what it is about.
@@ -222,7 +223,7 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     mine = stems(said)
     if not mine and sure:
         return True
-    if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said):
+    if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said, counted):
         return False
     units, others = ({known_unit(word) for word in _WORD.findall(part)} for part in (said, text))
     shared = whole - asked.things or numbers or subject or (units & others) - {None}
@@ -247,7 +248,7 @@ def _is_amount(pair: re.Match[str], statement: str, asked: str) -> bool:
     return pair[0] in statement and pair[1] in asked and pair[2] not in asked
 
 
-def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
+def _names_nothing_else(asked: Question, text: str, said: str, counted: bool) -> bool:
     """Whether the words of a sentence are the question's, but for things and new words in a complement.
 
     A sentence may leave out words of what is asked, or have words of its conditions, but not both: "the
@@ -259,7 +260,7 @@ def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
     for qualifier in _QUALIFIERS:
         said = qualifier.sub(" ", said)
     allowed = asked.words | asked.things | _KINDS
-    return stems(_parts(said)[0]) <= allowed and stems(said) & asked.known <= allowed
+    return (counted or stems(_parts(said)[0]) <= allowed) and stems(said) & asked.known <= allowed
 
 
 def _parts(said: str) -> tuple[str, str]:

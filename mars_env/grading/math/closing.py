@@ -69,6 +69,8 @@ _IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
 _RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
 _NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
 _IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
+_COUNTED = re.compile(r"\bhow many (?:[a-z]+ ){0,2}?([a-z]{3,}s|people|children|(?:wo)?men)\b", re.IGNORECASE)
+_A_NUMBER = r"(?<![\w.,$^/])(\$[^$]{1,60}\$|\d+(?:,\d{3})*(?:\.\d+)?)"
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
@@ -76,7 +78,7 @@ _UNIT = re.compile(
 
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
 _PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
-_WORDS_BEFORE = re.compile(r"(?:[:;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _MORE = re.compile(r"[\d$,，]")
@@ -115,6 +117,8 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
+    if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
+        return undelimited(bolds[0])
     return with_long_unit(bare) if whole else claimed(statement, sentence, reference)
 
 
@@ -147,7 +151,7 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
     for name in asked_formulas(statement)[-1:]:
         written = r"\s*".join(map(re.escape, name.replace(" ", "")))
         plain = undelimited(sentence.replace("$", ""))
-        chain = rf"{written}\s*=\s*(?:[^=,;，]+=\s*)*([^=,;，]+)\Z"
+        chain = rf"{written}\s*=\s*(?:[^=;]+=\s*)*([^=;]+)\Z"
         said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
         if said and is_value(said[1]):
             return said[1]
@@ -177,11 +181,12 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         around = re.sub(r"(?<!\()\bor\b", " ", unshared(MATH_SPAN.sub(" ", claim.words), statement))
         if doubtful(around.rstrip(), beside_number=not claim.at_end):
             return None
-        if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
+        if is_asked(statement, claim.words, sure=start > 0 or claim.alone, counted=claim.counted):
             found.append(claim.value)
-    if len(found) == 1:
-        return with_long_unit(found[0])
-    return _last_value(statement, sentence, reference) if 0 < len(reference) <= 400 else None
+    asked = question(statement)
+    if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
+        return ", ".join(map(with_long_unit, found))
+    return _last_value(statement, sentence, reference, start) if 0 < len(reference) <= 400 else None
 
 
 class _Claim(NamedTuple):
@@ -190,6 +195,7 @@ class _Claim(NamedTuple):
     Attributes:
         marked: It is a formula, in bold, or after a sign.
         alone: It is in bold, or the clause is nothing else but for its opening.
+        counted: It stands before the name of what is counted.
         at_end: The clause ends with it, after "is" or a sign.
     """
 
@@ -197,6 +203,7 @@ class _Claim(NamedTuple):
     words: str
     marked: bool = False
     alone: bool = False
+    counted: bool = False
     at_end: bool = False
 
 
@@ -212,17 +219,36 @@ def _claim(statement: str, clause: str) -> _Claim | None:
         if re.search(r"\d", after) and question(statement) is None:
             return None
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
-            return _Claim(value, f"{_before_sign(before)} {_words(value)} {after}", marked=True, alone=True)
-    clause = undelimited(clause.replace("**", ""))
+            said = f"{_before_sign(before)} {_words(value)} {after}"
+            return _Claim(value, said, marked=True, alone=True, at_end=not re.search(r"\d", value))
+    clause = re.sub(r"(?<=\d)-gon\b", " sides", undelimited(clause.replace("**", "")))
     if is_value(clause) or _is_equation(clause):
         return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
+    if counted := _counted(statement, clause):
+        return counted
     if found := at_end(clause):
         value, before, link = found
         said = f"{_before_sign(before) if link == '=' else before} {_words(value)}"
         marked = link in "=:：" or "=" in value or clause.endswith("$")
         return _Claim(_last_member(value), said, marked=marked, at_end=True)
     return _only_new_number(statement, clause)
+
+
+def _counted(statement: str, clause: str) -> _Claim | None:
+    """The number before what a problem counts: 16 in "$2^{50}$ has 16 digits"."""
+    asked = question(statement)
+    of = _COUNTED.search(asked.text) if asked else None
+    found = list(re.finditer(rf"{_A_NUMBER}\s+((?:[a-z]+\s+){{0,2}}{of[1]})\b", clause)) if of else []
+    if len(found) != 1:
+        return None
+    before, after = clause[: found[0].start()], clause[found[0].end() :]
+    near = " ".join(before.split()[-2:])
+    return (
+        None
+        if doubtful(near, beside_number=True)
+        else _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
+    )
 
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
@@ -254,9 +280,7 @@ def _in_digits(word: re.Match[str]) -> str:
 
 def _last_member(value: str) -> str:
     """The last member of a computation, ``28`` for ``4(7) = 28``."""
-    if "=" not in value or not _COMPUTED.match(value) or _SEVERAL.search(value):
-        return value
-    if _UNKNOWN.search(value.partition("=")[0]):
+    if "=" not in value or _SEVERAL.search(value) or _UNKNOWN.search(value.partition("=")[0]):
         return value  # the equation of a curve
     last = value.rpartition("=")[2].strip()
     return undelimited(f"${last}" if last.count("$") % 2 else last)
@@ -272,7 +296,7 @@ def _words(value: str) -> str:
     return " ".join(re.findall(r"(?<![\\A-Za-z{])[a-z]{2,}", value))
 
 
-def _last_value(statement: str, sentence: str, reference: str) -> str | None:
+def _last_value(statement: str, sentence: str, reference: str, start: int) -> str | None:
     """The value at the end of a sentence that does not say what it is, where chance cannot have put it there.
 
     It is in bold, of a kind that chance does not repeat, or just computed.
@@ -281,15 +305,18 @@ def _last_value(statement: str, sentence: str, reference: str) -> str | None:
     around = unshared(MATH_SPAN.sub(" ", sentence), statement)
     clause = _CLAUSE.split(around)[-1]
     measures, theirs = (set(MEASURE.findall(words.lower())) for words in (clause, statement))
-    if doubtful(clause, beside_number=True) or measures - theirs:
-        return None
     bold = BOLD.findall(whole)
-    if len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2]):
+    single = len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2])
+    named = single and not re.search(r"\d", bold[0])
+    if doubtful(clause, beside_number=not named) or measures - theirs:
+        return None
+    if single:
         return undelimited(bold[0])
     if words := _TEXT.fullmatch(reference):
         said = re.search(rf"{_PREDICATE}{re.escape(words[1])}(?: [a-z]+)?\Z", sentence, re.IGNORECASE)
         new = words[1].lower() not in statement.lower()  # "odd or even?" has both
-        return words[1] if said and (new or CONCLUSION.match(sentence)) else None
+        concludes = start > 0 or is_asked(statement, sentence[: said.start()] if said else "?", sure=False)
+        return words[1] if said and (new or concludes) else None
     meant = _telling(reference)
     if meant is not None and meant in given(statement):
         return None
@@ -327,7 +354,7 @@ def _telling(reference: str) -> Node | None:
         value = exact_value(node)
     except (Unreadable, OverLimit, Undefined, RecursionError):
         return None
-    if isinstance(value, Fraction):
+    if isinstance(value, Fraction) and node.kind != "based":
         digits = len(str(abs(value.numerator))) + len(str(value.denominator))
         return node if digits > (4 if value.denominator == 1 else 3) else None
     return None if node.kind in ("sym", "const", "text") else node

@@ -29,7 +29,7 @@ _WITHDRAWN = Extraction(None, "the answer is withdrawn")
 _MEANT_INSTEAD = re.compile(
     r"(?:\bI\s+meant?(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction|actually)\b"
     r"|\b(?:no|rather)\s?[,:;–—]"
-    r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,40}?"
+    r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,100}?"
     r"\b(?:it|that|this|the\s+(?:\w+\s+)?(?:answer|value|result))(?:[’']s|\s+is|\s+should\s+(?:be|have\s+been)))"
     rf"[\s:,.!–—-]{{1,9}}{VALUE}",
     re.IGNORECASE,
@@ -58,7 +58,8 @@ _OFFER_OR_REMARK = re.compile(
     r"|that['’]s (?:the|my) answer|if you(?:['’]d| would)? (?:like|want|have|need)"
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
-    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
+    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?:(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)"
+    r"|\**(?:check|verif\w+)\b(?P<check>[^\n]{1,300}))\Z",
     re.IGNORECASE,
 )
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
@@ -126,7 +127,7 @@ def _meant(text: str) -> str | None:
 
 def _unboxed(text: str, statement: str, reference: str) -> Extraction:
     while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
-        remark = offer["remark"] or ""
+        remark = offer["remark"] or offer["check"] or ""
         if doubtful(remark, beside_number=True) or CORRECTION.search(remark):
             break
         text = text[: offer.start()].rstrip()

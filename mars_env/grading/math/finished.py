@@ -72,8 +72,8 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
         node = normal(node)  # "x < 1 \\cup x > 3"
     if node.kind == "relation":
         ways = _values(node, named, rounded)
-        if len(ways) == 1 and ways[0] is not node:
-            parts = ways
+        if ways and ways[-1] is not node and (len(ways) == 1 or ways[-1].kind in _CONTAINERS):
+            parts = ways[-1:]
         elif ways:
             yield ways
         else:

@@ -28,7 +28,7 @@ _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
 _IN_UNIT = re.compile(
-    rf"\bhow\s+many\s+{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
+    rf"\bhow\s+many\s+(?:(?:full|whole|more|complete)\s+)?{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
     r"(?=[\s$}]*(?:[.?,;)(]|\Z|(?:does|do|is|are|of|in|to|as|rounded)\b))",
     re.IGNORECASE,
 )
@@ -94,7 +94,7 @@ def _after_asked(statement: str, equation: str) -> str | None:
 
 def _form(formula: str) -> Node | str:
     """What a formula means; what cannot be read, without what changes only its looks."""
-    return _parsed(formula) or re.sub(r"\s+|\\[,;:! ]|[{}]", "", formula)
+    return _parsed(formula) or re.sub(r"\s+|\\[,;:! ]|\\displaystyle|[{}]", "", formula)
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ import re
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, spelled_number, with_digits
 from mars_env.grading.math.tokens import escape_money
-from mars_env.grading.math.units import NOT_UNITS
+from mars_env.grading.math.units import NOT_UNITS, known_unit
 from mars_env.grading.math.vocabulary import (
     CONCLUDES,
     IS_ANSWER,
@@ -43,7 +43,9 @@ _EXPLANATION = re.compile(
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
     r"|(?:which (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|with equality"
-    r"|including(?=[^,]*\Z))\b|(?:while|whereas)\s)[^$]*\Z"
+    r"|including(?=[^,]*\Z))\b|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
+    r"|,?\s+where\s+\$?[A-Z]\$?\s+(?:is|denotes)\s[^,]*\Z"
+    r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
@@ -55,7 +57,7 @@ _ADVERB = re.compile(
 )
 _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
-    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
+    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d)(?<!\d ):\s*|:(?![\d ])\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
     r"|(?:[是为得故]|等于|所以|因此|最[大小]值)[\s,:、，]*(?=[\d$\\(\[-])",
     re.IGNORECASE,
@@ -74,11 +76,14 @@ _NO_VALUE = re.compile(r"[是为得即]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
 
 
+_WORDS_AFTER = re.compile(r"(?<=[\d%$)}])(?: (?!(?:and|or|but|square|cubic)\b)[A-Za-z]{2,}){1,6}\Z")
+
+
 def undelimited(text: str) -> str:
     """A text without white space, emphasis, a full stop, and the delimiters around one whole formula."""
     while True:
         before = text
-        text = text.strip().strip("*_`✓✔✅∎∴").strip()
+        text = text.strip().strip("*_`✓✔✅∎∴").removeprefix("\\therefore").strip()
         if _FULL_STOP.match(text, len(text) - 1):
             text = text[:-1]
         for left, right in _DELIMITERS:
@@ -190,9 +195,16 @@ def at_end(clause: str) -> tuple[str, str, str] | None:
 
 
 def with_long_unit(value: str) -> str:
-    """A number with a unit of several words (15 toy cars) as the parser reads it."""
+    """A number with a unit of several words (15 toy cars) as the parser reads it: without "12 cm *tall*"."""
     value = _CHINESE_REST.sub("", value)
-    return re.sub(r"(?<=\d)(?! square| cubic)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
+    found = _WORDS_AFTER.search(value)
+    if found is None:
+        return value
+    number, words = value[: found.start()], found[0].split()
+    known = next((n for n in range(len(words), 0, -1) if known_unit(" ".join(words[:n]))), 0)
+    if known or number.endswith("%"):
+        return " ".join((number, *words[:known]))
+    return rf"{number}\text{{ {' '.join(words)}}}" if len(words) > 1 else value
 
 
 def only_number(sentence: str) -> str | None:

@@ -31,7 +31,8 @@ MARKER = re.compile(
 IS_ANSWER = re.compile(
     r"\s+(?:is|are|as)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my)\s+"
     r"(?:(?:(?:final|correct|required|desired|only|unique)\s+){0,2}(?:answers?|solutions?|results?)"
-    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root))[\s.!*_]*\Z",
+    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root)"
+    r"|\w+\s+(?:we|you)\s+(?:want|need|seek|(?:are|were)\s+looking\s+for))[\s.!*_]*\Z",
     re.IGNORECASE,
 )
 """What follows an answer: "34 is the final answer"."""
@@ -53,7 +54,7 @@ DOUBT = _any_of(
     contradict\w* violat\w+ except try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
     mistake\w* error slip trap remarks? comparison reference hint tempting (?:upper|lower)~bound
     first~sight starts?~with remains?~to conjectur\w+""",
-    r"n[’']t\b 不(?!同) 约(?!数) 可能 也许 或许 大约 大概 如果 若 假设 是否 吗",
+    r"n[’']t\b 不(?![同等]) 约(?!数) 可能 也许 或许 大约 大概 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.errors import ConfigError, ContextError
 from mars_env.loggers import Logger
@@ -31,8 +31,8 @@ from mars_env.methods.promptcot.designs import (
     is_readable,
     rationales,
 )
-from mars_env.models.encoding import require_fit
 from mars_env.models.hf import HFModel
+from mars_env.models.requests import require_fit
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown
@@ -46,10 +46,8 @@ PROBLEM, RATIONALE = "problem", "rationale"
 """Names of the two policies."""
 
 
-class Loop(BaseModel):
+class Loop(BaseModel, frozen=True, extra="forbid"):
     """The numbers of the EM loop."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = Field(default=100, ge=1)
     """E- and M-steps, in pairs. The paper alternates "to convergence"."""

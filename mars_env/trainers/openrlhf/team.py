@@ -23,10 +23,8 @@ POLICY: Final = "actor"
 def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, str]:
     """Which policy each agent acts with; agents that other models play are left out.
 
-    Without ``plays`` all agents have the only policy, or as many agents as policies are paired in order.
-
-    Raises:
-        ConfigError: An agent has no policy, a policy has no agent, or a name is unknown.
+    Without ``plays`` all agents have the only policy, or as many agents as policies are paired in order. An
+    agent without a policy raises ConfigError, and so does a policy without an agent, or an unknown name.
 
     Example:
         >>> settings = TeamSettings(env="aime-solve", policies={"s": "base", "c": "base"},
@@ -61,14 +59,7 @@ def agents_by_name(
     *,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> dict[str, Agent]:
-    """The agents by name.
-
-    Args:
-        settings: Their `agents`, `others`, `plays`, `thinking` and `tools` are used.
-        names: Names of the agents.
-        models: The models of the policies, by policy, which is their name.
-        sampling: How they are sampled.
-        roles: The agents that models become, by role: `mars_env.agents.registry.roles_of` the rules.
+    """The agents of these names, of models by policy; `roles` are those of the rules (`roles_of`).
 
     Raises:
         ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.

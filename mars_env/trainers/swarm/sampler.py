@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, PositiveFloat, PositiveInt, ValidationError
 from yarl import URL
 
 from mars_env.errors import ConfigError, ModelError, StoreError
@@ -39,10 +39,8 @@ _RECONNECT = 0.1  # seconds before a sampler connects, or fetches weights, again
 _FAREWELL = 2.0  # seconds in which a sampler that is stopped tells its learner
 
 
-class SamplerSettings(BaseModel):
+class SamplerSettings(BaseModel, frozen=True, extra="forbid"):
     """How a sampler works."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     concurrency: PositiveInt = 64
     """Most acts at the same time."""

@@ -12,8 +12,8 @@ from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
-from mars_env.models.encoding import Sampled
 from mars_env.models.preflight import preflight
+from mars_env.models.requests import Sampled
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
@@ -42,11 +42,7 @@ ATTEMPTS = 3
 
 
 class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
-    """OpenRLHF asks it for rows, in the process of each engine.
-
-    Raises:
-        ConfigError: The file that the environment variable `SETTINGS` names has no fitting settings.
-    """
+    """OpenRLHF asks it for rows, in the process of each engine; `SETTINGS` names its settings."""
 
     def __init__(self, settings: TeamSettings | None = None) -> None:
         self._settings = settings or _named_settings()

@@ -32,10 +32,7 @@ class SharedCalls(Generic[T]):
         """This call's part of what `make` makes; `make` gets the number of calls with this key.
 
         All calls with one key must start before the event loop does anything else, as the tasks of one
-        `asyncio.gather` do. Parts are given in the order of the calls.
-
-        Raises:
-            ConfigError: `make` made another number of parts.
+        `asyncio.gather` do. Parts are given in the order of the calls; a `ConfigError` if there are others.
         """
         group = self._running.setdefault(key, _Calls())
         place, group.number = group.number, group.number + 1
@@ -63,15 +60,8 @@ def training_rows(
 
     OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each. A row's
     ``reward`` is the advantage, ``scores`` the turn's reward, which OpenRLHF's dynamic filtering uses.
-
-    Args:
-        samples: Samples of one tree; the sum of their advantages is zero.
-        n: OpenRLHF's ``--rollout.n_samples_per_prompt``.
-        temperature: OpenRLHF's ``--rollout.temperature``.
-        filler: The token of the filling rows.
-
-    Raises:
-        ConfigError: There are more samples than rows, or the advantages' sum is not zero.
+    `filler` is the token of the filling rows. More samples than rows raise ConfigError, and so do advantages
+    whose sum is not zero.
 
     Example:
         >>> sample = TurnSample("p#0", "0", "g", "solver_0", "solver", "mars", (5, 6), (7,), (-0.5,), 1.0, (),

@@ -11,9 +11,6 @@ class PolicyRun:
     """In the place of OpenRLHF's ``WandbLogger``, which logs to the one run of its process.
 
     A second one of OpenRLHF's ends the first policy's run; and it writes the API key into the run's settings.
-
-    Args:
-        args: OpenRLHF's arguments of the policy.
     """
 
     def __init__(self, args: SimpleNamespace) -> None:
