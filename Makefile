@@ -52,7 +52,7 @@ test-engines test-engines-exact: export HF_HUB_OFFLINE = 1
 test-engines: $(ENGINES)/installed
 	$(ENGINES)/bin/python -m pytest tests/engines tests/examples/test_tools_example.py -q --timeout 900
 
-# The versions of requirements-gpu.txt; FILES="tests/engines/test_scores.py" picks some.
+# The versions of requirements-gpu.txt; FILES="tests/engines/test_vllm_model.py" picks some.
 FILES := tests/engines
 test-engines-exact: $(EXACT)/installed
 	$(EXACT)/bin/python -m pytest $(FILES) -q --timeout 900

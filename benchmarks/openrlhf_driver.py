@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.rollout import Job
 from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel

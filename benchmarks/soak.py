@@ -7,7 +7,7 @@
 Three replicas of `faulty_server.py` fail in thirty ways in 5% of their answers. One at a time is killed and
 started again, all of them rest once, the driver gets SIGKILL twice, and its disk fills up. The same command
 continues each time. The run is then compared, turn by turn, with what the servers have sent and with a run
-without faults. A training of the miniature suffers kills and a full disk, too, and its weights are compared
+without faults. Beside it, a training of the miniature suffers kills and a full disk; its weights are compared
 with those of an undisturbed one. Status 1 if a bar is missed: 0 lost, 0 duplicated, 0 wrong, memory flat.
 """
 
@@ -17,7 +17,6 @@ import argparse
 import json
 import math
 import random
-import resource
 import signal
 import socket
 import subprocess
@@ -25,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,8 @@ from mars_env.rollout import read_run
 ENV = "arithmetic-solve-verify-correct"
 EPISODES_PER_SECOND = 30.0
 """About how many a run plays under faults, mostly waiting, of 2 to 5 turns each. Decides how long it is."""
+SMALL_DISK = ["prlimit", "--fsize=300000:"]
+"""Before a command: no file of it can grow beyond so many bytes."""
 STEPS_PER_SECOND = 1.0
 """About how many steps the miniature trains a second."""
 FLAT = 1.15
@@ -140,11 +142,6 @@ def played(ports: list[int], out: Path, episodes: int) -> None:
         raise SystemExit(f"the run without faults failed: {done.stderr[-2000:]}")
 
 
-def small_disk() -> None:
-    """Let the files of this process grow by no more than they may have now."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
-
-
 def disturbed(
     replicas: list[Replica], out: Path, episodes: int, every: float, outage: float
 ) -> tuple[Watched, Counter[str], list[str]]:
@@ -159,13 +156,10 @@ def disturbed(
     plan = [("full disk", math.inf), ("driver killed", 0.25), ("driver killed", 0.6), ("end", math.inf)]
     next_kill = time.monotonic() + every
     for name, share in plan:
-        driver = subprocess.Popen(
-            command(ports, out, episodes),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=small_disk if name == "full disk" else None,
-        )
+        messages = out.parent / "messages.txt"  # a pipe that is read at the end stops its writer when full
+        start = [*(SMALL_DISK if name == "full disk" else ()), *command(ports, out, episodes)]
+        with messages.open("w") as file:
+            driver = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=file)
         watched.rows.append([])
         watched.playing.append([])
         kill_at = episodes * share * chance.uniform(0.9, 1.1)
@@ -190,7 +184,7 @@ def disturbed(
                     each.kill(rest=outage)
                 events["outage of all"] += 1
                 outage_at, next_kill = math.inf, now + outage + every
-        message = driver.communicate()[1]
+        message = messages.read_text()
         events[name] += name != "end"
         expected = {"full disk": (1, 2), "driver killed": (-signal.SIGKILL,), "end": (0,)}[name]
         if driver.returncode not in expected or "Traceback" in message:
@@ -240,7 +234,7 @@ def refused(ports: list[int]) -> list[str]:
     return [f"a folder that is read-only: status {done.returncode}: {done.stderr[-500:]}"]
 
 
-def training(model: Path, out: Path, steps: int) -> list[str]:
+def train_command(model: Path, out: Path, steps: int) -> list[str]:
     """A training of the miniature; the same each time that it is continued."""
     options = [f"steps={steps}", "problems_per_step=4", "rollouts.group=4"]
     given = [word for option in options for word in ("--option", option)]
@@ -257,10 +251,10 @@ def trained(folder: Path, steps: int) -> tuple[dict[str, int], list[str]]:
     miniature.tokenizer.save_pretrained(folder / "miniature")
     began = time.monotonic()
     run = {"capture_output": True, "text": True}
-    subprocess.run(training(folder / "miniature", folder / "calm", steps), check=True, **run)
+    subprocess.run(train_command(folder / "miniature", folder / "calm", steps), check=True, **run)
     whole, errors = time.monotonic() - began, []
-    command = training(folder / "miniature", folder / "killed", steps)
-    done = subprocess.run(command, preexec_fn=small_disk, **run)
+    command = train_command(folder / "miniature", folder / "killed", steps)
+    done = subprocess.run([*SMALL_DISK, *command], **run)
     if done.returncode not in (1, 2) or "Traceback" in done.stderr:
         errors.append(f"training on a full disk: status {done.returncode}: {done.stderr[-500:]}")
     kills = 0
@@ -298,8 +292,9 @@ def main() -> None:
     if given.episodes:
         seconds = given.episodes / EPISODES_PER_SECOND / 0.7
     episodes = max(200, round(seconds * 0.7 * EPISODES_PER_SECOND / 100) * 100)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(1) as beside:
         folder = Path(name)
+        training = beside.submit(trained, folder, max(10, int(seconds * 0.1 * STEPS_PER_SECOND)))
         clean = [Replica(port, folder / "clean.log", 0.0) for port in free_ports(1)]
         replicas = [Replica(port, folder / f"{i}.log", 0.05) for i, port in enumerate(free_ports(3))]
         try:
@@ -321,7 +316,7 @@ def main() -> None:
             figures = compared(folder / "whole", folder / "run", [each.log for each in replicas])
         except (StoreError, OSError) as error:
             raise SystemExit(f"the run cannot be read: {error}") from error
-        steps, faults = trained(folder, max(10, int(seconds * 0.1 * STEPS_PER_SECOND)))
+        steps, faults = training.result()
     errors += more + faults
     allowed = BYTES_PER_TURN * figures["turns"] / 2**20 + (FLAT - 1) * watched.peak(0) / 1024
     rows = {**figures, **events, "seconds without faults": round(sound), "seconds with faults": round(took)}

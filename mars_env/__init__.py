@@ -7,9 +7,10 @@ Importing the package registers its environments with PettingZoo and Gymnasium, 
 Everything else is imported on first use.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from mars_env.lazy import after_import, lazy_names
+from mars_env.lazy import after_import, import_object, lazy_names
 
 if TYPE_CHECKING:
     from mars_env.api import aevaluate as aevaluate
@@ -41,17 +42,9 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_names(__name__)
 
 
-def _register() -> None:
-    from mars_env.envs.registry import list_envs, register_with_pettingzoo
-
-    register_with_pettingzoo(list_envs())
+def _register(library: str) -> None:
+    import_object(f"mars_env.envs.registry:register_with_{library}")()
 
 
-def _register_views() -> None:
-    from mars_env.envs.registry import list_envs, register_with_gymnasium
-
-    register_with_gymnasium(list_envs())
-
-
-after_import("pettingzoo", _register)
-after_import("gymnasium", _register_views)
+for _library in ("pettingzoo", "gymnasium"):
+    after_import(_library, partial(_register, _library))

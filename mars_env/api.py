@@ -125,10 +125,8 @@ def make_env(
 
 
 def _refuse_mixture(problems: ProblemSet) -> None:
-    """Refuse problems of several kinds: each kind has a grader, and a game has one."""
-    first: dict[str, str] = {}
-    for problem in problems:
-        first.setdefault(problem.kind, problem.id)
+    """Reject problems of several kinds: each kind has a grader, and a game has one."""
+    first = {problem.kind: problem.id for problem in reversed(problems)}
     if len(first) > 1:
         named = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
         raise ConfigError(f"one game cannot grade {named}: play each kind alone, or give a grader for both")
@@ -272,24 +270,23 @@ async def start_play(
         refuse_training_agents(agents, "an evaluation")
         await preflight(agents, game)
         await require_room(game.rules, agents, plan.problems)
-        if monitor is None:
-            yield LocalPlay(game, agents)
-            return
-        monitor.measure_models(agents)
-        if isinstance(pool := getattr(game.grader, "pool", None), Measured):
-            monitor.measure("grading", pool)
-        yield LocalPlay(game, monitor.watch(agents), plain=agents, on_turns=monitor.record_turns)
+        play = LocalPlay(game, agents)
+        if monitor is not None:
+            monitor.measure_models(agents)
+            if isinstance(pool := getattr(game.grader, "pool", None), Measured):
+                monitor.measure("grading", pool)
+            play = LocalPlay(game, monitor.watch(agents), plain=agents, on_turns=monitor.record_turns)
+        yield play
         return
     from mars_env.distributed import Fleet, as_placement
 
     async with Fleet(plan.make_game, plan.make_agents, as_placement(workers, address)) as fleet:
         await fleet.check(plan.problems, preflight)
-        if monitor is None:
-            yield fleet.play_all
-            return
-        yield partial(
-            fleet.play_all, on_turns=monitor.record_remote_turns, on_acting=monitor.record_remote_acting
-        )
+        remote: Play = fleet.play_all
+        if monitor is not None:
+            on_turns, on_acting = monitor.record_remote_turns, monitor.record_remote_acting
+            remote = partial(fleet.play_all, on_turns=on_turns, on_acting=on_acting)
+        yield remote
 
 
 def prepare(

@@ -56,7 +56,7 @@ def require_integer(value: object, name: str, least: int = 1) -> int:
 
 
 def refuse_misfit(function: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
-    """Refuse, by a `ConfigError`, a user's function that cannot be called with these positional arguments."""
+    """Reject, by a `ConfigError`, a user's function that cannot be called with these positional arguments."""
     expected = f"{what} must be a function of ({', '.join(parameters)})"
     if not callable(function):
         raise ConfigError(f"{expected}, not {shown(function)}")

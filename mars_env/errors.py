@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mars_env.text import bounded, visible
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mars_env.text import bounded, validation_message, visible
 
 
 class MarsError(Exception):
@@ -17,7 +20,7 @@ class ConfigError(MarsError, ValueError):
 
 
 class ContextError(ConfigError):
-    """A prompt leaves less room than the agent's limit, and ``Sampling.overflow="refuse"`` refuses that."""
+    """A prompt leaves less room than the agent's limit, and ``Sampling.overflow="refuse"`` rejects that."""
 
 
 class ProblemError(MarsError, ValueError):
@@ -42,3 +45,19 @@ class StoreError(MarsError):
 
 class MissingExtra(MarsError, ImportError):
     """An optional dependency is not installed; the message names the extra that installs it."""
+
+
+@contextmanager
+def explained(error: type[Exception], what: str, *causes: type[Exception]) -> Iterator[None]:
+    """Inside, one of the causes becomes an `error` that says what is wrong, and the cause's own words.
+
+    Example:
+        >>> with explained(ConfigError, "the number of samples", ValueError):
+        ...     int("many")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: the number of samples: invalid literal for int() with base 10: 'many'
+    """
+    try:
+        yield
+    except causes as cause:
+        raise error(f"{what}: {validation_message(cause)}") from cause

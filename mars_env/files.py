@@ -7,11 +7,11 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.text import describe_error
 
 _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -37,13 +37,9 @@ def atomic_draft(path: Path) -> Iterator[Path]:
             draft.unlink()
 
 
-@contextmanager
-def writing(path: str | Path) -> Iterator[None]:
+def writing(path: str | Path) -> AbstractContextManager[None]:
     """Inside, an OSError becomes a `StoreError`: the file cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
+    return explained(StoreError, f"{path} cannot be written", OSError)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -60,7 +56,7 @@ def open_new(path: Path) -> IO[str]:
 
 
 def _require_replaceable(path: Path) -> None:
-    """Refuse to replace a folder, pipe or device: root could otherwise overwrite ``/dev/null``."""
+    """Do not replace a folder, pipe or device: root could otherwise overwrite ``/dev/null``."""
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -238,8 +239,10 @@ class _Code:
     def _function(self, function: FunctionType) -> list[Any] | None:
         """Its code and defaults, and what it refers to: constants, and code of the same module."""
         code = function.__code__
-        outer = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        referred = {name: cell.cell_contents for name, cell in outer if not _is_empty(cell)}
+        referred: dict[str, Any] = {}
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            with suppress(ValueError):  # it may be empty
+                referred[name] = cell.cell_contents
         found: list[Any] = []
         if not _is_ours(function):
             found = [_plain_code(code, function.__doc__)]
@@ -294,11 +297,3 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
     for each in code.co_consts:
         if isinstance(each, CodeType):
             yield from _nested(each)
-
-
-def _is_empty(cell: Any) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return True
-    return False

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError, MissingExtra, explained
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -115,10 +115,9 @@ def is_object_name(name: str) -> bool:
 
 def imported(module: str, name: str) -> ModuleType:
     """A module that a user's name needs; a `ConfigError` says for which name it cannot be imported."""
-    try:
+    cannot = f"the module {module!r} of {name!r} cannot be imported"
+    with explained(ConfigError, cannot, ImportError, ValueError):
         return import_module(module)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(f"the module {module!r} of {name!r} cannot be imported: {error}") from error
 
 
 @contextmanager

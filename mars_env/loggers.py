@@ -29,18 +29,16 @@ class Logger(Protocol):
 
     def start(self, step: int) -> None:
         """Start, or continue after a resume: steps after `step` will be logged again."""
-        ...
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Log the metrics of one step."""
-        ...
 
     def close(self) -> None:
-        """Write whatever is not written yet."""
-        ...
+        """Write whatever is not written yet; by default nothing."""
+        return
 
 
-class ConsoleLogger:
+class ConsoleLogger(Logger):
     """One line a step: rewards by role, what was kept, loss, entropy, gradient norm.
 
     Several policies have a line each.
@@ -84,11 +82,8 @@ class ConsoleLogger:
         text = "\n".join(["  ".join(parts), *lines])
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def close(self) -> None:
-        """Do nothing: every line has been printed."""
 
-
-class JsonlLogger:
+class JsonlLogger(Logger):
     """One JSON object a line: ``{"step": 3, "role/solver/reward": 0.5, ...}``, one line for each step.
 
     Metrics that are not finite are written as null. A line torn by a kill is dropped at the next start.
@@ -110,9 +105,6 @@ class JsonlLogger:
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
-    def close(self) -> None:
-        """Do nothing: every row has been written."""
-
 
 def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows that a `JsonlLogger` wrote; an incomplete last line is left out.
@@ -126,12 +118,12 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     rows = []
     for place, row in jsonl_rows(Path(path), lines, StoreError):
         if not isinstance(row.get("step"), int):
-            raise StoreError(f"{place}: not a row of metrics; move the file away to start anew")
+            raise StoreError(f"{place}: not a row of metrics; move the file away to start again")
         rows.append(row)
     return rows
 
 
-class TensorBoardLogger:
+class TensorBoardLogger(Logger):
     """TensorBoard event files; needs the extra ``tensorboard``."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -158,7 +150,7 @@ class TensorBoardLogger:
             self._writer.close()
 
 
-class RunLogger:
+class RunLogger(Logger):
     """A run of trackio or W&B, which share their interface; needs the extra of that name.
 
     `settings` are those of the library's ``init``: ``project="..."``, ``name="..."``, ``resume="allow"`` ...

@@ -86,14 +86,19 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return bytes(body)
 
 
-async def request(method: str, url: URL | str, limit: int, **options: Any) -> Answer:
+async def request(
+    method: str, url: URL | str, limit: int, seconds: float | None = 300.0, **options: Any
+) -> Answer:
     """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
+
+    None for the seconds that it may take is no limit.
 
     Raises:
         BodyTooLong: The body is longer.
         aiohttp.ClientError, TimeoutError, OSError: There is no answer, or it broke off.
     """
-    async with (await session()).request(method, url, allow_redirects=False, **options) as response:
+    options |= {"allow_redirects": False, "timeout": aiohttp.ClientTimeout(total=seconds)}
+    async with (await session()).request(method, url, **options) as response:
         return Answer(response.status, response.headers, await read_bounded(response, limit))
 
 
@@ -127,7 +132,7 @@ def plain_json(text: str | bytes) -> Any:
 
 
 async def read_body(request: web.Request) -> bytes:
-    """The body of a request; one not announced as JSON, which any web page could send, is refused."""
+    """The body of a request; one not announced as JSON, which any web page could send, is rejected."""
     if request.content_type != "application/json":
         raise Refusal(415, "the body of a request is JSON: send Content-Type: application/json")
     try:
@@ -153,13 +158,13 @@ class Guard:
         return bool(self._keys)
 
     def require(self, host: str) -> None:
-        """Refuse, by a `ConfigError`, an address that others reach if there are no keys."""
+        """Reject, by a `ConfigError`, an address that others reach if there are no keys."""
         if host not in LOOPBACK and not self._keys:
             why = f"whoever reaches {host} could {self._danger}"
             raise ConfigError(f"{why}: give clients a key, or serve on 127.0.0.1")
 
     def check(self, request: web.Request) -> None:
-        """Refuse a request without one of the keys."""
+        """Reject a request without one of the keys."""
         given = key_of(request).encode("utf-8", "replace")
         if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
             what = "the API key is missing or wrong: send Authorization: Bearer KEY"
@@ -202,14 +207,9 @@ async def start_server(
 ) -> Server:
     """Start to serve an application on one address; port 0 is a free one.
 
-    Args:
-        app: Its handlers; all but ``/health`` are for clients with a key.
-        host: Address to listen at.
-        port: Port to listen at.
-        guard: Whom it serves; by default this machine alone.
-        refusal_of: The answer to a client for an error of a handler.
-        grace: Seconds that requests under way get to end when the server closes.
-        cancels: Whether a handler is cancelled when its client leaves.
+    Handlers, but for that of ``/health``, are for those whom the `guard` serves: by default this machine
+    alone. `refusal_of` gives the answer for an error of a handler. Requests under way get `grace` seconds to
+    end when the server closes; with `cancels`, a handler is cancelled when its client leaves.
     """
     guard = Guard() if guard is None else guard
     guard.require(host)

@@ -91,7 +91,7 @@ def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[s
 
 
 def refuse_training_agents(agents: Mapping[str, Agent], where: str) -> None:
-    """Refuse agents that have help in training: elsewhere they would act as others than were trained."""
+    """Reject agents that have help in training: elsewhere they would act as others than were trained."""
     for name, agent in agents.items():
         if isinstance(agent, TrainingAgent):
             raise ConfigError(f"{where} takes {name} without its help in training: give Scaffolded.agent")

@@ -32,7 +32,7 @@ _thread = threading.local()
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a background event loop and return its result.
 
-    Works inside a notebook or a server, where `asyncio.run` would refuse. All calls share one loop per
+    Works inside a notebook or a server, where `asyncio.run` raises. All calls share one loop per
     process (a forked child gets a new one), so what an async object keeps between calls stays valid. Ctrl-C
     cancels the coroutine and waits up to five seconds for it to clean up. Sync code that a coroutine calls
     there (a user's reward, say) may call this again.

@@ -119,7 +119,7 @@ def _initials(name: str) -> str:
     return group + dot + "".join(word[:1] for word in last.split("_"))
 
 
-def validation_message(error: ValueError, known: Iterable[str] = ()) -> str:
+def validation_message(error: Exception, known: Iterable[str] = ()) -> str:
     """What is wrong with some settings, on one line; of pydantic's report, the place and the reason.
 
     `known` are the names of all settings, of which the closest to an unknown one is suggested.

@@ -59,7 +59,7 @@ class Problem:
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer for mathematics, the tests for
             code. None if it is unknown. Never part of an observation or an info dict.
-        kind: Which grader judges it; ``"open"`` problems need a grader of their own
+        kind: Which grader judges it; ``"open"`` problems need a grader that you give
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
             As secret as the reference, but for the documents of SPELL's clusters.
@@ -148,13 +148,13 @@ class Sampling:
 
     Attributes:
         temperature: 0 is greedy.
-        top_p: Nucleus; training refuses values below 1.
-        top_k: 0 means all tokens; training refuses other values.
+        top_p: Nucleus; training needs 1.
+        top_k: 0 means all tokens; training needs 0.
         max_tokens: Hard limit of one completion, in tokens.
         stop: Strings that end a completion (its text excludes them).
         seed: The request's seed; sample i of n uses ``derive_seed(seed, i)``.
         overflow: What happens when prompt and limit together exceed the model's context. ``"check"``: a run
-            in which that can happen is refused before it starts, if this can be known; in play, a completion
+            in which that can happen is rejected before it starts, if this can be known; in play, a completion
             that the context cuts off is UNKNOWN. ``"unknown"``: the same without the check. ``"refuse"``: the
             check, and in play a `mars_env.errors.ContextError` ends the run.
     """
@@ -383,7 +383,6 @@ class Model(Protocol):
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt; a `mars_env.errors.ModelError` if sensible retries failed."""
-        ...
 
 
 @runtime_checkable
@@ -392,7 +391,6 @@ class ScoringModel(Model, Protocol):
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that the texts would be: `score` without log-probabilities."""
-        ...
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that the texts would be, with exact ids and its log-probabilities at temperature 1.
@@ -400,7 +398,6 @@ class ScoringModel(Model, Protocol):
         Each text is encoded separately; token ids are used as they are. `end`: whether the token that ends a
         completion follows, and counts.
         """
-        ...
 
 
 @runtime_checkable
@@ -410,7 +407,6 @@ class Agent(Protocol):
     @property
     def policy(self) -> str:
         """Name of the weights that act; turns with the same policy train together."""
-        ...
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Choose n actions on one observation, independently of each other.
@@ -420,7 +416,6 @@ class Agent(Protocol):
             n: How many samples (a group's size, or 1).
             seed: The only source of randomness.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +440,6 @@ class TrainingAgent(Agent, Protocol):
         self, observation: Observation, n: int, seed: int, ask: TrainingAsk
     ) -> list[Action]:
         """As `act`, in a run that trains."""
-        ...
 
 
 @runtime_checkable
@@ -454,7 +448,6 @@ class Grader(Protocol):
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text. Never raises because of the text's content; a fault gives an UNKNOWN grade."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +464,6 @@ class RewardModel(Protocol):
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """Rate some solutions of one problem; a `mars_env.errors.ModelError` makes the tree faulty."""
-        ...
 
 
 class Reward(Protocol):
@@ -485,7 +477,6 @@ class Reward(Protocol):
         self, turn: Turn, path: Sequence[Turn], problem: Problem
     ) -> float | Awaitable[float | None] | None:
         """Reward `turn`; `path` is the turns from the root down to its parent."""
-        ...
 
 
 class TeamReward(Protocol):
@@ -493,4 +484,3 @@ class TeamReward(Protocol):
 
     def __call__(self, tree: Tree) -> Mapping[str, float | None] | Awaitable[Mapping[str, float | None]]:
         """New rewards by turn id; turns that it omits keep theirs."""
-        ...

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Final
 
 from mars_env.agents.tools import Tool, always
-from mars_env.errors import ConfigError, MarsError, MissingExtra
+from mars_env.errors import ConfigError, MarsError
+from mars_env.lazy import needs
 from mars_env.text import describe_error, shown
 
 _INVALID: Final = -32602
@@ -26,7 +27,7 @@ async def mcp_tools(
         async with mcp_tools("http://localhost:8000/mcp") as tools:
             await mars_env.aevaluate("aime-solve", agents={"solver": Solver(model, tools=tools)})
 
-    What a tool says of its own errors goes to the model. A server that ends or cannot be reached in the
+    What a tool says of its errors goes to the model. A server that ends or cannot be reached in the
     middle makes the turn UNKNOWN.
 
     Args:
@@ -37,12 +38,8 @@ async def mcp_tools(
     Raises:
         ConfigError: The server cannot be reached or started, or has no tools.
     """
-    try:
+    with needs("mcp", "tools of MCP servers need the package mcp"):
         from mcp import Client, StdioServerParameters, stdio_client
-    except ImportError as error:
-        raise MissingExtra(
-            "tools of MCP servers need the package mcp: pip install 'mars-env[mcp]'"
-        ) from error
     name = server if isinstance(server, str) else shlex.join(server)
     target: Any = server
     if not isinstance(server, str):
@@ -54,9 +51,7 @@ async def mcp_tools(
         first: set[asyncio.Future[Any]] = {task, session.tools}
         await asyncio.wait(first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not session.tools.done():
-            raise ConfigError(
-                f"the MCP server {shown(name)} does not answer: {session.fault or 'it is silent'}"
-            )
+            raise ConfigError(f"the MCP server {session.name} gives no answer: {session.fault or 'silence'}")
         yield [
             Tool(
                 name=each.name,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, quote
+
+from pydantic import Json, TypeAdapter, ValidationError
 
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.agents.tools import Toolbox, make_tools
 from mars_env.envs.rules import HasRoles
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.identity import identity_of, lasting
 from mars_env.lazy import declared, import_object, is_object_name
 from mars_env.models.scripted import ScriptedModel
@@ -28,7 +29,7 @@ from mars_env.types import Agent, Model, Sampling, role_of
 ENTRY_POINTS = "mars_env.agents"
 """Group of the entry points that name agents; each has the form of ``module:object`` below."""
 
-_Parsers = Mapping[str, Callable[[str], Any]]
+_Types = Mapping[str, Any]
 
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
@@ -42,13 +43,7 @@ _MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
 
 _FORMS = "http://host:8000/v1#model, hf:path, vllm:path, team:folder, scripted:text or my_module:object"
 
-_SWITCH = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)
-}  # fmt: skip
-
-_OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
-
-_COMMON: _Parsers = {
+_COMMON: _Types = {
     "tools": str,
     "max_calls": int,
     "calls": str,
@@ -56,8 +51,8 @@ _COMMON: _Parsers = {
     "top_p": float,
     "top_k": int,
     "max_tokens": int,
-    "thinking": THINKING_MODES.__getitem__,
-    "overflow": _OVERFLOW.__getitem__,
+    "thinking": Literal["tags", "opened", "off"],
+    "overflow": Literal["check", "unknown", "refuse"],
 }
 _OF_TOOLS = ("max_calls", "calls")
 _HEADER = "header.NAME"
@@ -65,15 +60,15 @@ _HEADER = "header.NAME"
 _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
 """Headers whose values do not belong in a string that is stored and shown."""
 
-_HTTP: _Parsers = {
+_HTTP: _Types = {
     "api": str, "api_key_env": str, "concurrency": int, "attempts": int, "patience": float, "timeout": float,
     "exact": bool, "logprobs": str, "samples_per_call": int, "limit_field": str, "name": str,
-    "tokenizer": str, "reasoning_effort": str, "extra_body": json.loads, _HEADER: str,
+    "tokenizer": str, "reasoning_effort": str, "extra_body": Json[dict[str, Any]], _HEADER: str,
 }  # fmt: skip
-_HF: _Parsers = {
+_HF: _Types = {
     "device": str, "dtype": str, "context": int, "max_batch_rows": int, "max_batch_tokens": int, "name": str
 }  # fmt: skip
-_VLLM: _Parsers = {"engine": str, "dtype": str, "eager": bool, "name": str}
+_VLLM: _Types = {"engine": str, "dtype": str, "eager": bool, "name": str}
 
 
 def make_agents(
@@ -261,9 +256,7 @@ def as_agent(
         system = made.system_at(_place(agent))
         return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools or ())
     if not callable(value):
-        raise ConfigError(
-            f"an agent, a model, a function or a string is expected for {agent}, got {lacking(value)}"
-        )
+        raise ConfigError(f"{agent} is an agent, a model, a function or a string, not {lacking(value)}")
     return FunctionAgent(value)
 
 
@@ -321,7 +314,7 @@ def _load(
     if _NEXT_AGENT.search(spec):
         raise ConfigError(
             f"one text names one agent, and {shown(spec)} seems to name several: name the places, such as "
-            "coder_0=...,coder_1=..., or give a list of texts"
+            "coder_0=...,coder_1=..., or give a list of strings"
         )
     known, make = _MAKERS.get(kind if colon else "", ({}, None))
     target, options = _options(spec, known)
@@ -364,8 +357,6 @@ def _http(target: str, options: dict[str, Any]) -> Model:
     if not model:
         raise ConfigError(f"name the model behind a #: http://host:8000/v1#model, got {target!r}")
     body = options.pop("extra_body", {})
-    if not isinstance(body, dict):
-        raise ConfigError(f"{target}: extra_body is a JSON object, got {shown(body)}")
     if effort := options.pop("reasoning_effort", None):
         body = {"reasoning_effort": effort, **body}
     prefix = _HEADER.removesuffix("NAME")
@@ -377,7 +368,7 @@ def _http(target: str, options: dict[str, Any]) -> Model:
     return HTTPModel(re.split(r"\+(?=https?://)", urls), model, **options)
 
 
-_MAKERS: Mapping[str, tuple[_Parsers, Callable[[str, dict[str, Any]], Model]]] = {
+_MAKERS: Mapping[str, tuple[_Types, Callable[[str, dict[str, Any]], Model]]] = {
     "http": (_HTTP, _http), "https": (_HTTP, _http), "hf": (_HF, _hf), "vllm": (_VLLM, _vllm)
 }  # fmt: skip
 """What a specification of a model may say, and what makes the model."""
@@ -392,7 +383,7 @@ def _header(name: str, value: str) -> str:
     return value
 
 
-def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
+def _options(text: str, known: _Types) -> tuple[str, dict[str, Any]]:
     """The target and the options behind its last question mark."""
     target, mark, query = text.rpartition("?")
     if not mark:
@@ -401,19 +392,16 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
     for key, value in parse_qsl(query, keep_blank_values=True):
         kind = {**known, **_COMMON}.get(_HEADER if key.startswith("header.") else key)
         if kind is None:
-            raise ConfigError(
-                f"{target} has no option {key!r}; it has {', '.join(sorted({*known, *_COMMON}))}"
-            )
-        try:
-            options[key] = _SWITCH[value.lower()] if kind is bool else kind(value)
-        except (ValueError, KeyError) as error:
-            raise ConfigError(f"{target}: the option {key} cannot be {value!r}") from error
+            names = ", ".join(sorted({*known, *_COMMON}))
+            raise ConfigError(f"{target} has no option {key!r}; it has {names}")
+        with explained(ConfigError, f"{target}: the option {key} cannot be {value!r}", ValidationError):
+            options[key] = TypeAdapter(kind).validate_python(value)
     return target, options
 
 
 def _use(sampling: Sampling | None, options: dict[str, Any], problems: ProblemSet | None) -> dict[str, Any]:
     """How the model is used, as far as the options say; removes these from the options."""
-    thinking, tools = options.pop("thinking", THINKING), options.pop("tools", "")
+    thinking, tools = THINKING_MODES[options.pop("thinking", "tags")], options.pop("tools", "")
     how = {name: options.pop(name) for name in _OF_TOOLS if name in options}
     if how and not tools:
         raise ConfigError(f"{' and '.join(sorted(how))} are for agents with tools=")

@@ -9,16 +9,17 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.grading.thinking import after_thinking
-from mars_env.lazy import import_object
-from mars_env.models.checkpoint import is_here
+from mars_env.lazy import import_object, needs
+from mars_env.models.checkpoint import from_checkpoint
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
@@ -31,10 +32,18 @@ _SCORE = re.compile(
 )
 
 
+def question(statement: str, solution: str) -> str:
+    """The library's own question about a solution."""
+    # In one pass, not by str.format: a solution is hostile input, and so is a statement from a file.
+    given = {"{problem}": statement, "{solution}": solution}
+    return re.sub("{problem}|{solution}", lambda name: given[name[0]], JUDGE_QUESTION)
+
+
+@dataclass(frozen=True, eq=False)
 class GenerativeJudge:
     r"""A language model as a reward model: it reasons about a solution and ends with a score from 0 to 10.
 
-    Args:
+    Attributes:
         model: What judges.
         samples: Judgements of each solution; the rating is the mean of those that can be read.
         sampling: How the model is sampled; the seed comes with each request.
@@ -50,25 +59,16 @@ class GenerativeJudge:
         (1.0,)
     """
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        samples: int = 1,
-        sampling: Sampling | None = None,
-        prompt: Callable[[str, str], str] | None = None,
-        system: str = JUDGE_SYSTEM,
-    ) -> None:
-        if samples < 1:
-            raise ConfigError(f"a judge gives at least one judgement of each solution, got samples={samples}")
-        self.model = model
-        self.samples = samples
-        self.sampling = sampling or Sampling()
-        self._prompt = prompt or _question
-        self._system = system
+    model: Model
+    _: KW_ONLY
+    samples: int = 1
+    sampling: Sampling = field(default_factory=Sampling)
+    prompt: Callable[[str, str], str] = field(default=question, repr=False)
+    system: str = field(default=JUDGE_SYSTEM, repr=False)
 
-    def __repr__(self) -> str:
-        return f"GenerativeJudge({getattr(self.model, 'name', self.model)!r}, samples={self.samples})"
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ConfigError(f"a judge gives at least one judgement of each solution, got {self.samples}")
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: its model, and how that is asked."""
@@ -76,8 +76,8 @@ class GenerativeJudge:
             "model": self.model,
             "samples": self.samples,
             "sampling": self.sampling,
-            "prompt": JUDGE_QUESTION if self._prompt is _question else self._prompt,
-            "system": self._system,
+            "prompt": JUDGE_QUESTION if self.prompt is question else self.prompt,
+            "system": self.system,
         }
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
@@ -86,8 +86,8 @@ class GenerativeJudge:
         return Ratings(tuple(score for score, _ in each), sum(tokens for _, tokens in each))
 
     async def _rate(self, statement: str, text: str, seed: int) -> tuple[float | None, int]:
-        messages: list[Message] = [{"role": "system", "content": self._system}] if self._system else []
-        messages.append({"role": "user", "content": self._prompt(statement, text)})
+        messages: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
+        messages.append({"role": "user", "content": self.prompt(statement, text)})
         sampling = replace(self.sampling, seed=derive_seed(seed, statement, text))
         completions = await self.model.complete(messages, self.samples, sampling)
         scores = [
@@ -137,21 +137,11 @@ class HFRewardModel:
         max_tokens: int = 8192,
         batch: int = 8,
     ) -> None:
-        try:
+        with needs("hf", "HFRewardModel needs torch and transformers"):
             import torch
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        except ImportError as error:
-            raise MissingExtra(
-                f"HFRewardModel needs torch and transformers: install mars-env[hf] ({error})"
-            ) from error
-        here = is_here(path)
-        try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=here)
-            model: Any = AutoModelForSequenceClassification.from_pretrained(
-                str(path), dtype=dtype, local_files_only=here
-            )
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"no sequence classifier can be loaded from {path}: {error}") from error
+        load_module = partial(AutoModelForSequenceClassification.from_pretrained, dtype=dtype)
+        model, self.tokenizer = from_checkpoint(path, load_module, AutoTokenizer.from_pretrained)
         self.path = str(path)
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.module: Any = model.to(self.device).eval()
@@ -174,10 +164,8 @@ class HFRewardModel:
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """The rating of each text, whatever the seed; a `ModelError` if the classifier failed."""
-        try:
+        with explained(ModelError, f"{self.path} could not rate {len(texts)} texts", RuntimeError):
             scores = await asyncio.to_thread(self._rate, statement, list(texts))
-        except RuntimeError as error:
-            raise ModelError(f"{self.path} could not rate {len(texts)} texts: {error}") from error
         return Ratings(tuple(scores))
 
     def _rate(self, statement: str, texts: Sequence[str]) -> list[float]:
@@ -208,14 +196,10 @@ class HFRewardModel:
         return logits
 
     def _text(self, statement: str, text: str) -> str:
-        chat: list[Message] = [
-            {"role": "user", "content": statement},
-            {"role": "assistant", "content": text},
-        ]
         if self.tokenizer.chat_template is None:
             return f"{statement}\n\n{text}"
-        rendered: str = self.tokenizer.apply_chat_template(chat, tokenize=False)
-        return rendered
+        chat = [{"role": "user", "content": statement}, {"role": "assistant", "content": text}]
+        return str(self.tokenizer.apply_chat_template(chat, tokenize=False))
 
 
 def make_reward_model(spec: RewardModel | str) -> RewardModel:
@@ -233,7 +217,7 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
         return HFRewardModel(rest)
     if kind in ("http", "https", "hf", "vllm", "scripted"):
         model, sampling = make_model(spec)
-        return GenerativeJudge(model, sampling=sampling)
+        return GenerativeJudge(model, sampling=sampling or Sampling())
     found = import_object(spec)
     found = found() if isinstance(found, type) else found
     if isinstance(found, RewardModel):
@@ -241,9 +225,3 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
     if isinstance(found, Model):
         return GenerativeJudge(found)
     raise ConfigError(f"{spec!r} names neither a reward model nor a model that could judge")
-
-
-def _question(statement: str, solution: str) -> str:
-    # In one pass, not by str.format: a solution is hostile input, and so is a statement from a file.
-    given = {"{problem}": statement, "{solution}": solution}
-    return re.sub("{problem}|{solution}", lambda name: given[name[0]], JUDGE_QUESTION)

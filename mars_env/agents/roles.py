@@ -18,7 +18,7 @@ from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
 from mars_env.agents.tool_loop import ToolTurn
 from mars_env.agents.tools import Tool, Toolbox
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.text import shown
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
 
@@ -90,7 +90,7 @@ class RoleAgent:
     def system_at(cls, place: int) -> str:
         """The system message of the agent with this number, from 0 on, among those of the role.
 
-        The first agent gets the plain message, each further one an approach of its own, in turn.
+        The first agent gets the plain message, each further one the next approach.
         """
         approaches = ("", *cls.approaches)
         return f"{cls.system} {approaches[place % len(approaches)]}".strip()
@@ -132,13 +132,10 @@ class RoleAgent:
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 
     def _chat(self, observation: Observation) -> list[Message]:
-        try:
+        fields = ", ".join(observation)
+        failing = f"{self.role}: the prompt's template fails on an observation with {fields}"
+        with explained(ConfigError, failing, TemplateError):
             text = self._template.render(observation)
-        except TemplateError as error:
-            fields = ", ".join(observation)
-            raise ConfigError(
-                f"{self.role}: the prompt's template fails on an observation with {fields}: {error}"
-            ) from error
         messages: list[Message] = [{"role": "system", "content": self._system}] if self._system else []
         return [*messages, {"role": "user", "content": text}]
 
@@ -201,9 +198,7 @@ _environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_tra
 
 @lru_cache(maxsize=64)
 def _compile(template: str) -> Template:
-    try:
+    with explained(ConfigError, "the prompt is not a Jinja template", TemplateError):
         compiled = _environment.from_string(template)
-    except TemplateError as error:
-        raise ConfigError(f"the prompt is not a Jinja template: {error}") from error
     compiled.globals = dict(compiled.globals)  # copied by every rendering; as the ChainMap it was, slowly
     return compiled

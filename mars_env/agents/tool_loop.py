@@ -67,7 +67,7 @@ class ToolTurn:
     async def _results(
         self, asked: Sequence[Asked], completion: int, done: int, runs: Mapping[str, Run]
     ) -> list[ToolCall]:
-        """The calls of one message, run at the same time; those beyond the limit are refused."""
+        """The calls of one message, run at the same time; those beyond the limit are rejected."""
         left = max(0, self.toolbox.max_calls - done)
         results = await gather_all(self._result(call, runs, completion) for call in asked[:left])
         return results + [

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jinja2 import TemplateError
 
 from mars_env.agents.tools import Toolbox
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.models.requests import is_messages
 from mars_env.types import Completion, Message, Model, Prompt, Sampling, ToolCall
 
@@ -159,10 +159,10 @@ def _has_parser(tokenizer: Any) -> bool:
     """Whether a tokenizer says how its model writes calls; a `ConfigError` if that cannot be used."""
     if not getattr(tokenizer, "response_template", None):
         return False
-    try:
+    with explained(
+        ConfigError, "give calls=tags, since the tokenizer's response_template is wrong", ValueError
+    ):
         tokenizer.get_response_parser(prefix="")
-    except ValueError as error:
-        raise ConfigError(f"the tokenizer's response_template is wrong: {error}; give calls=tags") from error
     return True
 
 

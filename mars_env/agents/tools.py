@@ -20,7 +20,7 @@ from pydantic import PydanticUserError, TypeAdapter, validate_call
 from pydantic_core import to_json
 
 from mars_env.envs.visibility import public_tests, shown_problem
-from mars_env.errors import ConfigError, SandboxError
+from mars_env.errors import ConfigError, SandboxError, explained
 from mars_env.grading.code import CodeGrader
 from mars_env.lazy import import_object, is_object_name
 from mars_env.problems import ProblemSet
@@ -79,7 +79,7 @@ class Toolbox:
     """The tools of an agent, and how it may use them.
 
     Attributes:
-        tools: At least one tool or typed function, each with a name of its own.
+        tools: At least one tool or typed function, each with a different name.
         max_calls: Most calls in one turn; further ones do not run, and the model may only answer.
         calls: How calls are written. ``"auto"``: as the server (``tool_calls``) or the model's own template
             and response parser do, else as ``"tags"``; ``"tags"``: JSON in ``<tool_call>``, as Hermes and
@@ -99,9 +99,7 @@ class Toolbox:
         object.__setattr__(self, "tools", tools)
         names = [each.name for each in tools]
         if not names or len({*names}) < len(names):
-            raise ConfigError(
-                f"give at least one tool, each with a name of its own, got {', '.join(names) or 'none'}"
-            )
+            raise ConfigError(f"give tools, each with its own name, got {', '.join(names) or 'none'}")
         if self.max_calls < 1:
             raise ConfigError(f"max_calls must be at least 1, got {self.max_calls}")
         if self.calls not in get_args(Calls):
@@ -142,15 +140,12 @@ def tool(
     description = inspect.getdoc(function) or ""
     if not description:
         raise ConfigError(f"the tool {title!r} needs a docstring: it tells the model what the tool does")
-    try:
+    unreadable = (PydanticUserError, NameError, TypeError, ValueError)
+    with explained(ConfigError, f"the tool {title!r} has no readable signature", *unreadable):
         untyped = [p.name for p in inspect.signature(function).parameters.values() if p.annotation is p.empty]
         schema, checked = _schema(function), validate_call(function)
-    except (PydanticUserError, NameError, TypeError, ValueError) as error:
-        raise ConfigError(f"the tool {title!r} has no readable signature: {error}") from error
     if untyped or schema["type"] != "object":
-        raise ConfigError(
-            f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs a type, and a name"
-        )
+        raise ConfigError(f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs name and type")
 
     async def run(given: Mapping[str, Any]) -> str:
         if inspect.iscoroutinefunction(function):
@@ -169,20 +164,20 @@ def always(run: Run) -> Callable[[Observation], AbstractAsyncContextManager[Run]
     return lambda _: nullcontext(run)
 
 
-def python_tool(
-    *, seconds: float = 10.0, characters: int = 10_000, interpreters: Interpreters | None = None
-) -> Tool:
+def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
     """The tool ``python``: code runs in the library's sandbox, and names live as long as the turn.
 
     Args:
         seconds: How long one call may take.
         characters: How much of its output the model reads.
-        interpreters: Where the interpreters live; by default all tools on an event loop share one place.
     """
 
     @asynccontextmanager
     async def start(_: Observation) -> AsyncIterator[Run]:
-        interpreter = (interpreters or _shared_interpreters()).open()
+        loop = asyncio.get_running_loop()
+        if loop not in _shared:
+            _shared[loop] = Interpreters()
+        interpreter = _shared[loop].open()
 
         async def run(given: Mapping[str, Any]) -> str:
             ran = await interpreter.run(_code(**given), seconds, characters)
@@ -211,7 +206,7 @@ def public_tests_tool(
     Args:
         problems: Those that are played; the agent's statement says which one.
         seconds: How long one call may take.
-        grader: Judges by public tests; by default a `CodeGrader` with the limits of its own.
+        grader: Judges by public tests; by default a `CodeGrader` with its limits.
 
     Raises:
         ConfigError: The problem set is endless.
@@ -248,13 +243,7 @@ def _code(code: str) -> str:
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Interpreters] = WeakKeyDictionary()
-
-
-def _shared_interpreters() -> Interpreters:
-    loop = asyncio.get_running_loop()
-    if loop not in _shared:
-        _shared[loop] = Interpreters()
-    return _shared[loop]
+"""The interpreters of each event loop, which all its tools share."""
 
 
 def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ...]:
@@ -268,18 +257,13 @@ def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ..
             found.append(python_tool())
         elif name == "public_tests":
             if problems is None:
-                raise ConfigError(
-                    "public_tests by name needs the problems of an evaluation or a training run; elsewhere "
-                    "give agents public_tests_tool(problems)"
-                )
+                raise ConfigError("public_tests needs the problems: give agents public_tests_tool(problems)")
             found.append(public_tests_tool(problems))
         elif is_object_name(name):
             value = import_object(name)
             found += map(as_tool, value if isinstance(value, list | tuple) else [value])
         else:
-            raise ConfigError(
-                f"there is no tool {shown(name)}: give python, public_tests or my_module:my_tool"
-            )
+            raise ConfigError(f"there is no tool {shown(name)}: give python, public_tests or module:tool")
     return tuple(found)
 
 

@@ -126,20 +126,16 @@ def main() -> None:
         sys.path.append(folder)
     try:
         app()
-    except MarsError as error:
-        from mars_env.cli.screen import Screen
-
-        Screen(stderr=True).print(f"mars-env: {error}", style="red")
-        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        if not users_line(error):  # the library's fault: its traceback is needed
+        refused = isinstance(error, MarsError)
+        if not refused and not users_line(error):  # the library's fault: its traceback is needed
             raise
         from mars_env.cli.screen import Screen
 
-        Screen(stderr=True).print(f"mars-env: {raised(error)}", style="red")
-        sys.exit(1)
+        Screen(stderr=True).print(f"mars-env: {error if refused else raised(error)}", style="red")
+        sys.exit(2 if refused else 1)
 
 
 def _terminated(*_: object) -> None:

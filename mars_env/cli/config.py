@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from mars_env.cli.streams import text_of
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.text import shown, suggestion
 
 REST = "mars_env.config"
@@ -81,7 +81,5 @@ def _value(value: Any, *, multiple: bool) -> Any:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
+    with explained(ConfigError, f"{path} is not TOML", tomllib.TOMLDecodeError):
         return tomllib.loads(text_of(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error

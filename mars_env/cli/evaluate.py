@@ -65,7 +65,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         workers: Play on Ray: ray:COUNT, or ray:FILE.json (docs/machines.md).
         ray_address: Of the Ray to join; else RAY_ADDRESS, else one is started here.
         baselines: Also spend the System's tokens without the team.
-        metric: Metric of your own, my_module:my_metric; repeatable.
+        metric: Your own metric, my_module:my_metric; repeatable.
         price: Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable.
         dry_run: Only print the most that agents take.
         json_output: The report as JSON.
@@ -100,7 +100,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         apart = "; the baselines take about twice that again" if baselines else ""
         played = f"{counted(len(plan.problems), 'problem')} x {counted(n, 'sample')}"
-        calls = f"{counted(most.calls, 'call')} of the agents"
+        calls = counted(most.calls, "model call")
         say(f"{played}: {counted(most.episodes, 'episode')}, at most {calls} and {tokens}{apart}")
         return
     with Trace(trace) if trace else nullcontext() as traced:

@@ -19,9 +19,10 @@ from mars_env.cli.stored import stored_game
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object, needs
+from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
-from mars_env.rollout import Run, groups_of, read_run
+from mars_env.rollout import groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
 from mars_env.text import counted
 from mars_env.types import Message, Observation, Turn
@@ -54,7 +55,7 @@ def export(  # public edge: one parameter is one option of the command
             each completion, with its advantage; all turns.
         role: Only turns of this role; repeatable.
         least: Lowest reward of a right turn, for roles that are not graded.
-        tokenizer: Decode the prompts that were read with this, as texts.
+        tokenizer: Decode the prompts that were read with this, as strings.
         prompt: my_module:my_prompt, a function of role and observation: text or messages.
         advantage: How samples are compared in their groups.
         skip_untrainable: Leave samples without token ids or log-probabilities out.
@@ -75,7 +76,10 @@ def export(  # public edge: one parameter is one option of the command
             raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
     stored = read_run(run)
     if role and format in ("samples", "parquet"):
-        _require_roles(stored, role)
+        known = {turn.role for tree in stored.trees for turn in tree.turns}
+        if unknown := sorted({*role} - known):
+            there = f"there are {', '.join(sorted(known))}" if known else "the run has no turns yet"
+            raise ConfigError(f"no turn has the role {unknown[0]!r}; {there}")
     with write_to(out) as target:
         if format == "samples":
             from mars_env.trainers.config import TrainConfig
@@ -116,14 +120,6 @@ def cut_distribution(config: Mapping[str, Any]) -> str:
     return ", ".join(sorted(found))
 
 
-def _require_roles(stored: Run, roles: Sequence[str]) -> None:
-    known = {turn.role for tree in stored.trees for turn in tree.turns}
-    if not known:
-        raise ConfigError("the run has no turns yet")
-    if unknown := sorted({*roles} - known):
-        raise ConfigError(f"no turn has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
-
-
 def _called(name: str) -> PromptOf:
     function: Any = import_object(name)
 
@@ -132,7 +128,7 @@ def _called(name: str) -> PromptOf:
         if made is None or isinstance(made, str):
             return made
         if not isinstance(made, Sequence) or not is_messages(made):
-            raise ConfigError(f"{name} gave {type(made).__name__}: return a text, messages or None")
+            raise ConfigError(f"{name} gave {type(made).__name__}: return a string, messages or None")
         return [dict(message) for message in made]
 
     return prompt
@@ -153,16 +149,12 @@ def _library_prompt(
 def _decoded(name: str) -> PromptOf:
     with needs("hf", "--tokenizer needs transformers"):
         from transformers import AutoTokenizer
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the tokenizer {name!r} cannot be loaded: {error}") from error
+    [tokenizer] = from_checkpoint(name, AutoTokenizer.from_pretrained)
 
     def prompt(turn: Turn, observation: Observation) -> str:
         ids = turn.action.completions[-1].prompt_ids
         if not ids:
             raise ConfigError(f"turn {turn.id} of {turn.tree_id} has no prompt ids: leave --tokenizer out")
-        text: str = tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
+        return str(tokenizer.decode(list(ids), skip_special_tokens=False))
 
     return prompt

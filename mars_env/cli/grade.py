@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,12 +69,9 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
     from mars_env.grading.rubrics import Rubric, RubricGrader
 
     criteria = None if rubric == OWN else Rubric.from_rows(json_of(Path(rubric), "the rubric"))
-    if judge is None:
-        return RubricGrader(rubric=criteria, repeats=repeats)
-    model, sampling = make_model(judge)
-    if sampling is None:
-        return RubricGrader(model, criteria, repeats=repeats)
-    return RubricGrader(model, criteria, repeats=repeats, sampling=sampling)
+    model, sampling = (None, None) if judge is None else make_model(judge)
+    given: dict[str, Any] = {} if sampling is None else {"sampling": sampling}
+    return RubricGrader(model, criteria, repeats=repeats, **given)
 
 
 def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str = "auto") -> None:

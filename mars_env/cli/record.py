@@ -12,7 +12,7 @@ from mars_env.api import load_problems
 from mars_env.cli.options import Required, finite_set, serve_until_stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import read_from
-from mars_env.errors import ConfigError, ProblemError
+from mars_env.errors import ConfigError, ProblemError, explained
 from mars_env.files import jsonl_rows
 from mars_env.grading import grader_for
 from mars_env.lazy import import_object
@@ -100,11 +100,9 @@ def reward(
 
 
 def _rows(path: Path) -> dict[str, Any]:
-    try:
-        with read_from(path) as source, source.open("rb") as file:
-            rows = list(jsonl_rows(path, file, ProblemError))
-    except OSError as error:
-        raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
+    cannot = explained(ProblemError, f"{path} cannot be read", OSError)
+    with cannot, read_from(path) as source, source.open("rb") as file:
+        rows = list(jsonl_rows(path, file, ProblemError))
     rewards: dict[str, Any] = {}
     for place, row in rows:
         if not {"id", "reward"} <= row.keys():

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.cli.options import read_value
-from mars_env.envs import Game, make_game, spec
-from mars_env.envs.registry import rules_spec
+from mars_env.envs import Game, make_game
+from mars_env.envs.registry import rules_spec, spec_or_rules
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report, derived_notes
 from mars_env.evaluation.trees import answers_of_grading
@@ -34,10 +34,10 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
     stored = config.get("settings") if env_id is None else None
     recorded = {k: _recorded(value) for k, value in stored.items()} if isinstance(stored, dict) else {}
     try:
-        named = rules_spec(spec(name).rules).parts.keys() & recorded.keys() - given.keys()
+        named = rules_spec(spec_or_rules(name).rules).parts.keys() & recorded.keys() - given.keys()
         if named:  # a model's name, say: it would be loaded
             raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
-        return make_game(spec(name, {**recorded, **given}), kind=run.trees[0].problem.kind)
+        return make_game(spec_or_rules(name, {**recorded, **given}), kind=run.trees[0].problem.kind)
     except ConfigError as error:
         why = f"the run's environment {name!r} cannot be made again ({error})"
         raise ConfigError(f"{why}: give --env, and --set for its settings") from error

@@ -11,27 +11,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 
 STREAM = "-"
 
 
 def text_of(path: Path) -> str:
     """The contents of a file; ``-`` is standard input."""
-    try:
+    with explained(ConfigError, f"{path} cannot be read", OSError, UnicodeDecodeError):
         text = sys.stdin.read() if str(path) == STREAM else path.read_text(encoding="utf-8")
         return text.removeprefix("\ufeff")  # editors on Windows begin a file with it
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
 
 
 def json_of(path: Path, what: str) -> Any:
     """What the JSON of a file holds; ``-`` is standard input."""
     text = text_of(path)
-    try:
+    with explained(ConfigError, f"{path}: {what} is not JSON", ValueError, RecursionError):
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: {what} is not JSON: {error}") from error
 
 
 @contextmanager

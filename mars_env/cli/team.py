@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -96,7 +97,7 @@ def solve(  # public edge: one parameter is one option of the command
         seed=seed,
         out=out,
         turn_timeout=turn_timeout,
-        on_turn=_show,
+        on_turn=lambda turn: say(progress(turn), err=True),
         **options.settings(set_),
     )
     if json_output:
@@ -195,12 +196,9 @@ def play_game(
 
 def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
     """The tree, played in this thread on a plain event loop, so that Ctrl-C interrupts the reading."""
-    loop = asyncio.new_event_loop()
-    try:
+    with closing(asyncio.new_event_loop()) as loop:
         turns = play(game, team, job, seed=derive_seed(seed, "play"), on_turns=_show_all, gate=at_most(1))
         return loop.run_until_complete(turns)
-    finally:
-        loop.close()
 
 
 def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str, Agent]:
@@ -221,10 +219,6 @@ def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str
     own = roles_of(env.game.rules)
     made: Mapping[str, Agent] = make_agents(agents, others, roles=own) if agents is not None else {}
     return {name: made.get(name, person) for name in names}
-
-
-def _show(turn: Turn) -> None:
-    say(progress(turn), err=True)
 
 
 def _show_all(turns: Iterable[Turn]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from mars_env.loggers import Logger
     from mars_env.models.hf import HFModel
     from mars_env.trainers import RunSettings
+
+Assigned = Mapping[str, tuple[str, str]]
+"""The policy's name and the checkpoint of each agent."""
 
 
 def train(  # public edge: one parameter is one option of the command
@@ -180,10 +183,8 @@ def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
         raise ConfigError(f"these settings do not fit a training: {wrong}") from error
 
 
-def assigned_checkpoints(
-    given: Sequence[str], names: Sequence[str], *, apart: bool
-) -> dict[str, tuple[str, str]]:
-    """The policy's name and the checkpoint of each agent; `apart` gives each agent a policy of its own.
+def assigned_checkpoints(given: Sequence[str], names: Sequence[str], *, apart: bool) -> Assigned:
+    """What each agent gets of the options ``--model``; `apart` gives each agent a policy of its own.
 
     Example:
         >>> team = ["solver_0", "verifier_0", "corrector_0"]
@@ -194,17 +195,14 @@ def assigned_checkpoints(
     """
     known = {*names, *map(role_of, names)}
     named: dict[str, tuple[str, str]] = {}
-    for one in given:
-        _check_names(one, known)
-    for one in given:
-        who, equals, path = one.partition("=")
-        parts = who.split(",")
-        if not equals or not known.issuperset(parts):
-            break
-        if named.keys() & set(parts):
-            raise ConfigError(f"--model names {who} again: give each agent one checkpoint")
-        named |= {part: ("-".join(parts), path) for part in parts}
-    else:
+    by_name = [_is_named(one, known) for one in given]
+    if all(by_name):
+        for one in given:
+            who, _, path = one.partition("=")
+            parts = who.split(",")
+            if named.keys() & set(parts):
+                raise ConfigError(f"--model names {who} again: give each agent one checkpoint")
+            named |= {part: ("-".join(parts), path) for part in parts}
         if missing := [name for name in names if name not in named and role_of(name) not in named]:
             raise ConfigError(f"--model names no checkpoint for {', '.join(missing)}")
         return {name: named.get(name) or named[role_of(name)] for name in names}
@@ -216,19 +214,18 @@ def assigned_checkpoints(
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
-def _check_names(given: str, known: Collection[str]) -> None:
-    """Reject a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
+def _is_named(given: str, known: Collection[str]) -> bool:
+    """Whether a checkpoint is one such as ``solver,verifier=path``; ``solvr=path`` must be a folder."""
     who, equals, _ = given.partition("=")
     names = who.split(",")
     unknown = next((name for name in names if name not in known), None)
     if equals and unknown and all(map(str.isidentifier, names)) and not Path(given).exists():
         there = f"{', '.join(sorted(known))}{suggestion(unknown, known)}"
         raise ConfigError(f"--model {shown(given)}: there is no agent {shown(unknown)}; there are {there}")
+    return bool(equals) and unknown is None
 
 
-def _memory(
-    assigned: Mapping[str, tuple[str, str]], lora: int | None, settings: RunSettings, gpu: float
-) -> str:
+def _memory(assigned: Assigned, lora: int | None, settings: RunSettings, gpu: float) -> str:
     """An estimate of the memory of each checkpoint that is trained."""
     from transformers import AutoConfig
 
@@ -247,9 +244,7 @@ def _memory(
     return "\n".join(lines)
 
 
-def loaded_models(
-    assigned: Mapping[str, tuple[str, str]], lora: int | None, settings: RunSettings
-) -> dict[str, HFModel]:
+def loaded_models(assigned: Assigned, lora: int | None, settings: RunSettings) -> dict[str, HFModel]:
     """The model of each agent: checkpoints, or adapters on one."""
     from mars_env.models.hf import HFModel
 
@@ -283,19 +278,8 @@ def team_maker(
         lost = f"--team {name} has no parameter sampling, and ignores sampling.{', sampling.'.join(ignored)}"
         raise ConfigError(f"{lost}: let it take (model, sampling), or leave that out here")
     refuse_misfit(function, ("model",), f"--team {name}")
-    return _members_of(rules, function)
-
-
-def _members_of(rules: Rules[Any], make_members: Callable[[Any], Any]) -> Callable[[str, Any], Agent]:
-    """The agents of a user's own team, which is made once for each model."""
-    made: dict[int, Mapping[str, Agent]] = {}
-
-    def member(name: str, model: Any) -> Agent:
-        if id(model) not in made:
-            made[id(model)] = assign_agents(rules, make_members(model))
-        return made[id(model)][name]
-
-    return member
+    members = cache(lambda model: assign_agents(rules, function(model)))
+    return lambda agent, model: members(model)[agent]
 
 
 def _names(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Playing on several machines: workers, graders and engines on Ray, driven by one process."""
+"""Rollouts on several machines: workers, graders and engines on Ray, driven by one process."""
 
 from mars_env.distributed.dispatch import CannotStart
 from mars_env.distributed.fleet import Fleet

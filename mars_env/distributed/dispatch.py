@@ -6,17 +6,16 @@ Everything that a worker has reported is kept. If it is lost, another worker con
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from mars_env.distributed.worker import Assignment, Event, RunContext, TreeEnded, WorkerReport
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError
-from mars_env.rollout.engine import Job, Journal, add_turns, turn_order
+from mars_env.rollout.engine import Job, Journal, OnTurns, add_turns, turn_order
 from mars_env.sync import end_tasks
 from mars_env.text import logger
 from mars_env.types import Tree, Turn
@@ -26,7 +25,6 @@ log = logger(__name__)
 RETRY_SECONDS = 5.0
 """After this time a worker that could not be started is tried again, while others work."""
 
-OnTurns = Callable[[Sequence[Turn]], None]
 OnActing = Callable[[int, Mapping[str, int]], None]
 """Called with a worker's number and how many acts of each agent are under way there."""
 
@@ -44,15 +42,12 @@ class WorkerHandle(Protocol):
 
     async def begin(self, run: RunContext) -> None:
         """Have a worker ready for the run's assignments; CannotStart if none can be started."""
-        ...
 
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
         """See `Worker.exchange`; raises WorkerLost if it is gone, and with it what it had not reported."""
-        ...
 
     async def discard(self) -> None:
         """The trees that are being played there are no longer needed."""
-        ...
 
 
 async def dispatch(
@@ -112,12 +107,9 @@ class _RunState:
         self.finished: asyncio.Queue[Tree | None] = asyncio.Queue()
         self.failure: BaseException | None = None
         self.unstartable: set[int] = set()
-        self._jobs = iter(jobs)
-        first = next(self._jobs, None)
-        self._jobs, self._exhausted = itertools.chain([first] if first else [], self._jobs), first is None
-        at_once = min(concurrency, len(jobs)) if isinstance(jobs, Sized) else concurrency
+        self._jobs = deque(jobs)
         self.workers, self._concurrency = workers, concurrency
-        self._per_worker = max(1, math.ceil(at_once / workers))
+        self._per_worker = max(1, math.ceil(min(concurrency, len(self._jobs)) / workers))
         self._journal, self._attempts, self._on_turns = journal, attempts, on_turns
         self.open: dict[str, _OpenTree] = {}
         self._retries: deque[_OpenTree] = deque()
@@ -126,7 +118,7 @@ class _RunState:
     @property
     def over(self) -> bool:
         """Whether all trees are finished."""
-        return self._exhausted and not self.open
+        return not self._jobs and not self.open
 
     async def change(self) -> None:
         """Wait until there may be something to assign, or all trees are finished."""
@@ -150,13 +142,9 @@ class _RunState:
             if not there or not self._is_suspect(tree):
                 return tree
             self._retries.append(tree)
-        if self._exhausted or len(self.open) >= self._concurrency:
+        if not self._jobs or len(self.open) >= self._concurrency:
             return None
-        job = next(self._jobs, None)
-        if job is None:
-            self._exhausted = True
-            self._changed.set()
-            return None
+        job = self._jobs.popleft()
         earlier = self._journal.turns_of(job.tree_id) if self._journal is not None else {}
         tree = self.open[job.tree_id] = _OpenTree(job, dict(earlier))
         return tree

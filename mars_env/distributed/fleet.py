@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, Self
 
 from mars_env.distributed import hosts
-from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, WorkerHandle, WorkerLost, dispatch
+from mars_env.distributed.dispatch import CannotStart, OnActing, WorkerHandle, WorkerLost, dispatch
 from mars_env.distributed.settings import Place, Placement
 from mars_env.distributed.worker import (
     Assignment,
@@ -30,7 +30,7 @@ from mars_env.distributed.worker import (
 from mars_env.envs.contexts import longest_statement
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import needs
-from mars_env.rollout.engine import Job, Journal
+from mars_env.rollout.engine import Job, Journal, OnTurns
 from mars_env.text import logger
 from mars_env.types import Problem, Tree
 
@@ -116,10 +116,10 @@ class Fleet:
         return list(self._pids.get(kind, ()))
 
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents = accept) -> None:
-        """Refuse agents whose prompts can leave less room than their limits, or that `check_agents` refuses.
+        """Reject agents whose prompts can leave less room than their limits, or that `check_agents` rejects.
 
         They are checked where they are made: in an engine's process, or else in a worker's. If no worker can
-        be started, nothing is refused: `play_all` says why.
+        be started, nothing is rejected: `play_all` says why.
         """
         longest = longest_statement(problems)
         if self._engines:
@@ -132,14 +132,11 @@ class Fleet:
             await _wait_until_loaded(check, "process", self.placement)
 
     async def _first_worker(self) -> Any:
-        """The worker that starts first; None if none can be started."""
-        starting = {worker.start(): worker for worker in self._workers}
-        left = set(starting)
-        while left:
-            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if not task.cancelled() and task.exception() is None:
-                    return starting[task].actor
+        """A worker that has started; None if none can be started."""
+        for worker in self._workers:  # they start at the same time
+            with suppress(MarsError):
+                await asyncio.shield(worker.start())
+                return worker.actor
         return None
 
     async def play_all(
@@ -158,14 +155,8 @@ class Fleet:
         The trees are the same as those of `mars_env.rollout.play_all`, and so are arguments and errors. If a
         worker is lost, only its unfinished turns are: they are played again.
 
-        Args:
-            jobs: What is to be played.
-            seed: The run's seed.
-            concurrency: Over all workers.
-            journal: Here at the driver.
-            change: Makes the run's game from the fleet's own, at the workers.
-            on_turns: Called with the turns of each expansion.
-            on_acting: Called with a worker's number and its acts under way, by agent.
+        All jobs are read at the start. `change` makes the run's game from the fleet's own, at the workers;
+        `on_acting` gets a worker's number and its acts under way, by agent.
 
         Raises:
             CannotStart: The cluster has no room for a single worker, or none can be started.
@@ -195,20 +186,13 @@ class Fleet:
         address = placement.address or os.environ.get("RAY_ADDRESS")
         if address:
             _check_address(address)
+        else:
+            for name in ("RAY_USAGE_STATS_ENABLED", "RAY_SCHEDULER_EVENTS"):  # no reports, fewer messages
+                os.environ.setdefault(name, "0")
+            cpus = placement.local_cpus or placement.cpus
+            settings |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
         try:
-            if address:
-                ray.init(address=address, **settings)
-            else:
-                # No usage reports, and fewer messages.
-                for name in ("RAY_USAGE_STATS_ENABLED", "RAY_SCHEDULER_EVENTS"):
-                    os.environ.setdefault(name, "0")
-                ray.init(
-                    address="local",
-                    num_cpus=placement.local_cpus or placement.cpus,
-                    include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE,
-                    **settings,
-                )
+            ray.init(address=address or "local", **settings)
         except (ConnectionError, RuntimeError, ValueError) as error:
             what = f"the Ray at {address} cannot be joined" if address else "Ray cannot be started here"
             raise ConfigError(f"{what}: {hosts.first_line(error)}") from error
@@ -231,7 +215,7 @@ class Fleet:
     async def _start_hosts(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
         """Start processes of one kind and wait until they have loaded; Ray restarts those that are lost."""
         options = {**_options(place), "max_restarts": -1}
-        actors = [_start_actor(self._ray, host, options, make) for _ in range(place.count)]
+        actors = [self._ray.remote(host).options(**options).remote(make) for _ in range(place.count)]
         self._hosts += actors
         placement = self.placement
         started = (_wait_until_started(self._ray, actor, kind, place, placement) for actor in actors)
@@ -292,7 +276,7 @@ class _RayWorker(WorkerHandle):
 
     async def _start(self) -> None:
         place = self._placement.workers
-        self.actor = actor = _start_actor(self._ray, Worker, _options(place))
+        self.actor = actor = self._ray.remote(Worker).options(**_options(place)).remote()
         pid = await _wait_until_started(self._ray, actor, "worker", place, self._placement)
         made = actor.setup.remote(self._make_game, self._make_agents)
         await _wait_until_loaded(made, "worker", self._placement)
@@ -300,26 +284,17 @@ class _RayWorker(WorkerHandle):
 
     async def _answer(self, ref: Awaitable[Any]) -> Any:
         """The worker's answer. If it does not come in time, or the process has ended, the worker is lost."""
-        from ray.exceptions import RayActorError, RayTaskError
-
-        silence = self._placement.silence_seconds
+        silence, who = self._placement.silence_seconds, f"the worker with process id {self.pid} is lost"
         try:
-            async with asyncio.timeout(silence):
-                return await ref
-        except TimeoutError:
-            why = f"no answer for {silence:g} s"
-        except RayTaskError as error:
-            raise _as_mars_error(error) from error
-        except RayActorError as error:
-            why = hosts.first_line(error)
-        pid = self.pid
-        self.stop()
-        raise WorkerLost(f"the worker with process id {pid} is lost ({why})")
+            return await _answer(ref, silence, WorkerLost(f"{who} (no answer for {silence:g} s)"), who)
+        except WorkerLost:
+            self.stop()
+            raise
 
 
 def load_ray() -> Any:
     """The module ray."""
-    with needs("ray", "playing on several machines needs Ray"):
+    with needs("ray", "rollouts on several machines need Ray"):
         return importlib.import_module("ray")
 
 
@@ -347,7 +322,7 @@ def _options(place: Place) -> dict[str, Any]:
 
 
 def _check_sendable(ray: Any, *functions: Any) -> None:
-    """Refuse functions that cannot be sent to other processes."""
+    """Reject functions that cannot be sent to other processes."""
     try:
         ray.cloudpickle.dumps(functions)
     except Exception as error:  # an object's own pickling may raise anything
@@ -356,49 +331,40 @@ def _check_sendable(ray: Any, *functions: Any) -> None:
         raise ConfigError(f"{why}: {named}") from error
 
 
-def _start_actor(ray: Any, host: type, options: dict[str, Any], *arguments: Any) -> Any:
-    """Start a process that hosts an object of a class."""
-    return ray.remote(host).options(**options).remote(*arguments)
-
-
 async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:
     """Wait until a process has started; returns its process id."""
-    from ray.exceptions import RayActorError
-
+    late = CannotStart(f"no {kind} could be started within {placement.wait_seconds:g} s")
+    ended = f"a {kind} ended while it started"
     try:
-        async with asyncio.timeout(placement.wait_seconds):
-            pid: int = await actor.process_id.remote()
-    except TimeoutError:
+        pid: int = await _answer(actor.process_id.remote(), placement.wait_seconds, late, ended)
+    except CannotStart as error:
         asked = f"{place.count} {kind}{'s' if place.count > 1 else ''} with {place.describe()} each"
         there = await asyncio.to_thread(_inventory, ray)
-        why = f"no {kind} could be started within {placement.wait_seconds:g} s"
-        raise CannotStart(f"{why}: asked for: {asked}; {there}: ask for less, or add machines") from None
-    except RayActorError as error:
-        raise WorkerLost(f"a {kind} ended while it started ({hosts.first_line(error)})") from error
+        raise CannotStart(f"{error}: asked for: {asked}; {there}: ask for less, or add machines") from None
     return pid
 
 
 async def _wait_until_loaded(ref: Awaitable[Any], kind: str, placement: Placement) -> None:
     """Wait until a process has loaded what it needs."""
+    late = CannotStart(f"a {kind} did not load within {placement.load_seconds:g} s")
+    await _answer(ref, placement.load_seconds, late, f"a {kind} ended while it loaded")
+
+
+async def _answer(ref: Awaitable[Any], seconds: float, late: MarsError, ended: str) -> Any:
+    """What a process answers within so many seconds; else raises `late`, or that the process has ended."""
     from ray.exceptions import RayActorError, RayTaskError
 
     try:
-        async with asyncio.timeout(placement.load_seconds):
-            await ref
+        async with asyncio.timeout(seconds):
+            return await ref
     except TimeoutError:
-        raise CannotStart(f"a {kind} did not load within {placement.load_seconds:g} s") from None
+        raise late from None
     except RayTaskError as error:
-        raise _as_mars_error(error) from error
+        cause = hosts.cause_of(error)
+        why = f"a process of the cluster failed: {type(cause).__name__}: {hosts.first_line(cause)}"
+        raise (cause if isinstance(cause, MarsError) else MarsError(why)) from error
     except RayActorError as error:
-        raise WorkerLost(f"a {kind} ended while it loaded ({hosts.first_line(error)})") from error
-
-
-def _as_mars_error(error: Any) -> MarsError:
-    """The exception of another process as a `MarsError`."""
-    cause = hosts.cause_of(error)
-    if isinstance(cause, MarsError):
-        return cause
-    return MarsError(f"a process of the cluster failed: {type(cause).__name__}: {hosts.first_line(cause)}")
+        raise WorkerLost(f"{ended} ({hosts.first_line(error)})") from error
 
 
 def _inventory(ray: Any) -> str:

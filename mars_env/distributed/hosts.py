@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Literal
 
 from mars_env.distributed.worker import CheckAgents, Host, MakeAgents, MakeGame
 from mars_env.envs.contexts import require_room
@@ -22,41 +22,31 @@ from mars_env.errors import ModelError
 from mars_env.sync import maybe_await
 from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem
 
+Which = Literal["own", "evaluation", "search"]
+"""The game's own grader, that of an evaluation, which may be another one (`RubricGrader`), or a search's."""
+
 
 class GraderHost(Host):
     """A process with the game's graders, made at the first use: a restart needs no further call."""
 
     def __init__(self, make_game: MakeGame) -> None:
         self._make_game = make_game
-        self._game: Game | None = None
-        self._evaluating: Grader | None = None
 
     async def load(self) -> None:
         """Make the graders now."""
-        self._loaded()
+        self._graders  # noqa: B018 (made here)
 
-    async def grade(self, problem: Problem, text: str) -> Grade:
-        """The grade by the game's grader."""
-        return await self._loaded().grader.grade(problem, text)
+    async def grade(self, which: Which, problem: Problem, text: str) -> Grade:
+        """The grade by one of the graders."""
+        return await self._graders[which].grade(problem, text)
 
-    async def evaluation_grade(self, problem: Problem, text: str) -> Grade:
-        """The grade by the grader of an evaluation, which may be another one: see `RubricGrader`."""
-        if self._evaluating is None:
-            grader: Any = self._loaded().grader
-            self._evaluating = grader.for_evaluation() if hasattr(grader, "for_evaluation") else grader
-        grade: Grade = await self._evaluating.grade(problem, text)
-        return grade
-
-    async def search_grade(self, problem: Problem, text: str) -> Grade:
-        """The grade by the grader of a search."""
-        visibility = self._loaded().visibility
-        assert visibility is not None and visibility.grader is not None
-        return await visibility.grader.grade(problem, text)
-
-    def _loaded(self) -> Game:
-        if self._game is None:
-            self._game = self._make_game()
-        return self._game
+    @cached_property
+    def _graders(self) -> dict[Which, Grader]:
+        game = self._make_game()
+        own: Any = game.grader
+        evaluating = own.for_evaluation() if hasattr(own, "for_evaluation") else own
+        search = None if game.visibility is None else game.visibility.grader
+        return {"own": own, "evaluation": evaluating, "search": search or own}
 
 
 class EngineHost(Host):
@@ -64,48 +54,46 @@ class EngineHost(Host):
 
     def __init__(self, make_agents: MakeAgents) -> None:
         self._make_agents = make_agents
-        self._agents: Mapping[str, Agent] | None = None
 
     async def load(self) -> dict[str, str]:
         """Load the models now; returns the agents' policies by name."""
-        return {name: agent.policy for name, agent in self._loaded().items()}
+        return {name: agent.policy for name, agent in self._agents.items()}
 
     async def check(
         self, make_game: MakeGame, problems: Sequence[Problem], check_agents: CheckAgents
     ) -> None:
-        """Refuse agents before they play, also by `mars_env.envs.contexts.require_room`."""
+        """Reject agents before they play, also by `mars_env.envs.contexts.require_room`."""
         game = make_game()
-        await check_agents(self._loaded(), game)
-        await require_room(game.rules, self._loaded(), problems)
+        await check_agents(self._agents, game)
+        await require_room(game.rules, self._agents, problems)
 
     async def act(self, agent: str, observation: Observation, n: int, seed: int) -> list[Action]:
         """Let an agent act."""
-        return await self._loaded()[agent].act(observation, n, seed)
+        return await self._agents[agent].act(observation, n, seed)
 
     async def close(self) -> None:
-        """Stop engines that have processes of their own."""
-        models = {id(m): m for a in (self._agents or {}).values() if (m := getattr(a, "model", None))}
+        """Stop engines that run in other processes."""
+        loaded: Mapping[str, Agent] = vars(self).get("_agents", {})
+        models = {id(m): m for a in loaded.values() if (m := getattr(a, "model", None))}
         for model in models.values():
             if hasattr(model, "close"):
                 await maybe_await(model.close())
 
-    def _loaded(self) -> Mapping[str, Agent]:
-        if self._agents is None:
-            self._agents = self._make_agents()
-        return self._agents
+    @cached_property
+    def _agents(self) -> Mapping[str, Agent]:
+        return self._make_agents()
 
 
 class Processes:
     """Calls processes of one kind, the least busy first. If one is lost, the call is repeated.
 
-    A process that was lost gets no calls for `backoff` seconds while it restarts, twice as long each time.
+    A process that was lost gets no calls for `backoff` seconds while it restarts, twice as long after each
+    further attempt of a call.
     """
 
     def __init__(self, handles: Sequence[Any], *, attempts: int = 8, backoff: float = 0.5) -> None:
         self._handles, self._attempts, self._backoff = tuple(handles), attempts, backoff
         self._busy = [0] * len(self._handles)
-        self._losses = [0] * len(self._handles)
-        self._lost_at = [0.0] * len(self._handles)
         self._paused_until = [0.0] * len(self._handles)
         self._calls = itertools.count()
 
@@ -117,30 +105,21 @@ class Processes:
         from ray.exceptions import RayActorError, RayTaskError
 
         why = ""
-        for _ in range(self._attempts):
+        for attempt in range(self._attempts):
             i = self._choose()
             await asyncio.sleep(self._paused_until[i] - time.monotonic())
             self._busy[i] += 1
-            began = time.monotonic()
             try:
-                answer = await cancelling(getattr(self._handles[i], method).remote(*args))
+                return await cancelling(getattr(self._handles[i], method).remote(*args))
             except RayTaskError as error:
                 raise cause_of(error) from error
             except RayActorError as error:
                 why = first_line(error)
-                if began > self._lost_at[i]:  # one loss, however many calls failed with it
-                    self._back_off(i)
-            else:
-                self._losses[i] = 0
-                return answer
+                pause = time.monotonic() + self._backoff * 2**attempt
+                self._paused_until[i] = max(self._paused_until[i], pause)
             finally:
                 self._busy[i] -= 1
         raise ModelError(f"the process was lost in each of {self._attempts} attempts: {why}")
-
-    def _back_off(self, i: int) -> None:
-        self._lost_at[i] = now = time.monotonic()
-        self._paused_until[i] = now + self._backoff * 2 ** self._losses[i]
-        self._losses[i] += 1
 
     def _choose(self) -> int:
         """The least busy that is not paused, in turn among equals; else the one whose pause ends first."""
@@ -153,19 +132,19 @@ class Processes:
 
 @dataclass(frozen=True, slots=True)
 class RemoteGrader:
-    """A grader in other processes; `method` is a method of `GraderHost`."""
+    """A grader in other processes: one of those of `GraderHost`."""
 
     processes: Processes
-    method: str = "grade"
+    which: Which = "own"
 
     def for_evaluation(self) -> RemoteGrader:
         """The grader of an evaluation, there."""
-        return replace(self, method="evaluation_grade")
+        return replace(self, which="evaluation")
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text there. If the process is lost, that is a machinery fault: the grade is UNKNOWN."""
         try:
-            grade: Grade = await self.processes.call(self.method, problem, text)
+            grade: Grade = await self.processes.call("grade", self.which, problem, text)
         except ModelError as error:
             return Grade.unknown(f"grading on the cluster: {error}")
         return grade
@@ -190,7 +169,7 @@ def with_remote_graders(make_game: MakeGame, processes: Processes) -> Game:
     game = make_game()
     visibility = game.visibility
     if visibility is not None and visibility.grader is not None:
-        visibility = replace(visibility, grader=RemoteGrader(processes, "search_grade"))
+        visibility = replace(visibility, grader=RemoteGrader(processes, "search"))
     return replace(game, grader=RemoteGrader(processes), visibility=visibility)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -20,10 +19,8 @@ from pydantic import (
 from mars_env.errors import ConfigError
 
 
-class Place(BaseModel):
+class Place(BaseModel, frozen=True, extra="forbid"):
     """Processes of one kind, and what each needs of its machine."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: NonNegativeInt
     """How many."""
@@ -42,18 +39,16 @@ class Place(BaseModel):
         return ", ".join(parts) or "nothing"
 
 
-class Placement(BaseModel):
+class Placement(BaseModel, frozen=True, extra="forbid"):
     """Where the processes of a run on Ray are, and how long each step may take.
 
     The driver, which assigns the work and writes the store, is the process that makes the fleet.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     workers: Place = Place(count=2)
     """They play trees: rules, agents, rewards and, without graders, sandboxes."""
     graders: Place = Place(count=0)
-    """They grade, in sandboxes of their own. Without graders each worker grades what it plays."""
+    """They grade, each in its own sandbox. Without graders each worker grades what it plays."""
     engines: Place = Place(count=0)
     """They run the agents and their models, each the whole team: use them for ``vllm:`` and ``hf:`` models.
     Without engines each worker has its own team, which is right for models on servers."""

@@ -26,7 +26,7 @@ MakeGame = Callable[[], Game]
 MakeAgents = Callable[[], Mapping[str, Agent]]
 Change = Callable[[Game], Game]
 CheckAgents = Callable[[Mapping[str, Agent], Game], Awaitable[None]]
-"""Refuses agents before a run; it must be a function that can be sent to processes."""
+"""Rejects agents before a run; it must be a function that can be sent to processes."""
 
 
 def unchanged(game: Game) -> Game:
@@ -35,7 +35,7 @@ def unchanged(game: Game) -> Game:
 
 
 async def accept(agents: Mapping[str, Agent], game: Game) -> None:
-    """Refuse none."""
+    """Reject none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class WorkerReport:
 
 
 class Host:
-    """An object with a process of its own."""
+    """An object in its own process."""
 
     async def process_id(self) -> int:
         """The id of the process, once it is running."""
@@ -117,7 +117,7 @@ class Worker(Host):
         self._agents = self._monitor.watch(self._players)
 
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
-        """Refuse agents before they play, also by `mars_env.envs.contexts.require_room`."""
+        """Reject agents before they play, also by `mars_env.envs.contexts.require_room`."""
         await check_agents(self._players, self._game)
         await require_room(self._game.rules, self._players, problems)
 

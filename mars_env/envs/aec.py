@@ -18,7 +18,7 @@ from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.visibility import shown_info
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
@@ -150,10 +150,8 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             kind = type(action).__name__
             raise ConfigError(f"the action of {agent} must be a string or an Action, got {kind}")
         acted = action if isinstance(action, Action) else Action(action)
-        try:
+        with explained(ConfigError, f"the action of {agent} cannot be played", ValueError):
             valid_action(acted)
-        except ValueError as error:
-            raise ConfigError(f"the action of {agent} cannot be played: {error}") from None
         self._clear_rewards()
         self._cumulative_rewards[agent] = 0.0
 
@@ -213,10 +211,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         """Ask whose turn it is; end the episode if there is no next turn."""
         orders = self._grower.ask(1)
         if orders and len(orders[0].turn_ids) > 1:
-            raise ConfigError(
-                "the grower asks for groups of turns, but here agents act once at a time: leave grower= out, "
-                "or play the game with mars_env.rollout"
-            )
+            raise ConfigError("this grower asks for groups of turns: leave it out, or use mars_env.rollout")
         if orders:
             self._order: Expansion = orders[0]
             self.agent_selection = self._order.agent

@@ -81,7 +81,7 @@ def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
 
 
 async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> None:
-    """Refuse a team that can be given prompts which leave less room than its limits, before a run starts.
+    """Reject a team that can be given prompts which leave less room than its limits, before a run starts.
 
     Models that have to ask a server what they can hold (`HTTPModel.learn_context`) do so here. Agents whose
     sampling says ``overflow="unknown"`` may play: what the context cuts off is UNKNOWN.
@@ -89,9 +89,8 @@ async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems:
     Raises:
         ConfigError: An agent can be; says the numbers.
     """
-    checked = {name: agent for name, agent in agents.items() if _is_checked(agent)}
-    if not checked:
-        return
+    asked = {name: sampling for name, agent in agents.items() if (sampling := _sampling(agent)) is not None}
+    checked = {name: agents[name] for name, sampling in asked.items() if sampling.overflow != "unknown"}
     models = {id(model): model for agent in checked.values() if (model := getattr(agent, "model", None))}
     await asyncio.gather(*(m.learn_context() for m in models.values() if hasattr(m, "learn_context")))
     short = [need for need in needs(rules, agents, problems) if need.agent in checked and not need.fits]
@@ -112,11 +111,6 @@ def _sampling(agent: Agent) -> Sampling | None:
     return sampling if isinstance(sampling, Sampling) else None
 
 
-def _is_checked(agent: Agent) -> bool:
-    sampling = _sampling(agent)
-    return sampling is not None and sampling.overflow != "unknown"
-
-
 def _limits(agent: Agent) -> tuple[int, int] | None:
     """An agent's own limit, and what its model can hold; None where one of them is not known."""
     sampling, context = _sampling(agent), getattr(getattr(agent, "model", None), "context", None)
@@ -135,7 +129,7 @@ def _length(agent: Agent, observation: Observation) -> int:
         return 1
     try:
         return len(encode(asked))
-    except ModelError:  # but a chat template that refuses the messages would refuse those of every tree
+    except ModelError:  # but a chat template that rejects the messages would reject those of every tree
         return 1
 
 

@@ -33,7 +33,7 @@ class Game:
     Attributes:
         rules: Who acts when, on what.
         grader: Judges what the rules submit.
-        rewards: Step rewards by role; other roles get the score of their own grade.
+        rewards: Step rewards by role; other roles get the score of their grade.
         team_reward: Rewards that need the whole tree, given when it is finished.
         grower: Makes what decides how a tree grows in play and evaluation.
         visibility: What agents and searches may see of judgements; None for nothing.
@@ -60,10 +60,7 @@ class Game:
             raise ConfigError(f"turn_timeout must be more than 0 seconds, got {shown(limit)}")
         refuse_misfits(self.rewards, self.team_reward)
         if self.visibility is not None and not hasattr(self.rules, "with_feedback"):
-            raise ConfigError(
-                f"{type(self.rules).__name__} has no method with_feedback(), so its agents cannot read the "
-                "feedback that visibility= would give"
-            )
+            raise ConfigError(f"visibility= needs a method with_feedback() of {type(self.rules).__name__}")
 
     def can_grade(self, problem: Problem) -> bool:
         """Whether turns on this problem can be graded: it has a reference, or the grader needs none."""
@@ -104,10 +101,7 @@ class Game:
     def _submitted(self, state: Any, action: Action) -> str | None:
         text: Any = self.rules.submission(state, action)
         if text is not None and not isinstance(text, str):
-            raise ConfigError(
-                "submission() of the rules gives the text to grade (such as action.text) or None, not "
-                f"{shown(text)}"
-            )
+            raise ConfigError(f"submission() of the rules gives a string or None, not {shown(text)}")
         return text
 
     async def choose(self, problem: Problem, turns: Sequence[Turn], first: str | None, seed: int) -> Choice:
@@ -232,9 +226,7 @@ def _rules(env_spec: EnvSpec, found: RulesSpec, kind: str) -> Rules[Any]:
         why = validation_message(error, sorted(found.parameters))
         raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {why}") from error
     except TypeError as error:
-        raise ConfigError(
-            f"these settings do not fit the rules {env_spec.rules!r}: {raised(error)}"
-        ) from error
+        raise ConfigError(f"the settings do not fit the rules {env_spec.rules!r}: {raised(error)}") from error
     if why := unfit_rules(rules):
         raise ConfigError(f"what is registered as {env_spec.rules!r} makes none: {why}")
     return rules

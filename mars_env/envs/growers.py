@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, PositiveInt
 
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
@@ -66,15 +66,12 @@ class Grower(Protocol):
 
     def ask(self, k: int) -> list[Expansion]:
         """At most k expansions that can be made now; none while it waits for results, or at the end."""
-        ...
 
     def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """The new nodes of an expansion; None if it was lost."""
-        ...
 
     def final(self) -> str | None:
         """Id of the turn that is the team's answer; None where there is none (yet)."""
-        ...
 
 
 class MakeGrower(Protocol):
@@ -82,7 +79,6 @@ class MakeGrower(Protocol):
 
     def __call__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
         """A fresh grower; all its random choices derive from `seed` and the tree's id."""
-        ...
 
 
 def child_ids(parent: TreeNode, start: int, n: int) -> tuple[str, ...]:
@@ -127,14 +123,26 @@ class Linear:
             return None
         if not isinstance(index, int) or not 0 <= index < len(self._submitted):
             last = len(self._submitted) - 1
-            raise ConfigError(
-                f"final() of the rules gives the index of the answer among the graded turns, 0 to {last}, or "
-                f"None, not {shown(index)}"
-            )
+            raise ConfigError(f"final() gives None or a graded turn's index, 0 to {last}, not {shown(index)}")
         return self._submitted[index]
 
 
-class Levels:
+class _Rollout:
+    """Grows a training tree: what is ready is given out in its order, and no turn is the team's answer."""
+
+    _ready: list[Expansion]
+
+    def ask(self, k: int) -> list[Expansion]:
+        """The turns that can be made now."""
+        orders, self._ready = self._ready[:k], self._ready[k:]
+        return orders
+
+    def final(self) -> str | None:
+        """A training tree has no answer."""
+        return None
+
+
+class Levels(_Rollout):
     """So many turns on every turn of the level above, all of them continued.
 
     The last one of `sizes` holds for all deeper levels, too. The turns on one turn are a group; with
@@ -154,19 +162,10 @@ class Levels:
         self._sizes, self._chains = sizes, chains
         self._ready = self._orders(TreeNode(None, rules.start(problem)))
 
-    def ask(self, k: int) -> list[Expansion]:
-        """The turns that can be made now."""
-        orders, self._ready = self._ready[:k], self._ready[k:]
-        return orders
-
     def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Continue each new node; below a lost turn nothing grows."""
         for node in nodes or ():
             self._ready += self._orders(node)
-
-    def final(self) -> str | None:
-        """A training tree has no answer."""
-        return None
 
     def _orders(self, parent: TreeNode) -> list[Expansion]:
         agent, depth = self._rules.current_agent(parent.state), len(parent.path)
@@ -201,10 +200,8 @@ def chains(n: int) -> MakeGrower:
     return partial(Levels, sizes=(n, 1), chains=True)
 
 
-class GroupedSettings(BaseModel):
+class GroupedSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """MarsRL's grouped agentic rollouts (arXiv 2511.11373, training)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     group: PositiveInt = 8
     """Samples of one agent on one and the same input."""
@@ -217,7 +214,7 @@ class GroupedSettings(BaseModel):
     """The reward that adaptive sampling prefers, by the role that reads the output."""
 
 
-class Grouped:
+class Grouped(_Rollout):
     """Groups of `group` turns on each input; the next stage continues `branches` of every stage's outputs.
 
     The Solver makes one group for the problem; each later agent takes two outputs of the agent before it and
@@ -235,13 +232,7 @@ class Grouped:
     ) -> None:
         self._rules, self._tree, self._seed, self._settings = rules, tree, seed, settings
         self._stage: dict[str, Sequence[TreeNode]] = {}
-        self._ready: list[Expansion] = []
         self._start_stage([TreeNode(None, rules.start(problem))])
-
-    def ask(self, k: int) -> list[Expansion]:
-        """The groups of the current stage."""
-        orders, self._ready = self._ready[:k], self._ready[k:]
-        return orders
 
     def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Take a finished group; after the last one of the stage, choose the outputs to continue."""
@@ -251,10 +242,6 @@ class Grouped:
         # In the order of asking, whatever finishes first: the choice is reproducible.
         outputs = [node for key in sorted(self._stage, key=_path) for node in self._stage[key]]
         self._start_stage(self._choose(outputs, len(expansion.parent.path) + 1))
-
-    def final(self) -> str | None:
-        """A training tree has no answer."""
-        return None
 
     def _start_stage(self, parents: Sequence[TreeNode]) -> None:
         self._stage, self._ready = {}, []

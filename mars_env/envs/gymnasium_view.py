@@ -19,18 +19,35 @@ _MAX_EPISODES = 1000
 
 
 class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
-    """Plays the partners' turns itself and stops at each turn of the learner; made by `as_gymnasium`."""
+    r"""A Gymnasium environment in which one agent learns and the others are fixed.
 
-    def __init__(self, env: MarsEnv, learner: str, partners: Mapping[str, Player]) -> None:
+    It plays the partners' turns itself, and stops at each turn of the learner.
+
+    Args:
+        env: The environment.
+        learner: The agent that `step` acts for, e.g. ``"solver_0"``.
+        partners: The others, by agent or role; the learner's role stands for the others of that role.
+
+    Example:
+        >>> import mars_env
+        >>> env = mars_env.make("arithmetic-solve-verify-correct")
+        >>> judge = lambda observation: "Correctness: Correct"
+        >>> view = as_gymnasium(env, learner="solver_0", partners={"verifier": judge, "corrector": str})
+        >>> observation, info = view.reset(seed=0)
+        >>> sorted(observation)
+        ['problem']
+        >>> view.step("\\boxed{1000}")[1:4]
+        (0.0, True, False)
+    """
+
+    def __init__(self, env: MarsEnv, *, learner: str, partners: Mapping[str, Player]) -> None:
         if not isinstance(env, MarsEnv):
             raise ConfigError(f"a Gymnasium view shows a MarsEnv, as make() gives it, not {shown(env)}")
         if not isinstance(partners, Mapping):
             raise ConfigError(f"partners are given by agent or role, not as {shown(partners)}")
         if learner not in env.possible_agents:
-            raise ConfigError(
-                f"the learner {learner!r} is not one of the agents {env.possible_agents}"
-                f"{suggestion(learner, env.possible_agents)}"
-            )
+            hint = suggestion(learner, env.possible_agents)
+            raise ConfigError(f"the learner {learner!r} is not one of {', '.join(env.possible_agents)}{hint}")
         alone = [role_of(agent) for agent in env.possible_agents].count(role_of(learner)) == 1
         if learner in partners or (alone and role_of(learner) in partners):
             raise ConfigError(f"{learner!r} is the learner and cannot be a partner too")
@@ -52,9 +69,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
             self._play_partners()
             if not self.env.terminations[self.learner]:
                 return self.env.observe(self.learner), dict(self.env.infos[self.learner])
-        raise ConfigError(
-            f"{self.learner} had no turn in {_MAX_EPISODES} episodes: its partners end them first"
-        )
+        raise ConfigError(f"in {_MAX_EPISODES} episodes {self.learner} had no turn: its partners end them")
 
     def step(self, action: str | Action) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict[str, Any]]:
         """Act for the learner, then play the partners up to its next turn or the end.
@@ -86,26 +101,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         return reward
 
 
-def as_gymnasium(env: MarsEnv, *, learner: str, partners: Mapping[str, Player]) -> GymnasiumView:
-    r"""A Gymnasium environment in which one agent learns and the others are fixed.
-
-    Args:
-        env: The environment.
-        learner: The agent that `step` acts for, e.g. ``"solver_0"``.
-        partners: The others, by agent or role; the learner's role stands for the others of that role.
-
-    Example:
-        >>> import mars_env
-        >>> env = mars_env.make("arithmetic-solve-verify-correct")
-        >>> judge = lambda observation: "Correctness: Correct"
-        >>> view = as_gymnasium(env, learner="solver_0", partners={"verifier": judge, "corrector": str})
-        >>> observation, info = view.reset(seed=0)
-        >>> sorted(observation)
-        ['problem']
-        >>> view.step("\\boxed{1000}")[1:4]
-        (0.0, True, False)
-    """
-    return GymnasiumView(env, learner, partners)
+as_gymnasium = GymnasiumView
 
 
 def _no_action(observation: object) -> str:

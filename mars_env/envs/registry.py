@@ -71,9 +71,7 @@ def register_rules(
     if not name or any(mark in name for mark in ":/ "):
         raise ConfigError(f"the name of rules must be a word without ':', '/' or spaces, got {name!r}")
     if not callable(make) and not isinstance(make, RulesSpec):
-        raise ConfigError(
-            f"rules are registered by their class, or a function that makes them, not {shown(make)}"
-        )
+        raise ConfigError(f"rules are given by their class, or a function of settings, not {shown(make)}")
     _RULES[name] = RulesSpec.of(make, rewards=rewards, team_reward=team_reward, grower=grower)
 
 
@@ -115,47 +113,44 @@ def register(
     if env_id not in _IDS and env_id in list_envs():
         known = spec(env_id)
         if (known.problems, known.rules) != (problems, rules):
-            raise ConfigError(
-                f"the id {env_id!r} is taken: it plays {known.problems} by the rules {known.rules}"
-            )
+            raise ConfigError(f"the id {env_id!r} is taken by {known.problems} with the rules {known.rules}")
     if isinstance(problems, ProblemSet):
         whole = problems
         problems = lambda *, seed=0, split=None: whole  # noqa: E731 (a loader of a set in hand)
     if not isinstance(problems, str):
         register_problem_set(env_id, problems)
         problems = env_id
-    if not isinstance(rules, str):
-        register_rules(env_id, rules, rewards=rewards, team_reward=team_reward, grower=grower)
-        rules = env_id
-    elif any(part is not None for part in (rewards, team_reward, grower)):
-        named = rules_spec(rules)
+    made: Callable[..., Rules[Any]] | RulesSpec | str = rules
+    if isinstance(rules, str) and any(part is not None for part in (rewards, team_reward, grower)):
+        made = rules_spec(rules)
         refuse_misfits(rewards or {})
-        merged = {**named.rewards, **(rewards or {})}
-        register_rules(env_id, named, rewards=merged, team_reward=team_reward, grower=grower)
-        rules = env_id
-    _IDS[env_id] = (problems, rules)
+        rewards = {**made.rewards, **(rewards or {})}
+    if not isinstance(made, str):
+        register_rules(env_id, made, rewards=rewards, team_reward=team_reward, grower=grower)
+        made = env_id
+    _IDS[env_id] = (problems, made)
     if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
         register_with_pettingzoo([env_id])
     if "gymnasium" in sys.modules:
         register_with_gymnasium([env_id])
 
 
-def register_with_pettingzoo(env_ids: Iterable[str]) -> None:
-    """Make ids known to PettingZoo: ``pettingzoo.make("aec", "mars_env/<id>-v0")``."""
+def register_with_pettingzoo(env_ids: Iterable[str] = ()) -> None:
+    """Make ids, by default all, known to PettingZoo: ``pettingzoo.make("aec", "mars_env/<id>-v0")``."""
     import pettingzoo
     from pettingzoo.env_registry.registration import aec_registry
 
-    for env_id in env_ids:
+    for env_id in env_ids or list_envs():
         name = f"mars_env/{env_id}-v0"
         aec_registry.pop(name, None)  # a reloaded module registers again
         pettingzoo.register("aec", name, "mars_env:make", kwargs={"env_id": env_id})
 
 
-def register_with_gymnasium(env_ids: Iterable[str]) -> None:
-    """Make ids known to Gymnasium: ``gymnasium.make("mars_env/<id>-v0", learner=..., partners=...)``."""
+def register_with_gymnasium(env_ids: Iterable[str] = ()) -> None:
+    """Likewise to Gymnasium: ``gymnasium.make("mars_env/<id>-v0", learner=..., partners=...)``."""
     import gymnasium
 
-    for env_id in env_ids:
+    for env_id in env_ids or list_envs():
         name = f"mars_env/{env_id}-v0"
         gymnasium.registry.pop(name, None)
         gymnasium.register(name, "mars_env.api:make_gymnasium", kwargs={"env_id": env_id})
@@ -234,6 +229,11 @@ def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any)
         )
     rules = max(endings, key=len)
     return EnvSpec(name[: -len(rules) - 1], rules, module, settings)
+
+
+def spec_or_rules(env_id: str, settings: Mapping[str, Any] | None = None) -> EnvSpec:
+    """As `spec`, and bare rules will do: for play whose problems come from elsewhere, such as a question."""
+    return EnvSpec("", env_id, settings=settings or {}) if env_id in rules_names() else spec(env_id, settings)
 
 
 def _hint(name: str) -> str:

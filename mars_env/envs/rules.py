@@ -19,44 +19,34 @@ class Rules(Protocol[S]):
     @property
     def possible_agents(self) -> tuple[str, ...]:
         """All agents, named ``"<role>_<number>"`` as PettingZoo recommends."""
-        ...
 
     @property
     def max_turns(self) -> int:
         """The most turns that an episode can have."""
-        ...
 
     def fields(self, agent: str) -> Mapping[str, Space[Any]]:
         """The spaces of the agent's observation, by field name (none may be "observation")."""
-        ...
 
     def start(self, problem: Problem) -> S:
         """The state before the first turn."""
-        ...
 
     def current_agent(self, state: S) -> str | None:
         """Whose turn it is; None when the episode is over."""
-        ...
 
     def observe(self, state: S, agent: str) -> Observation:
         """What the agent sees, whether or not it is its turn. Never holds the reference."""
-        ...
 
     def submission(self, state: S, action: Action) -> str | None:
         """The text that the grader judges after this action; None if it is not to be graded."""
-        ...
 
     def note(self, state: S, action: Action) -> Mapping[str, Any]:
         """Plain data to record with the turn (a verdict read from it, the round ...)."""
-        ...
 
     def apply(self, state: S, action: Action, grade: Grade | None) -> S:
         """The state after the action. The grade must never reach an observation."""
-        ...
 
     def final(self, state: S) -> int | None:
         """Which of the submissions so far, in their order, is the team's answer."""
-        ...
 
 
 def unfit_rules(rules: object) -> str:
@@ -79,7 +69,6 @@ class TakesFeedback(Rules[S], Protocol[S]):
 
         Called after each `apply`. `mars_env.envs.visibility` says where feedback comes from.
         """
-        ...
 
 
 @runtime_checkable
@@ -88,14 +77,12 @@ class PosesProblems(Protocol):
 
     def posed(self, state: Any) -> Problem:
         """The problem that was made, with the reference that was made for it."""
-        ...
 
 
 @runtime_checkable
 class HasRoles(Protocol):
-    """Rules with agents of their own: a model in one of their places gets that agent's prompts."""
+    """Rules with their own agents: a model in one of their places gets that agent's prompts."""
 
     @property
     def roles_from(self) -> str:
         """Where the agents' classes are by role, as ``"module:attribute"``; rules themselves import none."""
-        ...

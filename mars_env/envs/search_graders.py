@@ -88,4 +88,6 @@ class RewardModelGrader:
         (score,) = ratings.scores
         if score is None:
             return Grade.unknown("the reward model could not rate it", tokens=ratings.tokens)
-        return Grade.wrong("a rating is no proof", score=score, tokens=ratings.tokens, backend="reward model")
+        return Grade.wrong(
+            "a rating is not a proof", score=score, tokens=ratings.tokens, backend="reward model"
+        )

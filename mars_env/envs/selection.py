@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mars_env.checks import finite, valid_count
-from mars_env.errors import ConfigError, ModelError, SandboxError
+from mars_env.errors import ConfigError, ModelError, SandboxError, explained
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.parser import read_integer
@@ -37,7 +37,6 @@ class Selection(Protocol):
 
         The problem comes without its reference; the seed is the only source of randomness.
         """
-        ...
 
 
 def candidates(turns: Sequence[Turn]) -> list[Turn]:
@@ -109,10 +108,8 @@ async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | 
     if not (isinstance(grader, CodeGrader) and has_inputs(problem)):
         return [answer_key(problem.kind, text, problem.statement) for text in texts]
     distinct = list(dict.fromkeys(texts))
-    try:
+    with explained(ModelError, "the programs could not be run for a vote", SandboxError):
         outputs = await asyncio.gather(*(grader.outputs(problem, text) for text in distinct))
-    except SandboxError as error:
-        raise ModelError(f"the programs could not be run for a vote: {error}") from error
     votes = dict(zip(distinct, outputs, strict=True))
     return [votes[text] for text in texts]
 
@@ -142,11 +139,9 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
         raise ModelError(f"a reward model gives Ratings, but gave {shown(ratings)}")
     if len(ratings.scores) != len(texts):
         raise ModelError(f"the reward model gave {len(ratings.scores)} ratings of {len(texts)} texts")
-    try:
+    with explained(ModelError, "a reward model rates in [0, 1] and counts its tokens", ValueError):
         scores = tuple(None if score is None else finite(score) for score in ratings.scores)
         tokens = valid_count(ratings.tokens)
-    except ValueError as error:
-        raise ModelError(f"a reward model rates in [0, 1] and counts its tokens: {error}") from error
     if outside := [score for score in scores if score is not None and not 0.0 <= score <= 1.0]:
         raise ModelError(f"a reward model rates in [0, 1], but gave {outside[0]!r}")
     return Ratings(scores, tokens)

@@ -12,7 +12,7 @@ from gymnasium.spaces import Discrete
 from mars_env.checks import valid_count
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.envs.spaces import UnicodeText
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.types import Action, Grade, Observation, Problem
 
 _REVISIONS = 1000
@@ -37,10 +37,8 @@ class Solve:
     possible_agents: ClassVar[tuple[str, ...]] = (SOLVER,)
 
     def __post_init__(self) -> None:
-        try:
+        with explained(ConfigError, f"revisions must be an integer from 0 to {_REVISIONS}", ValueError):
             valid_count(self.revisions, _REVISIONS)
-        except ValueError as error:
-            raise ConfigError(f"revisions must be an integer from 0 to {_REVISIONS}: {error}") from None
 
     @property
     def max_turns(self) -> int:

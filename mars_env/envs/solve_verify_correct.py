@@ -128,10 +128,7 @@ class SolveVerifyCorrect:
         if not self.public_feedback:
             return None
         if kind != "code":
-            raise ConfigError(
-                f"public_feedback=True runs the public tests of programs, and problems of {kind} have none: "
-                "leave it out, or choose a problem set of code"
-            )
+            raise ConfigError(f"public_feedback= needs public tests, which problems of {kind} do not have")
         return Visibility("public", public_grader("all"), selection=None)
 
     @property

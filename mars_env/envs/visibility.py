@@ -1,7 +1,7 @@
 """What agents and searches may see of a judgement. To look for leaks, read this module from top to bottom.
 
 **The rule.** Nothing that acts, searches or chooses gets a grade, a reward, a reference or a private test.
-The one exception is a search that may see the grade: to train, or as an oracle. An evaluation refuses
+The one exception is a search that may see the grade: to train, or as an oracle. An evaluation rejects
 the first, and its report names the second. (MarsRL's `Grouped` rollouts choose by rewards too. They are for
 training alone: their trees have no answer. SPELL's Verifier reads the answer that its Questioner made; it is
 not the reference of a problem set.)
@@ -104,7 +104,7 @@ class Visibility:
         return (f"The search saw {self.named}; final choice: {final}; grades only score it",)
 
     def refuse_unfit(self, problems: Iterable[Problem]) -> None:
-        """Refuse an evaluation in which agents would see the truth, or have nothing to see."""
+        """Reject an evaluation in which agents would see the truth, or have nothing to see."""
         if self.sees == "grade" and not self.oracle:
             raise ConfigError(
                 "this search sees the grade of its nodes, which is right for training but not for an "
@@ -276,9 +276,7 @@ class VisibilitySettings(BaseModel):
         if final == "reward-model":
             return Highest(_given(self.reward_model, "final='reward-model'", "reward_model"))
         if final == "vote" and kind not in VOTED:
-            raise ConfigError(
-                f"final='vote' counts answers, and problems of the kind {shown(kind)} have none"
-            )
+            raise ConfigError(f"final='vote' counts answers, which problems of the kind {shown(kind)} lack")
         return Vote() if final == "vote" else First()
 
 

@@ -127,11 +127,7 @@ def majority_vote(
 
 
 def weighted_vote(
-    system: Sequence[Tree],
-    pool: Sequence[Tree],
-    answer_of: AnswerOf,
-    voted_by: str = "",
-    name: str = "Solver and Verifier, weighted vote",
+    system: Sequence[Tree], pool: Sequence[Tree], answer_of: AnswerOf, voted_by: str = ""
 ) -> Baseline:
     """A vote among attempts that begin with a verdict: those that the Verifier accepts decide, else all vote.
 
@@ -140,12 +136,11 @@ def weighted_vote(
     """
     against = _System.of(system)
     attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), answer_of)
+    name = "Solver and Verifier, weighted vote"
     return against.drawn(name, "vote", voted_by, _voted, attempts, _mean_tokens(attempts))
 
 
-def oracle(
-    system: Sequence[Tree], pool: Sequence[Tree], name: str = "Oracle, any sample right (pass@k)"
-) -> Baseline:
+def oracle(system: Sequence[Tree], pool: Sequence[Tree]) -> Baseline:
     """Pass@k at the System's tokens: what a perfect choice among fresh attempts would reach."""
     against = _System.of(system)
     attempts = _graded(_attempts(against.shared(pool, "the pool of samples")))
@@ -153,12 +148,11 @@ def oracle(
     def accuracy(_: str, samples: Sequence[Attempt], k: int) -> float:
         return pass_at_k(len(samples), sum(bool(each.right) for each in samples), k)
 
+    name = "Oracle, any sample right (pass@k)"
     return against.drawn(name, "sample", "", accuracy, attempts, _mean_tokens(attempts))
 
 
-def refinement(
-    system: Sequence[Tree], refined: Sequence[Tree], name: str = "Single agent, self-refinement"
-) -> Baseline:
+def refinement(system: Sequence[Tree], refined: Sequence[Tree]) -> Baseline:
     """An agent that revises its own answer, each turn graded, as often as the System's tokens allow.
 
     The number of turns is the least whose mean cost over all trees reaches the budget; the answer is the last
@@ -177,12 +171,11 @@ def refinement(
     def outcomes(turns: int) -> Outcomes:
         return {problem: _refined([chain[:turns] for chain in each]) for problem, each in chains.items()}
 
+    name = "Single agent, self-refinement"
     return against.grown(name, lambda turns: counted(turns, "turn"), longest, outcomes)
 
 
-def retries(
-    system: Sequence[Tree], pool: Sequence[Tree], name: str = "Solver and Verifier, fresh retries"
-) -> Baseline:
+def retries(system: Sequence[Tree], pool: Sequence[Tree]) -> Baseline:
     """Fresh attempts until the Verifier accepts one, at most as many as the System's tokens buy.
 
     The limit is the least number whose expected cost reaches the budget; if the Verifier accepts too early
@@ -199,6 +192,7 @@ def retries(
         return {problem: _retried(samples, tries) for problem, samples in known.items()}
 
     longest = max(map(len, known.values()))
+    name = "Solver and Verifier, fresh retries"
     return against.grown(name, lambda tries: f"up to {tries} tries", longest, outcomes)
 
 
@@ -238,9 +232,7 @@ class _System:
             raise ConfigError("no episode of the run was finished: there is no token budget to match")
         sums = [sum(column) for column in zip(*pairs["tokens"].values(), strict=True)]
         if not sums[0]:
-            raise ConfigError(
-                "the run counts no sampled tokens: equal-token baselines need a model that reports them"
-            )
+            raise ConfigError("equal-token baselines need a model that reports its sampled tokens")
         return cls(trees, sums[0] / sums[1], pairs.get("system_accuracy", {}))
 
     def shared(self, trees: Sequence[Tree], name: str) -> list[Tree]:

@@ -8,9 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
-from mars_env.text import validation_message
 from mars_env.types import Tree
 
 Prices = Mapping[str, tuple[float, float]]
@@ -81,13 +80,9 @@ def checked_prices(prices: object) -> Prices:
         >>> checked_prices({"qwen": [0.5, 2]})
         {'qwen': (0.5, 2.0)}
     """
-    try:
+    meant = "prices are given by policy, for a million tokens read and sampled: {'qwen': (0.5, 2.0)}"
+    with explained(ConfigError, meant, ValidationError):
         return _PRICES.validate_python(prices)
-    except ValidationError as error:
-        raise ConfigError(
-            f"prices are two amounts of money a policy, such as {{'qwen': (0.5, 2.0)}}, for a million tokens "
-            f"read and sampled: {validation_message(error)}"
-        ) from error
 
 
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]

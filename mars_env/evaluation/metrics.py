@@ -121,10 +121,7 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         >>> remove_metric("answer_length")
     """
     if not name.isidentifier() or name in TITLES:
-        raise ConfigError(
-            "a metric's name is one word, such as answer_length, and not one of the library's: "
-            f"{shown(name)} cannot be used"
-        )
+        raise ConfigError(f"a metric's name is a word that the library does not use, not {shown(name)}")
     if not callable(of):
         raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")
     if scale not in ("rate", "amount", "value"):

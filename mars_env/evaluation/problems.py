@@ -33,10 +33,7 @@ def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str
         if x - y
     ]
     if only:
-        raise ConfigError(
-            f"{names[0]} and {names[1]} were played on different problems ({'; '.join(only)}); "
-            "play both on the same set"
-        )
+        raise ConfigError(f"{names[0]} and {names[1]} must be runs of the same problems: {'; '.join(only)}")
     changed = {key for key in left if left[key] != right[key]}
     if changed:
         raise ConfigError(

@@ -54,11 +54,9 @@ def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Pro
         ConfigError: If files differ from the commit and `allow_dirty` is false, or git cannot tell.
     """
     folder = (package or Path(__file__).parents[1]).resolve()
-    if not any((parent / ".git").exists() for parent in folder.parents):
-        return Provenance(None, versions())
-    if not _git(
-        folder, "ls-files", "--", "__init__.py"
-    ):  # installed into an environment that lies in somebody else's checkout
+    in_checkout = any((parent / ".git").exists() for parent in folder.parents)
+    # The package may be installed into an environment that lies in another checkout.
+    if not in_checkout or not _git(folder, "ls-files", "--", "__init__.py"):
         return Provenance(None, versions())
     commit = _git(folder, "rev-parse", "HEAD")
     outputs = [f":(top,exclude,glob){pattern}" for pattern in OUTPUTS]

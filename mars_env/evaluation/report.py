@@ -113,26 +113,22 @@ class Report(Tabled, RunDescription):
             >>> [table.title for table in build_report([], about).tables()]
             ['', 'Counts']
         """
-        metrics = f"{self.title}, {self.headline}. {_UNIT}"
+        rows = ((one_line(metric.title, 100), metric.estimate) for metric in self.metrics.values())
+        metrics = Table(
+            _METRIC_COLUMNS,
+            tuple((what, number_text(e.value, e.scale), interval(e), str(e.problems)) for what, e in rows),
+            caption=f"{self.title}, {self.headline}. {_UNIT}",
+        )
         found = [
             Table(_BASELINE_COLUMNS, self._baseline_rows(), "Baselines", caption=f"{self.title}: {_EQUAL}"),
             Table(("Counts", ""), count_rows(self.counts), "Counts", align="left"),
             Table(("Made with", ""), self._origin_rows(), "Made with", align="left"),
         ]
-        return [
-            Table(_METRIC_COLUMNS, self._metric_rows(), caption=metrics),
-            *(table for table in found if table.rows),
-        ]
+        return [metrics, *(table for table in found if table.rows)]
 
     def remarks(self) -> tuple[str, ...]:
         """The notes."""
         return self.notes
-
-    def _metric_rows(self) -> tuple[tuple[str, ...], ...]:
-        rows = ((one_line(metric.title, 100), metric.estimate) for metric in self.metrics.values())
-        return tuple(
-            (title, number_text(e.value, e.scale), interval(e), str(e.problems)) for title, e in rows
-        )
 
     def _baseline_rows(self) -> tuple[tuple[str, ...], ...]:
         """The equal-token table; the System first."""

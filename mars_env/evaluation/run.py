@@ -35,7 +35,6 @@ from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.files import write_atomically, writing
-from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Store, play_all, read_run
 from mars_env.rollout.engine import Journal, OnTurns
@@ -66,24 +65,19 @@ class Play(Protocol):
         change: Callable[[Game], Game],
     ) -> AsyncGenerator[Tree]:
         """Yields each tree as soon as it is finished; `change` makes what is played of the game."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPlay:
     """Plays jobs in this process.
 
-    `plain` are the agents without what watches them; `on_turns` gets the turns of every expansion. Agents
-    with help in training raise ConfigError.
+    `plain` are the agents without what watches them; `on_turns` gets the turns of every expansion.
     """
 
     game: Game
     agents: Mapping[str, Agent]
     plain: Mapping[str, Agent] = field(default_factory=dict)
     on_turns: OnTurns | None = None
-
-    def __post_init__(self) -> None:
-        refuse_training_agents(self.agents, "an evaluation")
 
     def __call__(
         self, jobs: Iterable[Job], *, change: Callable[[Game], Game], **how: Any
@@ -273,10 +267,7 @@ async def play_plan(
 def _require_solver(game: Game) -> None:
     """Raise ConfigError unless the Solver can play the game alone."""
     if game.visibility is not None and game.visibility.searched:
-        raise ConfigError(
-            "the baselines of a search are searches: compare with runs of algorithm='best-of-n' and "
-            "'refinement' at the same tokens"
-        )
+        raise ConfigError("a search's baselines are searches: compare it with 'best-of-n' and 'refinement'")
     if SOLVER not in game.rules.possible_agents:
         names = ", ".join(game.rules.possible_agents)
         raise ConfigError(f"baselines need a Solver to play alone; the agents are {names}")
@@ -348,7 +339,7 @@ async def _baselines(
         else:
             notes.append(
                 f"{CONTINUED}: left out, since the System's {limit} tokens a problem are no more than the "
-                f"Solver's own limit of {own}"
+                f"Solver's limit of {own}"
             )
     if VERIFIER in game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")

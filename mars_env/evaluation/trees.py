@@ -89,10 +89,8 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
     for tree in trees:
         group = groups.setdefault(tree.problem.id, [])
         if group and group[0].problem.statement != tree.problem.statement:
-            raise ConfigError(
-                f"the problem id {shown(tree.problem.id)} stands for two different statements; "
-                "evaluate the two problem sets separately"
-            )
+            twice = shown(tree.problem.id)
+            raise ConfigError(f"the id {twice} is that of two problems: evaluate their sets separately")
         group.append(tree)
     return groups
 

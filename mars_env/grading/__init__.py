@@ -27,7 +27,7 @@ def grader_for(kind: str) -> Grader:
     """The shared grader for a kind of problem: one per process, started on first use.
 
     Args:
-        kind: ``"math"`` or ``"code"``. ``"open"`` problems need a grader of their own.
+        kind: ``"math"`` or ``"code"``. ``"open"`` problems need a grader that you give.
 
     Raises:
         ConfigError: No grader judges this kind.
@@ -76,7 +76,7 @@ def grade(problem: Problem, text: str) -> Grade:
 
 
 def check_reference(problem: Problem) -> str | None:
-    """Why a problem's reference cannot be used to judge answers, or None; loaders refuse such problems."""
+    """Why a problem's reference cannot be used to judge answers, or None; loaders reject such problems."""
     if problem.kind != "math":
         return None
     math = cast("MathGrader", grader_for("math"))

@@ -39,7 +39,7 @@ class CoverMatch:
     """CORRECT if the reference's words occur in the answer, one after the other.
 
     Thinking is not read. A reference of one capital letter, also ``(A)``, is a choice and must be the last
-    letter that stands alone in the answer; the words of "I am" and "A check confirms" are no choices.
+    letter that stands alone in the answer; the words of "I am" and "A check confirms" are not choices.
 
     The rule of SPELL (arXiv 2509.23863), except for thinking and these words. It is generous to long answers,
     and misses a right answer in other words; SPELL's verifier is there for those.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.agents.roles import RoleAgent
 from mars_env.errors import ConfigError
@@ -28,7 +28,7 @@ FORMAT = "format"
 """Tag of criteria that an ordered scaffold always shows."""
 
 
-class Scaffold(BaseModel):
+class Scaffold(BaseModel, frozen=True, extra="forbid"):
     """How much of a rubric a sample sees: a share inside the group, times one over the run.
 
     The share is ``lambda = lambda_group(i) * lambda_run(t)`` for sample i = 1 .. G of a group and progress t
@@ -41,8 +41,6 @@ class Scaffold(BaseModel):
         >>> [round(scaffold.share(0, 5, t), 3) for t in (0.18, 0.2, 0.22)]
         [0.924, 0.5, 0.076]
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     group: Literal["linear", "binary", "all"] = "linear"
     """``linear``: ``(G - i) / (G - 1)``, so that the first sample sees all and the last none; ``binary``: 1
@@ -134,7 +132,7 @@ class Scaffolded:
             raise ConfigError(f"train_on is 'plain' or 'read', got {train_on!r}")
         if not callable(getattr(agent.model, "encode", None)):
             raise ConfigError(
-                f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
+                f"{agent.model!r} does not report the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
             )
         if getattr(agent, "toolbox", None):
@@ -182,14 +180,13 @@ class Scaffolded:
             share = self.scaffold.share(index, n, ask.progress)
             shown = self.scaffold.shown(criteria, share, derive_seed(own, "scaffold"))
             [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own, observation)
-            return self._trained_on(plain, action) if shown and self._train_on == "plain" else action
+            if not shown or self._train_on == "read":
+                return action
+            ids = tuple(self.model.encode(plain))
+            completions = tuple(replace(c, train_prompt_ids=ids) for c in action.completions)
+            return replace(action, completions=completions)
 
         return await gather_all(map(one, range(n)))
-
-    def _trained_on(self, plain: Prompt, action: Action) -> Action:
-        ids = tuple(self.model.encode(plain))
-        completions = tuple(replace(c, train_prompt_ids=ids) for c in action.completions)
-        return replace(action, completions=completions)
 
 
 def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:

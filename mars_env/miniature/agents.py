@@ -24,10 +24,7 @@ def prompt(role: str, observation: Observation) -> str:
     """The stream that a role reads on an observation of solve-verify-correct.
 
     Of solution and report, which may be any strings, only the miniature's language is kept, as far as it
-    fits.
-
-    Raises:
-        ConfigError: For another role, or a problem that is not of the set ``arithmetic``.
+    fits. A problem that is not of the set ``arithmetic`` raises ConfigError.
 
     Example:
         >>> prompt("solver", {"problem": "Work modulo 1000. Start with a = 882. Then b = a - 27. What is b?"})

@@ -27,12 +27,7 @@ from mars_env.types import Agent, Tree, role_of
 
 @dataclass(frozen=True, slots=True)
 class TrainedMiniature:
-    """A team after training.
-
-    Attributes:
-        models: By role; the same model for all roles if the weights are shared.
-        history: The metrics of every step.
-    """
+    """A team after training: a model by role, the same one if weights are shared; and each step's metrics."""
 
     models: Mapping[str, HFModel]
     history: tuple[StepMetrics, ...]

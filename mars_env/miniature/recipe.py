@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, field_serializer
+from pydantic import BaseModel, PositiveFloat, PositiveInt, field_serializer
 
 from mars_env.envs import GroupedSettings
 from mars_env.envs.solve_verify_correct import TRAINING, Schedule
@@ -15,10 +15,8 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.recipes import RunSettings
 
 
-class Recipe(BaseModel):
+class Recipe(BaseModel, frozen=True, extra="forbid"):
     """How the miniature is trained and evaluated."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     environment: str = "arithmetic-solve-verify-correct"
     """Graded by the ordinary mathematics grader, with the paper's 0/1 rewards."""

@@ -1,4 +1,4 @@
-"""Models: everything with a method `complete`. Each brings a library of its own (torch, vLLM, aiohttp)."""
+"""Models: everything with a method `complete`. Each needs another library (torch, vLLM, aiohttp)."""
 
 from typing import TYPE_CHECKING
 

@@ -76,7 +76,6 @@ class WaveEngine(Protocol[Q, A]):
 
         It is called again with those that are under way, and with new ones after them.
         """
-        ...
 
 
 @dataclass(eq=False, slots=True)

@@ -13,7 +13,6 @@ from copy import copy
 from operator import attrgetter
 from typing import Self
 
-import aiohttp
 from yarl import URL
 
 from mars_env.errors import ConfigError, ServerDown
@@ -206,8 +205,7 @@ class Endpoints:
         """Ask a server for its health; any status below 500 is good."""
         sent, words = time.monotonic(), "it cannot be reached"
         try:
-            limit = aiohttp.ClientTimeout(total=self._interval)
-            answer = await request("GET", endpoint.health, _HEALTH_BYTES, headers=headers, timeout=limit)
+            answer = await request("GET", endpoint.health, _HEALTH_BYTES, self._interval, headers=headers)
             alive, words = answer.status < 500, f"/health says {answer.status}"
         except NETWORK_ERRORS:
             alive = False

@@ -18,9 +18,8 @@ from mars_env.identity import full_name
 from mars_env.lazy import needs
 from mars_env.models.batching import UNDER_WAY, BatchLimits, Ticket, UnderWay, engine_lock, submit
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.encoding import Sampled, encode_prompt, require_fit, sampled_completion, written
-from mars_env.models.requests import check_request, room_for, without_room
-from mars_env.types import Completion, Prompt, Sampling
+from mars_env.models.requests import Sampled, ScoringTokenModel, sampled_completion
+from mars_env.types import Completion, Sampling
 
 with needs("hf", "HFModel needs torch and transformers"):
     import torch
@@ -36,7 +35,7 @@ _FAULTS = (RuntimeError, ValueError, IndexError)
 """What torch raises for any fault; running out of memory is a RuntimeError, too."""
 
 
-class HFModel:
+class HFModel(ScoringTokenModel):
     """A causal language model of the transformers library, run in this process.
 
     Concurrent requests are gathered (see `mars_env.models.batching`) and run as one batch: each distinct
@@ -91,7 +90,7 @@ class HFModel:
         config = self.module.config.get_text_config(decoder=True)
         own: int = getattr(config, "max_position_embeddings", None) or 2**31
         self.context = own if context is None else min(own, context)
-        self._vocabulary: int = config.vocab_size
+        self.vocabulary: int = config.vocab_size
         self._eos = _stop_tokens(self.module, self.tokenizer)
         self._attention: str = getattr(config, "_attn_implementation", "eager") or "eager"
         self._step: Step | None = None
@@ -116,29 +115,12 @@ class HFModel:
         device: torch.device = next(self.module.parameters()).device
         return device
 
-    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt: see `mars_env.models.encoding.encode_prompt`.
+    async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
+        return await submit(self, SampleRequest(ids, n, sampling, room))
 
-        Schemas of `tools` go to the chat template.
-        """
-        options = self.template_options
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options, tools)
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt.
-
-        Where the context leaves less room than ``sampling.max_tokens``, a completion that is cut off there
-        has the finish reason ``"context"``; one without any room is empty. See ``Sampling.overflow``.
-
-        Raises:
-            ModelError: The engine fails (out of memory, say).
-            ContextError: There is too little room, and the sampling refuses that.
-        """
-        check_request(n, sampling)
-        ids = self.encode(prompt)
-        if not room_for(self.name, len(ids), sampling, self.context):
-            return without_room(ids, n, sampling)
-        return await submit(self, SampleRequest(ids, n, sampling))
+    async def _scored(self, given: Completion) -> Completion:
+        [scored] = await submit(self, ScoreRequest(given.prompt_ids, given.token_ids))
+        return replace(given, logprobs=scored.logprobs, versions=scored.versions)
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
         """Replace the weights in place.
@@ -159,34 +141,6 @@ class HFModel:
             self.version = self.version + 1 if version is None else version
             self.refreshes += 1
 
-    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """The completion that given texts would be: its token ids, without log-probabilities.
-
-        Each text is encoded separately from the prompt and the others, so no token crosses a boundary.
-        Special tokens that a text spells out are read as ordinary characters. Token ids are used as they are.
-
-        Args:
-            prompt: What the model reads.
-            texts: What it writes, in one or more parts.
-            end: Whether the token that ends a completion follows; a `ConfigError` if the tokenizer has none.
-        """
-        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
-
-    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """How probable given texts are after a prompt: their completion with its log-probabilities.
-
-        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. Concurrent
-        requests are scored in one batch. See `written` for how texts become tokens.
-
-        Raises:
-            ContextError: Prompt and texts are longer than the model's context.
-            ModelError: As `written`, or the engine fails.
-        """
-        given = self.written(prompt, *texts, end=end)
-        require_fit(given, self.context, self.name)
-        [scored] = await submit(self, ScoreRequest(given.prompt_ids, given.token_ids))
-        return replace(given, logprobs=scored.logprobs, versions=scored.versions)
-
     def logprobs(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], temperature: float = 1.0
     ) -> list[float]:
@@ -198,7 +152,7 @@ class HFModel:
         row = ScoreRequest(tuple(prompt_ids), tuple(token_ids))
         with engine_lock, _quiet(self.module):
             [values] = given_logprobs(
-                self.module, [row], vocabulary=self._vocabulary, temperature=temperature or 1.0
+                self.module, [row], vocabulary=self.vocabulary, temperature=temperature or 1.0
             )
         return list(values)
 
@@ -221,17 +175,13 @@ class HFModel:
         asked = {t: t.request for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped}
         try:
             with _quiet(self.module):
-                found = given_logprobs(self.module, list(asked.values()), vocabulary=self._vocabulary)
+                found = given_logprobs(self.module, list(asked.values()), vocabulary=self.vocabulary)
         except _FAULTS as error:
             return dict.fromkeys(asked, _failure(self.name, error))
         return {
             ticket: [Completion("", logprobs=logprobs, versions=((self.version, len(logprobs)),))]
             for ticket, logprobs in zip(asked, found, strict=True)
         }
-
-    def room(self, request: SampleRequest) -> int:
-        """Most tokens that are sampled for a request."""
-        return min(request.sampling.max_tokens, self.context - len(request.ids))
 
     def completions(self, rows: Sequence[SampleRow]) -> list[Completion]:
         """What rows that have ended are."""
@@ -261,9 +211,8 @@ class _Running:
         for ticket in new:
             if isinstance(request := ticket.request, SampleRequest):
                 self.found[ticket] = {}
-                room = model.room(request)
                 for i in range(request.n):
-                    self.waiting.append(SampleRow(ticket, i, request.ids, request.sampling, room))
+                    self.waiting.append(SampleRow(ticket, i, request.ids, request.sampling, request.room))
         self.waiting.sort(key=lambda row: len(row.ids))
         self._forget({ticket: [] for ticket in (*self.found, *tickets) if ticket.dropped}, answers)
         try:
@@ -345,7 +294,7 @@ def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
 
 
 def _require_cache(module: Any, name: str) -> None:
-    """Refuse a model that ignores keys and values: each token would be sampled as the second."""
+    """Reject a model that ignores keys and values: each token would be sampled as the second."""
     kind = type(module)
     if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
         return

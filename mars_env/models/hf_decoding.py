@@ -23,11 +23,12 @@ LOGITS = 2**27
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for samples: the prompt's token ids, how many, and how they are sampled."""
+    """A request for samples: the prompt's token ids, how many, how they are sampled, and their room."""
 
     ids: tuple[int, ...]
     n: int
     sampling: Sampling
+    room: int
 
 
 @dataclass(eq=False, slots=True)
@@ -56,15 +57,7 @@ class Batch:
     """Samples that are decoded together; others join as they end.
 
     Rows end in the same column and are padded on the left. Rows that have ended stay until they are a
-    quarter, since dropping them copies the cache.
-
-    Args:
-        module: The model.
-        step: Its decoding step (`mars_env.models.hf_step.step_of`).
-        attention: How it attends (``"sdpa"``, ``"eager"`` ...).
-        tokenizer: Reads stop strings.
-        ends: The token ids that end a sample.
-        version: Of the weights.
+    quarter, since dropping them copies the cache. `ends` are the token ids that end a sample.
     """
 
     def __init__(

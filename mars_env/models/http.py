@@ -15,10 +15,9 @@ import aiohttp
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.identity import digest_of
 from mars_env.models import openai_dialect as dialect
-from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
 from mars_env.models.http_scoring import Read, RequestRefused, Scorer, T
-from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
+from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat, require_fit
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.net import NETWORK_ERRORS, UNREADABLE, Answer, BodyTooLong, request
 from mars_env.seeds import derive_seed
@@ -206,11 +205,10 @@ class HTTPModel:
 
     async def listed(self, seconds: float = _PATIENCE) -> list[tuple[str, int | None, bytes]]:
         """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
-        limit = aiohttp.ClientTimeout(total=seconds)
         answers: list[tuple[str, int | None, bytes]] = []
         for endpoint in self._endpoints.all:
             try:
-                got = await request("GET", endpoint.models, _LIST_BYTES, headers=self._headers, timeout=limit)
+                got = await request("GET", endpoint.models, _LIST_BYTES, seconds, headers=self._headers)
                 answers.append((str(endpoint.base), got.status, got.body))
             except NETWORK_ERRORS as error:
                 words = self._masked(f"{type(error).__name__}: {error}")
@@ -360,11 +358,10 @@ class HTTPModel:
     async def _attempt(self, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
         sent = time.monotonic()
         url = endpoint.chat if chat else endpoint.completions
-        limit = aiohttp.ClientTimeout(total=self._timeout)
         with endpoint.occupied():
             try:
                 answer = await request(
-                    "POST", url, self._max_answer, data=body, headers=self._headers, timeout=limit
+                    "POST", url, self._max_answer, self._timeout, data=body, headers=self._headers
                 )
                 found = self._read(endpoint, answer, read)
             except _Fault as error:

@@ -18,8 +18,7 @@ from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, ModelError
 from mars_env.lazy import needs
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.encoding import encode_prompt, written
-from mars_env.models.requests import is_messages
+from mars_env.models.requests import encode_prompt, is_messages, written
 from mars_env.types import Completion, Prompt
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
     """The log-probabilities of a prompt's tokens from the second on; None if the answer has none.
 
     Raises:
-        ValueError, KeyError, TypeError ...: They are no log-probabilities of these tokens.
+        ValueError, KeyError, TypeError ...: They are not log-probabilities of these tokens.
     """
     choice = json.loads(payload)["choices"][0]
     found = choice.get("prompt_logprobs" if form == "prompt_logprobs" else "logprobs")

@@ -1,12 +1,17 @@
-"""What a model is asked: the forms of a prompt, the sampling, and the room that its context leaves."""
+"""What a model is asked, and what it answers: prompts and their token ids, sampling, the context's room."""
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeGuard
 
-from mars_env.errors import ConfigError, ContextError
+from jinja2 import TemplateError
+
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.types import Completion, FinishReason, Message, Prompt, Sampling
 
 NO_LIMIT = sys.maxsize
@@ -24,7 +29,7 @@ def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
 
 
 def check_request(n: int, sampling: Sampling) -> None:
-    """Refuse a request that makes no sense, by a `ConfigError` that is the same for every model."""
+    """Reject a request that makes no sense, by a `ConfigError` that is the same for every model."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, got {n}")
     if sampling.max_tokens < 1:
@@ -38,7 +43,7 @@ def check_request(n: int, sampling: Sampling) -> None:
     if sampling.top_k < 0:
         raise ConfigError(f"top_k must be at least 0 (0 means all tokens), got {sampling.top_k}")
     if type(sampling.stop) is not tuple or not all(sampling.stop):
-        raise ConfigError(f"stop must be a tuple of texts that are not empty, got {sampling.stop!r}")
+        raise ConfigError(f"stop must be a tuple of strings that are not empty, got {sampling.stop!r}")
 
 
 def plain_chat(messages: Sequence[Message]) -> str:
@@ -65,7 +70,7 @@ def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) ->
     """Tokens that may be sampled after a prompt: the agent's limit, or what the context leaves; at least 0.
 
     Raises:
-        ContextError: There is less room than the limit, and ``Sampling.overflow`` refuses that.
+        ContextError: There is less room than the limit, and ``Sampling.overflow`` rejects that.
     """
     room = max(0, context - prompt_tokens)
     if room < sampling.max_tokens and sampling.overflow == "refuse":
@@ -90,3 +95,214 @@ def without_room(prompt_ids: Sequence[int], n: int, sampling: Sampling) -> list[
         "", "context", prompt_ids=ids, temperature=sampling.temperature, prompt_tokens=len(ids)
     )
     return [empty] * n
+
+
+def encode_prompt(
+    tokenizer: Any,
+    prompt: Prompt,
+    vocabulary: int,
+    name: str,
+    template_options: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> tuple[int, ...]:
+    """The token ids that a model reads for a prompt.
+
+    Token ids are used as they are; a string is encoded as the tokenizer does by default; messages go through
+    the tokenizer's chat template with `template_options` and the schemas of `tools`, or through `plain_chat`
+    if it has none.
+
+    Raises:
+        ModelError: There are no tokens, or ids not below `vocabulary`.
+        ConfigError: The chat template rejects the messages.
+    """
+    if isinstance(prompt, str):
+        ids: Iterable[int] = tokenizer.encode(prompt)
+    elif is_messages(prompt):
+        options = {**template_options, "tools": list(tools)} if tools else template_options
+        ids = _encode_chat(tokenizer, prompt, options, name)
+    else:
+        ids = map(operator.index, prompt)  # type: ignore[arg-type]
+    return _checked(ids, vocabulary, f"{name}: the prompt")
+
+
+def written(
+    tokenizer: Any,
+    ids: Sequence[int],
+    texts: Sequence[str | Sequence[int]],
+    vocabulary: int,
+    name: str,
+    *,
+    end: bool = True,
+) -> Completion:
+    """The completion that given texts would be after a prompt: its token ids, without log-probabilities.
+
+    Each text is encoded separately, and token ids are used as they are. A special token that a text spells
+    out (``<|im_end|>``) is read as ordinary characters, because a model's text must not be able to end a
+    turn. With `end` the token that ends a completion follows.
+
+    Raises:
+        ModelError: There are no tokens, or ids outside the vocabulary.
+        ConfigError: The tokenizer has no token that ends a completion.
+
+    Example:
+        >>> written(None, (1, 2), [(3,), (0,)], 4, "m", end=False).token_ids
+        (3, 0)
+    """
+    tokens: list[int] = []
+    for text in texts:
+        if isinstance(text, str):
+            tokens += tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+        else:
+            tokens += map(operator.index, text)
+    if end:
+        if tokenizer.eos_token_id is None:
+            raise ConfigError(f"{name}: its tokenizer has no end token: give end=False")
+        tokens.append(tokenizer.eos_token_id)
+    return Completion(
+        "".join(text for text in texts if isinstance(text, str)),
+        "stop" if end else "length",
+        prompt_ids=tuple(ids),
+        token_ids=_checked(tokens, vocabulary, f"{name}: the text"),
+        prompt_tokens=len(ids),
+        completion_tokens=len(tokens),
+    )
+
+
+def _checked(ids: Iterable[int], vocabulary: int, what: str) -> tuple[int, ...]:
+    """Token ids, of which there must be some; each below `vocabulary`."""
+    ids = tuple(ids)
+    if not ids:
+        raise ModelError(f"{what} has no tokens; give it at least one")
+    if min(ids) < 0 or max(ids) >= vocabulary:
+        raise ModelError(f"{what} has a token id outside 0 to {vocabulary - 1}")
+    return ids
+
+
+def require_fit(given: Completion, context: int | None, name: str) -> None:
+    """Reject, by a `ContextError`, what is longer than a model's context, where that is known."""
+    length = len(given.prompt_ids) + len(given.token_ids)
+    if context is not None and length > context:
+        raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
+
+
+def _encode_chat(
+    tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any], name: str
+) -> Iterable[int]:
+    if not getattr(tokenizer, "chat_template", None):
+        return tokenizer.encode(plain_chat(messages))  # type: ignore[no-any-return]
+    try:
+        return tokenizer.apply_chat_template(  # type: ignore[no-any-return]
+            [dict(message) for message in messages],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **options,
+        )
+    except TemplateError as error:
+        roles = ", ".join(message["role"] for message in messages)
+        why = f'{error}; where it knows no system message, give the agents system=""'
+        raise ConfigError(f"{name}: its chat template rejects messages of {roles}: {why}") from error
+
+
+class Sampled(NamedTuple):
+    """One completion as an engine returns it.
+
+    Attributes:
+        token_ids: The sampled tokens, the stop token included.
+        logprobs: One for each token, under the sampling distribution.
+        finish_reason: ``"stop"`` or ``"length"``.
+        versions: Run-length versions of the weights.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+    versions: tuple[tuple[int, int], ...]
+
+
+def sampled_completion(ids: tuple[int, ...], sampling: Sampling, sampled: Sampled, text: str) -> Completion:
+    """The completion of what was sampled after a prompt's `ids`; its text ends before a stop string."""
+    tokens = sampled.token_ids
+    end = min((place for stop in sampling.stop if (place := text.find(stop)) >= 0), default=len(text))
+    return Completion(
+        text=text[:end],
+        finish_reason=finish_reason(sampled.finish_reason, len(tokens), sampling),
+        prompt_ids=ids,
+        token_ids=tokens,
+        logprobs=sampled.logprobs,
+        temperature=sampling.temperature,
+        versions=sampled.versions,
+        prompt_tokens=len(ids),
+        completion_tokens=len(tokens),
+    )
+
+
+class TokenModel(ABC):
+    """A model whose prompts become token ids here: what is the same for every engine that samples from it."""
+
+    name: str
+    tokenizer: Any
+    context: int
+    """Most tokens of prompt and completion together."""
+    vocabulary: int
+    template_options: Mapping[str, Any] = MappingProxyType({})
+    """Passed to the tokenizer's chat template."""
+
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt, see `encode_prompt`."""
+        options = self.template_options
+        return encode_prompt(self.tokenizer, prompt, self.vocabulary, self.name, options, tools)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of one prompt.
+
+        Where the context leaves less room than ``sampling.max_tokens``, a completion that is cut off there
+        has the finish reason ``"context"``; one without any room is empty. See ``Sampling.overflow``.
+
+        Raises:
+            ModelError: The engine fails (out of memory, say).
+            ContextError: There is too little room, and the sampling rejects that.
+        """
+        check_request(n, sampling)
+        ids = self.encode(prompt)
+        room = room_for(self.name, len(ids), sampling, self.context)
+        return await self._sampled(ids, n, sampling, room) if room else without_room(ids, n, sampling)
+
+    @abstractmethod
+    async def _sampled(
+        self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int
+    ) -> list[Completion]: ...
+
+
+class ScoringTokenModel(TokenModel):
+    """A `TokenModel` that also says how probable given texts are."""
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids, without log-probabilities.
+
+        Each text is encoded separately from the prompt and the others, so no token crosses a boundary.
+        Special tokens that a text spells out are read as ordinary characters. Token ids are used as they are.
+
+        Args:
+            prompt: What the model reads.
+            texts: What it writes, in one or more parts.
+            end: Whether the token that ends a completion follows; a `ConfigError` if the tokenizer has none.
+        """
+        return written(self.tokenizer, self.encode(prompt), texts, self.vocabulary, self.name, end=end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt: their completion with its log-probabilities.
+
+        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. Concurrent
+        requests are scored in one batch. See `written` for how texts become tokens.
+
+        Raises:
+            ContextError: Prompt and texts are longer than the model's context.
+            ModelError: As `written`, or the engine fails.
+        """
+        given = self.written(prompt, *texts, end=end)
+        require_fit(given, self.context, self.name)
+        return await self._scored(given)
+
+    @abstractmethod
+    async def _scored(self, given: Completion) -> Completion: ...

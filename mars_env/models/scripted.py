@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,20 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
 
 Script = Callable[[Prompt, int, int], str]
-"""A script: from the prompt, the sample's number and the sample's own seed to a text."""
+"""A script: from the prompt, the sample's number and the sample's seed to a string."""
 
 _END = 0
 _VOCABULARY = 50_000
 
 
+@dataclass(eq=False)
 class ScriptedModel:
     """A model that follows a script; the same seed gives the same texts.
 
     It obeys the limits as a real model does: a token is a word with the space before it, an end token follows
     the last one, stop strings end a text, and ``max_tokens`` cuts it.
 
-    Args:
+    Attributes:
         script: A function (see `Script`), or texts: sample i is then the i-th text, in turn, or, where the
             request has a seed, one that the sample's seed picks.
         ids: Whether completions carry token ids and log-probabilities, which are artificial.
@@ -47,26 +48,19 @@ class ScriptedModel:
         ['sample 0', 'sample 1']
     """
 
-    def __init__(
-        self,
-        script: Script | Sequence[str],
-        *,
-        ids: bool = False,
-        latency: float = 0.0,
-        name: str = "scripted",
-    ) -> None:
-        if not callable(script) and (isinstance(script, str) or not script):
-            raise ConfigError("a script is a function or a list of at least one text")
-        self.name = name
-        self._script = script
-        self._ids, self._latency = ids, latency
+    script: Script | Sequence[str] = field(repr=False)
+    _: KW_ONLY
+    ids: bool = field(default=False, repr=False)
+    latency: float = field(default=0.0, repr=False)
+    name: str = "scripted"
 
-    def __repr__(self) -> str:
-        return f"ScriptedModel(name={self.name!r})"
+    def __post_init__(self) -> None:
+        if not callable(self.script) and (isinstance(self.script, str) or not self.script):
+            raise ConfigError("a script is a function or a list of at least one text")
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: its script."""
-        return {"name": self.name, "script": self._script, "ids": self._ids}
+        return {"name": self.name, "script": self.script, "ids": self.ids}
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The artificial token ids of a prompt."""
@@ -75,15 +69,15 @@ class ScriptedModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """N samples of the script; a `ConfigError` if it gives no string."""
         check_request(n, sampling)
-        await asyncio.sleep(self._latency)
+        await asyncio.sleep(self.latency)
         return [self._completion(prompt, i, sampling) for i in range(n)]
 
     def _completion(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         seed = derive_seed(sampling.seed or 0, sample)
-        if callable(self._script):
-            text = self._script(prompt, sample, seed)
+        if callable(self.script):
+            text = self.script(prompt, sample, seed)
         else:
-            text = self._script[(sample if sampling.seed is None else seed) % len(self._script)]
+            text = self.script[(sample if sampling.seed is None else seed) % len(self.script)]
         if not isinstance(text, str):
             raise ConfigError(f"{self.name}: a script gives a string, got {type(text).__name__}")
         for stop in sampling.stop:
@@ -95,11 +89,11 @@ class ScriptedModel:
         return Completion(
             text="".join(words[: sampling.max_tokens]) if cut else text,
             finish_reason="length" if cut else "stop",
-            prompt_ids=read if self._ids else (),
-            token_ids=ids if self._ids else (),
-            logprobs=(-0.6931471805599453,) * len(ids) if self._ids else (),
+            prompt_ids=read if self.ids else (),
+            token_ids=ids if self.ids else (),
+            logprobs=(-0.6931471805599453,) * len(ids) if self.ids else (),
             temperature=sampling.temperature,
-            versions=((0, len(ids)),) if self._ids else (),
+            versions=((0, len(ids)),) if self.ids else (),
             prompt_tokens=len(read),
             completion_tokens=len(ids),
         )

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.identity import digest_of
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.encoding import Sampled, encode_prompt, require_fit, sampled_completion, written
-from mars_env.models.requests import check_request, room_for, without_room
+from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit, sampled_completion
 from mars_env.models.vllm_engines import (
     EngineOutput,
     EngineRequest,
@@ -28,7 +27,7 @@ from mars_env.models.vllm_engines import (
 )
 from mars_env.models.vllm_weights import EXTENSION, LOAD_SHARED, complete_weights, shared
 from mars_env.seeds import derive_seed
-from mars_env.types import Completion, Prompt, Sampling
+from mars_env.types import Completion, Sampling
 
 _HARDWARE = {
     *("gpu_memory_utilization", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
@@ -37,53 +36,22 @@ _HARDWARE = {
 """Engine arguments that change speed, memory and places, not what is sampled."""
 
 
-class _Client:
+class _Client(ScoringTokenModel):
     """What a model and an adapter on it share: the engine, the tokenizer, and how requests are made."""
 
-    name: str
-    tokenizer: Any
     capacity: int
     under_way: int
     _vllm: Any
     _engine: OfflineEngine | StreamingEngine
-    _vocabulary: int
-    _template_options: Mapping[str, Any]
     _adapters_alone: bool
     _adapter: _Adapter | None = None
 
-    @property
-    def context(self) -> int:
-        """Most tokens of prompt and completion together."""
-        return self._engine.context
-
-    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt; as `HFModel.encode`."""
-        options = self._template_options
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, options, tools)
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt; as `HFModel.complete`. vLLM's temperatures are 0.01 to 2."""
-        check_request(n, sampling)
-        ids = self.encode(prompt)
-        room = room_for(self.name, len(ids), sampling, self.context)
-        self._refuse_alone()
-        if not room:
-            return without_room(ids, n, sampling)
+    async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
         samples = await self._generated([(ids, self._params(sampling, i, room)) for i in range(n)])
         return [self._completion(ids, sampling, sample) for sample in samples]
 
-    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """The completion that given texts would be: its token ids; as `HFModel.written`."""
-        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
-
-    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
-
-        vLLM samples a token after them, so together they must be shorter than the context by one token.
-        """
-        given = self.written(prompt, *texts, end=end)
-        require_fit(given, self.context - 1, self.name)
-        self._refuse_alone()
+    async def _scored(self, given: Completion) -> Completion:
+        require_fit(given, self.context - 1, self.name)  # vLLM samples a token after what it scores
         params = self._vllm.SamplingParams(
             max_tokens=1,
             prompt_logprobs=0,  # the prompt's own tokens alone
@@ -92,15 +60,15 @@ class _Client:
         )
         [read] = await self._generated([((*given.prompt_ids, *given.token_ids), params)])
         found = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
-        try:
+        # There may be too few, or one of a token that the model holds for impossible.
+        with explained(ModelError, f"{self.name}: vLLM's log-probabilities cannot be used", ValueError):
             pairs = zip(found, given.token_ids, strict=True)
             values = checked_logprobs([entry[token].logprob for entry, token in pairs])
-        except ValueError as error:  # too few, or a token that the model holds for impossible
-            raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
         return replace(given, logprobs=values, versions=((read.versions[0][0], len(values)),))
 
     async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[EngineOutput]:
         """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
+        self._refuse_alone()
         if self._engine.asleep:
             raise ModelError(f"{self.name} sleeps: refresh it before it samples")
         adapter = self._adapter
@@ -151,7 +119,7 @@ class VLLMModel(_Client):
 
     Each sample is a request with its own seed; the samples of a prompt share it through the prefix cache.
     Log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
-    Greedy completions carry those at temperature 1.
+    Greedy completions carry those at temperature 1. Temperatures are 0, or 0.01 to 2.
 
     The engine ``"async"`` (vLLM's `AsyncLLM`) takes requests at any time; ``"offline"`` (`LLM`) runs waves
     (see `mars_env.models.batching`): its batches, and so its rounding, are the same in each run.
@@ -175,7 +143,7 @@ class VLLMModel(_Client):
 
     Raises:
         MissingExtra: vLLM is not installed.
-        ConfigError: The checkpoint cannot be loaded, or vLLM refuses a setting.
+        ConfigError: The checkpoint cannot be loaded, or vLLM rejects a setting.
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -196,8 +164,8 @@ class VLLMModel(_Client):
         transformers = importlib.import_module("transformers")  # vLLM brings it
         loaders = transformers.AutoTokenizer, transformers.AutoConfig
         self.tokenizer, self._config = from_checkpoint(model, *(loader.from_pretrained for loader in loaders))
-        self._template_options = dict(template_options or {})
-        self._vocabulary: int = self._config.get_text_config(decoder=True).vocab_size
+        self.template_options = dict(template_options or {})
+        self.vocabulary: int = self._config.get_text_config(decoder=True).vocab_size
         settings: dict[str, Any] = {
             "model": str(model),
             "enforce_eager": eager,
@@ -225,6 +193,7 @@ class VLLMModel(_Client):
         self._sleeps = bool(settings.get("enable_sleep_mode"))
         kind = StreamingEngine if engine == "async" else OfflineEngine
         self._engine = kind(settings, self.version)
+        self.context = self._engine.context
         self.capacity, self.under_way = self._engine.capacity, 0
         self._loras = itertools.count(1) if max_lora_rank is not None else None
         self._adapters_alone = cpu and engine == "async" and max_lora_rank is not None
@@ -240,7 +209,7 @@ class VLLMModel(_Client):
             "checkpoint": self._checkpoint,
             "dtype": self.dtype,
             "context": self.context,
-            "template_options": self._template_options,
+            "template_options": self.template_options,
             "options": {name: digest_of(value) for name, value in self._options.items()},
         }
 

@@ -52,19 +52,24 @@ def generated(output: Any, version: int) -> EngineOutput:
 
 
 def require_notes(vllm: Any) -> None:
-    """Refuse to interrupt requests of a vLLM before 0.32: it does not note which weights sampled a token."""
+    """Reject interrupting requests of a vLLM before 0.32: it does not note which weights sampled a token."""
     if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
         advice = "refresh without interrupt=True, or install vLLM 0.32 or newer"
         raise ConfigError(f"vLLM {vllm.__version__} does not note which weights sampled a token: {advice}")
 
 
-class _Sleeper:
+class _Engine:
     """An engine that can give the card's memory away; it sleeps without its `asleep` parts."""
 
     asleep: tuple[str, ...] = ()
+    _finalizer: weakref.finalize[Any, Any]
 
     def _call(self, method: str, argument: Any) -> None:
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop the engine's processes."""
+        self._finalizer()
 
     def sleep(self, *, keep_weights: bool) -> None:
         """Free the card's memory; without `keep_weights` they must be reloaded next."""
@@ -79,13 +84,8 @@ class _Sleeper:
             self.asleep = tuple(part for part in self.asleep if part not in tags)
 
 
-class OfflineEngine(_Sleeper):
-    """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends.
-
-    Attributes:
-        context: Most tokens of a prompt and its completion together.
-        capacity: Samples decoded at once.
-    """
+class OfflineEngine(_Engine):
+    """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends."""
 
     def __init__(self, settings: Mapping[str, Any], version: int) -> None:
         self._vllm = load_vllm()
@@ -143,12 +143,8 @@ class OfflineEngine(_Sleeper):
         with engine_lock:
             getattr(self._llm, method)(argument)
 
-    def close(self) -> None:
-        """Stop the engine's processes."""
-        self._finalizer()
 
-
-class StreamingEngine(_Sleeper):
+class StreamingEngine(_Engine):
     """`AsyncLLM`: requests join and leave the running batch at any time.
 
     It runs in its own event loop and thread, so that it can be used from any event loop, and so that
@@ -235,10 +231,6 @@ class StreamingEngine(_Sleeper):
         finally:
             await llm.resume_generation()
 
-    def close(self) -> None:
-        """Stop the engine's processes."""
-        self._finalizer()
-
 
 def load_vllm() -> Any:
     """The module vllm; not imported before it is needed, since that takes seconds."""
@@ -257,7 +249,7 @@ def _made(make: Any) -> Any:
     try:
         return make()
     except (ValueError, TypeError, OSError) as error:
-        raise ConfigError(f"vLLM refuses the model or its settings: {error}") from error
+        raise ConfigError(f"vLLM rejects the model or its settings: {error}") from error
     except RuntimeError as error:  # its processes failed; what they said is in the log
         raise ConfigError(f"vLLM could not start: {error}") from error
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.http import HTTPModel
 from mars_env.net import NETWORK_ERRORS, request
@@ -77,8 +75,7 @@ async def _refresh(endpoint: str, directory: str, timeout: float) -> str:
 
 async def _call(url: str, body: Mapping[str, Any], timeout: float) -> bool:
     """Call a server; whether it has done what it was asked, as far as it says; else a `ModelError`."""
-    limit = aiohttp.ClientTimeout(total=timeout)
-    answer = await request("POST", url, _ANSWER_BYTES, json=body, timeout=limit)
+    answer = await request("POST", url, _ANSWER_BYTES, timeout, json=body)
     if answer.status == 404:
         raise ModelError(f"{url} is not there: start the server with VLLM_SERVER_DEV_MODE=1")
     if answer.status != 200:

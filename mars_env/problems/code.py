@@ -9,7 +9,7 @@ The reference of a code problem is plain data, in one format for all of them:
 - ``stdin``: ``exact``, ``tolerance``, ``checker`` (source of a program that decides), and ``comparison``
   where a set's own grader compares outputs in another way (see `mars_env.grading.code.compare`).
 - ``function_call``: ``fn_name``, ``method`` (of a class ``Solution``), ``tolerance``, and ``integer_keys``
-  where a first argument had integers as keys, which JSON has made texts.
+  where a first argument had integers as keys, which JSON has made strings.
 - ``asserts``: ``entry_point``, ``prompt`` (the start of the program, if it is one), ``imports``.
 - ``prelude``: whether well-known names are imported for the program, as LeetCode and LiveCodeBench do.
 - ``time_limit`` (CPU seconds for one test) and ``memory_limit`` (bytes), if the row states them.
@@ -215,7 +215,7 @@ def _text_lines(value: Any, field: str) -> str:
         return value
     if isinstance(value, list) and all(isinstance(line, (str, int, float)) for line in value):
         return "\n".join(map(str, value))
-    raise BadField(field, "must be a text")
+    raise BadField(field, "must be a string")
 
 
 def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:

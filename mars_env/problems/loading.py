@@ -42,7 +42,7 @@ def load_set(
         seed: For generated sets; the others have a fixed order.
         split: ``"train"`` or ``"test"`` of a generated set; a real set's own split; None takes the default.
         fields: For files: which field is ``id``, ``problem`` and ``answer``, if the names differ.
-        check: Called on every problem that is not generated here; if it returns a reason, the set is refused.
+        check: Called on every problem that is not generated here; a reason that it returns rejects the set.
         options: Options of the set: ``source=`` (a local copy) for the real sets, ``level=``, ``topic=`` and
             ``template=`` for ``aime``, ``min_terms=`` and ``max_terms=`` for ``arithmetic``,
             ``licence=`` for files.
@@ -84,7 +84,7 @@ def load_set(
 
 
 def check_references(problems: ProblemSet, check: Check) -> None:
-    """Refuse a set in which a problem's reference cannot be used.
+    """Reject a set in which a problem's reference cannot be used.
 
     A made problem whose reference is not known (None) is fine: nothing grades its answers.
 

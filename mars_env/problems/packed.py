@@ -16,7 +16,7 @@ _MAX_BYTES = 1 << 30  # of a field after unpacking
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Loads texts, numbers, lists and mappings; refuses a pickle that names any class or function."""
+    """Loads texts, numbers, lists and mappings; rejects a pickle that names any class or function."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it names {module}.{name}, but only plain data is allowed")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mars_env.errors import ProblemError
+from mars_env.errors import ProblemError, explained
 from mars_env.files import write_atomically
 from mars_env.problems.problem_set import Listed, ProblemSet
 from mars_env.problems.rows import BadField, Row, read_problems, required_text
@@ -74,7 +74,7 @@ def parse_problem(row: Row, _: int = 0) -> Problem:
         raise BadField("metadata", "must be an object")
     required_text(row, "problem")
     if not isinstance(row["problem"], str) or not isinstance(row.get("id"), str) or not row["id"]:
-        raise BadField("id", "and the problem must be texts")
+        raise BadField("id", "and the problem must be strings")
     return Problem(row["id"], row["problem"], row["answer"], row["kind"], dict(row["metadata"]))
 
 
@@ -89,7 +89,9 @@ def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
     about = {"generated": False, **head["set"]} if isinstance(head.get("set"), Mapping) else {}
     generated = about.pop("generated", None)
     if not isinstance(generated, bool) or not all(isinstance(value, str) for value in about.values()):
-        raise ProblemError(f"{place}: field 'set' must be an object of texts, and 'generated' true or false")
+        raise ProblemError(
+            f"{place}: field 'set' must be an object of strings, and 'generated' true or false"
+        )
     listed: Listed = read_problems(rows, parse_problem)[0]
     return ProblemSet(
         about.get("name") or name,
@@ -103,11 +105,9 @@ def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
     """The row, if it is read as it is written."""
-    try:
+    with explained(ProblemError, f"the problem {row['id']!r} cannot be written", TypeError, ValueError):
         again = json.loads(json.dumps(row, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise ProblemError(f"the problem {row['id']!r} cannot be written: {error}") from error
     if again != row:
-        plain = "lists, objects with text keys, texts, numbers, true, false and null"
+        plain = "lists, objects with strings as keys, strings, numbers, true, false and null"
         raise ProblemError(f"the reference and metadata of {row['id']!r} may hold {plain} only")
     return row

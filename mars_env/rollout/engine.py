@@ -53,15 +53,12 @@ class Journal(Protocol):
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
         """Turns of an unfinished tree that were played before, by id."""
-        ...
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Keep the turns of one finished expansion."""
-        ...
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         """Keep that a tree is finished, and the rewards that changed when it ended."""
-        ...
 
 
 LEFT_OUT = "left_out"
@@ -74,11 +71,6 @@ OnTurns = Callable[[Sequence[Turn]], None]
 
 Gate = Callable[[Job, Expansion], AbstractAsyncContextManager[object]]
 """Entered before the agent of an expansion acts, left when `OnTurns` has its turns: schedules wait here."""
-
-
-def open_gate(job: Job, expansion: Expansion) -> AbstractAsyncContextManager[object]:
-    """A gate at which nothing waits."""
-    return nullcontext()
 
 
 def at_most(width: int) -> Gate:
@@ -95,7 +87,7 @@ async def play(
     seed: int,
     journal: Journal | None = None,
     on_turns: OnTurns | None = None,
-    gate: Gate = open_gate,
+    gate: Gate = lambda job, expansion: nullcontext(),
 ) -> Tree:
     """Play one tree to its end.
 
@@ -276,12 +268,9 @@ class _Player:
         except (ContextError, ServerDown):
             raise  # too little room, if that is to end the run; or a server without which all trees are lost
         except Exception as error:  # a user's agent may raise anything; that must not end the run
-            late = limit.expired()
-            why = (
-                f"TimeoutError: no action within {self.game.turn_timeout:g} s"
-                if late
-                else describe_error(error)
-            )
+            why = describe_error(error)
+            if limit.expired():
+                why = f"TimeoutError: no action within {self.game.turn_timeout:g} s"
             self.fault = f"{name} at turn {expansion.id}: {why}"
             trace = not isinstance(error, MarsError)
             log.warning("tree %s is discarded: %s", self.job.tree_id, self.fault, exc_info=trace)

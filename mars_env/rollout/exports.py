@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mars_env.envs.game import Game
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError
-from mars_env.files import atomic_draft
+from mars_env.files import atomic_draft, writing
 from mars_env.lazy import needs
 from mars_env.rollout.records import tagged
-from mars_env.rollout.row_files import file_errors
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
@@ -103,7 +101,7 @@ def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
 def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
     """Write rows, one per line; returns their number. The file is either complete or not there."""
     number = 0
-    with _draft(path) as draft, draft.open("w", encoding="utf-8") as file:
+    with writing(path), atomic_draft(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
         for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is used below)
             file.write(json.dumps(row, allow_nan=False) + "\n")
     return number
@@ -125,7 +123,7 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
     }
     schema = pyarrow.schema([(name, kinds.get(name, text)) for name in _COLUMNS])
     table = pyarrow.Table.from_pylist([_clean(row) for row in rows], schema=schema)
-    with _draft(path) as draft:
+    with writing(path), atomic_draft(Path(path)) as draft:
         pyarrow.parquet.write_table(table, draft)
     return int(table.num_rows)
 
@@ -152,13 +150,6 @@ def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[s
         [version for version, _ in completion.versions], [tokens for _, tokens in completion.versions],
     )  # fmt: skip
     return dict(zip(_COLUMNS, values, strict=True))
-
-
-@contextmanager
-def _draft(path: str | Path) -> Iterator[Path]:
-    """A draft that becomes the file when everything is written."""
-    with file_errors(Path(path), "written"), atomic_draft(Path(path)) as draft:
-        yield draft
 
 
 def _clean(row: dict[str, Any]) -> dict[str, Any]:

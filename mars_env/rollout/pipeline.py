@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, model_validator
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
@@ -40,10 +40,8 @@ log = logger(__name__)
 _PlayTree = Callable[[Job], Coroutine[None, None, Tree]]
 
 
-class PipelineSettings(BaseModel):
+class PipelineSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """How rollouts and training overlap."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     staleness: NonNegativeInt = 1
     """Most versions between the oldest token of a group and the policy that is trained on it."""
@@ -177,12 +175,9 @@ async def pipeline(
         why = "a team reward is only known when its tree is finished, so groups cannot be trained before"
         raise ConfigError(f"{why}: leave groups_per_update out")
     schedule = _Schedule(settings, training)
-
-    async def play_tree(job: Job) -> Tree:
-        return await play(
-            game, agents, job, seed=seed, journal=journal, on_turns=schedule.take, gate=schedule.gate
-        )
-
+    play_tree = partial(
+        play, game, agents, seed=seed, journal=journal, on_turns=schedule.take, gate=schedule.gate
+    )
     try:
         schedule.start(steps, play_tree)
         while (batch := await schedule.next_batch()) is not None:
@@ -202,6 +197,9 @@ class _OpenTree:
     untrained: int = 0  # finished groups that wait for an update
     finished: Tree | None = None
     started: dict[str, int] = field(default_factory=dict)  # of each group: the version when it began
+
+    def has_progressed(self) -> bool:
+        return self.requested or self.finished is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -236,7 +234,7 @@ class _Schedule:
         self._trained_trees: list[str] = []
         self._dropped = self._lost_in_a_row = self._lost_steps = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiters: list[asyncio.Future[None]] = []
+        self._changed = asyncio.Event()
         self._failure: BaseException | None = None
 
     # -------------------------------------------------------------------------------------- rollouts
@@ -261,11 +259,11 @@ class _Schedule:
                 tree = self._trees[job.tree_id] = _OpenTree(next(numbers), step)
                 self._playing += 1
                 self._spawn(self._play(tree, job, play_tree))
-                await self._wait_until(partial(_has_progressed, tree))
+                await self._wait_until(tree.has_progressed)
             self._started_steps += 1
-            self._wake()
+            self._changed.set()
         self._all_started = True
-        self._wake()
+        self._changed.set()
 
     def _may_start_tree(self, step: int) -> bool:
         in_time = self._size is not None or step - self.version <= self._staleness
@@ -276,7 +274,7 @@ class _Schedule:
         self._playing -= 1
         if self._size is not None and not tree.untrained:
             self._close(tree)
-        self._wake()
+        self._changed.set()
 
     @asynccontextmanager
     async def gate(self, job: Job, expansion: Expansion) -> AsyncGenerator[None]:
@@ -286,7 +284,7 @@ class _Schedule:
         request = (tree.number, next(self._request_numbers), key, len(expansion.turn_ids), admitted)
         heapq.heappush(self._requests, request)
         tree.requested = True
-        self._wake()
+        self._changed.set()
         try:
             claim = await admitted
             oldest = tree.step - self._staleness if self._size is None else self._under_way[key]
@@ -298,7 +296,7 @@ class _Schedule:
             given = admitted.result() if admitted.done() and not admitted.cancelled() else None
             if self._slots is not None and given is not None:
                 self._slots.withdraw(given)
-            self._wake()
+            self._changed.set()
 
     async def _admit_groups(self) -> None:
         """Let groups start, one after the other, while there is room for them."""
@@ -311,7 +309,7 @@ class _Schedule:
                 continue
             self._under_way[key] = self.version
             admitted.set_result(self._slots.promise(number, samples) if self._slots is not None else None)
-            self._wake()
+            self._changed.set()
 
     def _may_start_group(self) -> bool:
         under_way = len(self._under_way)
@@ -337,7 +335,7 @@ class _Schedule:
             return
         ready.tree.untrained += 1
         self._ready[group.id] = ready
-        self._wake()
+        self._changed.set()
 
     # -------------------------------------------------------------------------------------- training
 
@@ -373,7 +371,7 @@ class _Schedule:
         for ready in list(self._ready.values()):
             if self._is_stale(ready):
                 self._remove(ready)
-        self._wake()
+        self._changed.set()
 
     def _is_due(self) -> bool:
         if self._size is None:
@@ -468,24 +466,13 @@ class _Schedule:
         error = MarsError("a rollout was cancelled") if task.cancelled() else task.exception()
         if error is not None:
             self._failure = self._failure or error
-            self._wake()
+            self._changed.set()
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a condition is true. Whatever changes something that it may depend on calls `_wake`."""
+        """Wait until a condition is true. Whatever changes what it may depend on sets `_changed`."""
         while not condition():
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-
-def _has_progressed(tree: _OpenTree) -> bool:
-    return tree.requested or tree.finished is not None
+            self._changed.clear()
+            await self._changed.wait()
 
 
 def _key(tree_id: str, turn_id: str) -> str:

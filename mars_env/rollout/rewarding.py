@@ -1,4 +1,4 @@
-"""Rewards for the turns of a stored run, given afterwards: by id, by a reward function, or by a grader."""
+"""New rewards for stored trees: by id, by a reward function, by a grader, or as their game gives them now."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.checks import finite
-from mars_env.errors import StoreError
+from mars_env.envs.game import Game
+from mars_env.envs.growers import TreeNode
+from mars_env.envs.rewards import REWARD_FAULTS, with_rewards
+from mars_env.envs.visibility import next_state
+from mars_env.errors import StoreError, explained
 from mars_env.rollout.store import Run, Store, read_run
 from mars_env.text import raised
-from mars_env.types import Grader, Reward, Turn
+from mars_env.types import Grader, Reward, Tree, Turn
 
 Rewards = Mapping[str, float | None]
 """By id: of a turn (``"aime/3#0/1.0"``), of a recorder's answer (``"chatcmpl-..."``), or of a whole tree."""
@@ -24,7 +28,7 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
     Nothing may write the run meanwhile: stop its recorder first. None makes a reward unknown.
 
     Raises:
-        StoreError: There is no such turn, or a reward is no finite number.
+        StoreError: There is no such turn, or a reward is not a finite number.
     """
     run = read_run(path)
     named: dict[str, list[Turn]] = {}
@@ -36,10 +40,8 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
     for name, reward in rewards.items():
         if name not in named:
             raise StoreError(f"{path} has no turn, tree or answer with the id {name!r}")
-        try:
+        with explained(StoreError, f"the reward of {name!r}", ValueError):
             value = None if reward is None else finite(reward)
-        except ValueError as error:
-            raise StoreError(f"the reward of {name!r}: {error}") from error
         given |= {(turn.tree_id, turn.id): value for turn in named[name]}
     return _write(path, run, given, {})
 
@@ -74,11 +76,11 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
 
     The trees name problems that the run has references of (``mars-env record --problems``). An UNKNOWN
     verdict makes the rewards unknown, and so does an answer that the set-up has cut off
-    (`Action.interrupted`); another turn that was cut off has no reward of its own.
+    (`Action.interrupted`); another turn that was cut off has no reward.
 
     Raises:
         StoreError: The run has no reference of a tree's problem, or was not recorded: the order of its turns
-            is not known, and its game has graded them (`mars_env.rollout.regrade` grades them again).
+            is not known, and its game has graded them (`regrade` grades them again).
     """
     run = read_run(path)
     given: dict[tuple[str, str], float | None] = {}
@@ -98,6 +100,34 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
         finals[tree.id] = answer.id
         given |= {(tree.id, t.id): None if t.action.interrupted else score for t in tree.turns}
     return _write(path, run, given, finals)
+
+
+async def regrade(tree: Tree, game: Game) -> Tree:
+    r"""The tree with the grades and rewards that this game gives it now.
+
+    Example:
+        >>> from mars_env.envs import Solve
+        >>> from mars_env.grading import grader_for
+        >>> from mars_env.sync import run_sync
+        >>> from mars_env.types import Action, Problem, Turn
+        >>> turn = Turn("p#0", "0", None, "p#0/0", "solver_0", "", "p", Action("\\boxed{4}"))
+        >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))
+        >>> run_sync(regrade(tree, Game(Solve(), grader_for("math")))).turns[0].reward
+        1.0
+    """
+    nodes: dict[str | None, TreeNode] = {None: TreeNode(None, game.rules.start(tree.problem))}
+    for turn in tree.turns:
+        parent = nodes[turn.parent_id]
+        grade = await game.grade(tree.problem, parent.state, turn.action)
+        search_score = turn.search_score
+        if game.visibility is not None and game.visibility.grader is None:  # the search sees the grade itself
+            search_score = None if grade is None else grade.score
+        graded = replace(turn, grade=grade, search_score=search_score)
+        graded = await game.rewarded(graded, parent.path, tree.problem)
+        nodes[turn.id] = parent.child(graded, next_state(game.rules, game.visibility, parent.state, graded))
+    turns = tuple(node.turn for node in nodes.values() if node.turn is not None)
+    info = {key: value for key, value in tree.info.items() if key != REWARD_FAULTS}
+    return with_rewards(*await game.team_rewarded(replace(tree, turns=turns, info=info)))
 
 
 def _write(

@@ -6,11 +6,10 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
 from mars_env.text import describe_error, shown
 
@@ -22,7 +21,7 @@ Written = tuple[int, int]
 
 def open_file(path: Path, mode: str) -> IO[Any]:
     """As `open_regular`, with a `StoreError`."""
-    with file_errors(path, "opened"):
+    with explained(StoreError, f"{path} cannot be opened", OSError):
         return open_regular(path, mode)
 
 
@@ -32,7 +31,7 @@ def append(file: IO[str], text: str, sync: bool = False) -> None:
     If it cannot all be written, the file stays as it was: a server goes on after a full disk.
     """
     data = text.encode()
-    try:
+    with explained(StoreError, f"{file.name} cannot be written", OSError, ValueError):
         descriptor = file.fileno()
         end = os.fstat(descriptor).st_size
         try:
@@ -43,17 +42,6 @@ def append(file: IO[str], text: str, sync: bool = False) -> None:
         except OSError:
             os.ftruncate(descriptor, end)
             raise
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{file.name} cannot be written: {error}") from error
-
-
-@contextmanager
-def file_errors(path: Path, what: str) -> Iterator[None]:
-    """Errors of the file system as a `StoreError` that says what could not be done."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{path} cannot be {what}: {error}") from error
 
 
 def rows_of(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -118,7 +106,7 @@ def count_line(
 
 
 def require_all(path: Path, trees: Iterable[Mapping[str, Any]], written: Mapping[str, Written]) -> None:
-    """Refuse trees that have lost turns: what is read of a run must not depend on a power loss."""
+    """Reject trees that have lost turns: what is read of a run must not depend on a power loss."""
     for row in trees:
         count = written.get(row["tree"], (0, 0))[0]
         if count < row["turns"]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any
 
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.requests import room_for
 from mars_env.rollout.slots import Slots
@@ -22,7 +24,7 @@ Decode = Callable[[Sequence[int]], str]
 class SegmentedModel:
     """A model whose completions are sampled in segments of limited length.
 
-    Every sample is a request of its own, so each can end independently. After a segment that was cut off, the
+    Every sample is a separate request, so each can end independently. After a segment that was cut off, the
     next prompt is the prompt's token ids with those sampled so far. Weights that are refreshed meanwhile take
     effect with the next segment. A trainer sees one completion.
 
@@ -50,11 +52,9 @@ class SegmentedModel:
         context: int | None = None,
         decode: Decode | None = None,
     ) -> None:
-        if segment_tokens < 1:
-            raise ConfigError(f"a segment has at least one token, got {segment_tokens}")
         self.name = getattr(model, "name", "")
         self.model = model
-        self._segment = segment_tokens
+        self._segment = require_integer(segment_tokens, "segment_tokens")
         self.context: int | None = getattr(model, "context", None) if context is None else context
         self.encode = getattr(model, "encode", None)
         self.tokenizer = getattr(model, "tokenizer", None)
@@ -75,9 +75,7 @@ class SegmentedModel:
             ModelError: As the model does; or it gives no token ids, so that a segment cannot be continued.
             ConfigError: n is below 1, or there are stop strings but nothing decodes.
         """
-        if n < 1:
-            raise ConfigError(f"n must be at least 1, got {n}")
-        return await gather_all(self._sample(prompt, i, sampling) for i in range(n))
+        return await gather_all(self._sample(prompt, i, sampling) for i in range(require_integer(n, "n")))
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         whole = part = await self._sampled(prompt, sample, 0, sampling)
@@ -111,11 +109,8 @@ class SegmentedModel:
         seed = None if sampling.seed is None else derive_seed(sampling.seed, sample, done)
         limit = min(self._segment, sampling.max_tokens - done)
         request = replace(sampling, seed=seed, max_tokens=limit, overflow="unknown")
-        if self._slots is None:
+        async with nullcontext() if self._slots is None else self._slots.hold():
             [part] = await self.model.complete(prompt, 1, request)
-        else:
-            async with self._slots.hold():
-                [part] = await self.model.complete(prompt, 1, request)
         return part
 
 

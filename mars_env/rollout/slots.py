@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from mars_env.errors import ConfigError
+from mars_env.checks import require_integer
 
 
 @dataclass(eq=False, slots=True)
@@ -33,10 +33,7 @@ class Slots:
     """
 
     def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ConfigError(f"an engine has at least one slot, got {capacity}")
-        self.capacity = capacity
-        self._free = capacity
+        self.capacity = self._free = require_integer(capacity, "capacity")
         self._promised = 0
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._room: list[asyncio.Future[None]] = []

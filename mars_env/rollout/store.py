@@ -9,15 +9,15 @@ import os
 import platform
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
-from mars_env.files import atomic_draft, write_atomically
+from mars_env.files import atomic_draft, write_atomically, writing
 from mars_env.identity import identity_changes
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
@@ -34,7 +34,6 @@ from mars_env.rollout.row_files import (
     append,
     checked_rows,
     count_line,
-    file_errors,
     open_file,
     read_row,
     recovered_rows,
@@ -113,7 +112,7 @@ class Store:
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         self.path = Path(path)
-        with file_errors(self.path, "made"):
+        with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._problems: IO[str] | None = None
         self._lock = _locked(self.path)
@@ -130,7 +129,7 @@ class Store:
         if lost:
             log.warning("%s has lost turns of %d trees: these are played again", self.path, len(lost))
             kept = [line for line, row in rows_of(self.path / TREES) if row["tree"] not in lost]
-            with file_errors(self.path / TREES, "written"), atomic_draft(self.path / TREES) as draft:
+            with writing(self.path / TREES), atomic_draft(self.path / TREES) as draft:
                 draft.write_bytes(b"".join(kept))
             self._find_written()
         self._sync = os.environ.get(SYNC) == "1"
@@ -143,12 +142,12 @@ class Store:
         rows = (read_row(path, row, check_tree_row) for _, row in recovered_rows(path))
         trees = {row["tree"]: row for row in rows}  # the last one counts
         self.finished = {name for name, row in trees.items() if not row["fault"]}
-        self._earlier: dict[str, dict[str, Turn]] = {}
+        self._unfinished: dict[str, dict[str, Turn]] = {}
         self._written: dict[str, Written] = {}
         for line, row in recovered_rows(self.path / TURNS):
             if not isinstance(row.get("tree"), str) or row["tree"] not in self.finished:
                 turn = read_row(self.path / TURNS, row, turn_from_row)
-                add_turns(self._earlier.setdefault(turn.tree_id, {}), [turn])
+                add_turns(self._unfinished.setdefault(turn.tree_id, {}), [turn])
             count_line(self.path / TURNS, trees, self._written, row["tree"], line)
         for name in [name for name, row in trees.items() if row["turns"] == 0 and not row["fault"]]:
             self._written.pop(name, None)  # a recorded tree, which always may grow
@@ -157,9 +156,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -173,20 +170,21 @@ class Store:
                 log.warning("%s: %s", file.name, error)
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        """Turns of an unfinished tree that an earlier run has stored, by id."""
-        return self._earlier.get(tree_id, {})
+        """The stored turns of a tree that is unfinished, or has a fault, by id."""
+        return dict(self._unfinished.get(tree_id, {}))
 
     def write_problem(self, problem: Problem) -> None:
-        """Append a problem that was not known when the run began; it is on the disk before its turns."""
+        """Append a problem unless the run has it; it is on the disk before its turns."""
         self._add_problems([problem])
 
     def _add_problems(self, problems: Iterable[Problem]) -> None:
         path = self.path / PROBLEMS
         if self._problems is None:
-            for _ in recovered_rows(path):  # so that the new row starts a line
-                pass
+            self._known = {row.get("id") for _, row in recovered_rows(path)}
             self._problems = open_file(path, "a")
-        append(self._problems, "".join(map(_problem_line, problems)), sync=True)
+        if new := [problem for problem in problems if problem.id not in self._known]:
+            append(self._problems, "".join(map(_problem_line, new)), sync=True)
+            self._known |= {problem.id for problem in new}
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Append the turns of one expansion in one write."""
@@ -196,9 +194,11 @@ class Store:
             tree = turns[0].tree_id
             count, checksum = self._written.get(tree, (0, 0))
             self._written[tree] = (count + len(turns), zlib.crc32(text.encode(), checksum))
+            if tree not in self.finished:
+                add_turns(self._unfinished.setdefault(tree, {}), turns)
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        """Append that a tree is finished (the next run continues a tree that has a fault)."""
+        """Append that a tree is finished; one that has a fault is continued when it is played again."""
         count, checksum = self._written.get(tree.id, (0, 0))
         row: dict[str, Any] = {
             "tree": tree.id,
@@ -210,8 +210,9 @@ class Store:
         if self._sync:
             append(self._turns, "", sync=True)
         append(self._trees, _line(row), sync=self._sync)
-        self._earlier.pop(tree.id, None)
         if not tree.fault:
+            self.finished.add(tree.id)
+            self._unfinished.pop(tree.id, None)
             self._written.pop(tree.id, None)
 
     def _check_config(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
@@ -231,7 +232,7 @@ class Store:
         if any((self.path / name).exists() for name in (TURNS, TREES)):
             why = f"{self.path} has turns but no {MANIFEST}: it is not a run"
             raise StoreError(f"{why}, choose another directory")
-        with file_errors(self.path / PROBLEMS, "written"):
+        with writing(self.path / PROBLEMS):
             write_atomically(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
         _write_manifest(manifest, {"format": FORMAT, "config": config, "versions": _versions()})
 
@@ -377,7 +378,7 @@ def _text(value: object, what: str) -> str:
 
 def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
-    with file_errors(path, "written"):
+    with writing(path):
         write_atomically(path, text)
 
 
@@ -420,8 +421,6 @@ def _versions() -> dict[str, str]:
     """Versions of the packages that a run's results may depend on."""
     versions = {"python": platform.python_version()}
     for package in ("mars-env", "numpy", "mpmath", "math-verify", "torch", "transformers", "vllm"):
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return versions

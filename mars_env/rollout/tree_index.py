@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import IO, Any
 
 from mars_env.errors import StoreError
-from mars_env.files import open_regular
-from mars_env.rollout.row_files import file_errors
+from mars_env.rollout.row_files import open_file
 from mars_env.rollout.store import TREES, TURNS, tree_from_rows
 from mars_env.types import Problem, Tree
 
@@ -31,34 +29,23 @@ class TreeIndex:
         lines = self._lines(TREES, tree_id)
         if not lines:
             raise StoreError(f"{self._path} has no finished tree {tree_id!r}")
-        row = self._row(TREES, lines[-1])
-        return tree_from_rows(self._path, row, self._lines(TURNS, tree_id), problem)
+        return tree_from_rows(self._path, json.loads(lines[-1]), self._lines(TURNS, tree_id), problem)
 
     def _catch_up(self) -> None:
         for name, start in self._ends.items():
-            with self._open(name) as file:
+            with open_file(self._path / name, "rb") as file:
                 file.seek(start)
                 for line in file:
                     if not line.endswith(b"\n"):
                         break  # it is being written
-                    self._starts.setdefault((name, self._row(name, line)["tree"]), []).append(start)
+                    self._starts.setdefault((name, json.loads(line)["tree"]), []).append(start)
                     start += len(line)
             self._ends[name] = start
 
-    def _open(self, name: str) -> IO[bytes]:
-        with file_errors(self._path / name, "read"):
-            return open_regular(self._path / name)
-
     def _lines(self, name: str, tree_id: str) -> list[bytes]:
         lines = []
-        with self._open(name) as file:
+        with open_file(self._path / name, "rb") as file:
             for start in self._starts.get((name, tree_id), ()):
                 file.seek(start)
                 lines.append(file.readline())
         return lines
-
-    def _row(self, name: str, line: bytes) -> Any:
-        try:
-            return json.loads(line)
-        except ValueError as error:
-            raise StoreError(f"{self._path / name}: a row cannot be read: {error}") from error

@@ -145,10 +145,9 @@ class _RemoteBox:
             "fetch_files": [DATA_FILE],
         }
         url = f"{self._backend.address.rstrip('/')}/run_code"
-        timeout = aiohttp.ClientTimeout(total=limits.wall * 2 + 30)
         most = min(16 * limits.output_bytes + 65536, MOST_ANSWER)
         try:
-            answer = await request("POST", url, most, json=asked, timeout=timeout)
+            answer = await request("POST", url, most, limits.wall * 2 + 30, json=asked)
             if 300 <= answer.status < 400:  # programs and tests go only to the given address
                 target = ascii(answer.headers.get("Location", ""))[:200]
                 return self._lost(f"it redirects to {target}, which is not followed: use that address"), None

@@ -13,7 +13,7 @@ from mars_env.agents.registry import make_agents, roles_of, team_identity, team_
 from mars_env.api import Team, as_problem_set, described_spec, spec_with
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
-from mars_env.envs.registry import rules_names, spec, with_team_size
+from mars_env.envs.registry import spec_or_rules, with_team_size
 from mars_env.envs.rules import PosesProblems
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
@@ -32,7 +32,7 @@ from mars_env.types import Agent, Problem, Tree, Turn
 Kind = Literal["math", "code"]
 
 Tests = Sequence[Mapping[str, Any] | str] | Mapping[str, Any]
-"""Public tests of a program: ``{"input", "output"}`` texts, asserts, or a row as in docs/code-grading.md."""
+"""A program's public tests: ``{"input", "output"}`` strings, asserts, or a row as in docs/code-grading.md."""
 
 OnTurn = Callable[[Turn], None]
 
@@ -114,7 +114,8 @@ class Answerer:
         **more: Any,
     ) -> None:
         chosen = {**(settings or {}), **more}
-        env_spec = spec_with(solve, _spec(env_id), chosen, turn_timeout=turn_timeout)
+        asked = spec_or_rules(env_id) if isinstance(env_id, str) else env_id
+        env_spec = spec_with(solve, asked, chosen, turn_timeout=turn_timeout)
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
@@ -135,7 +136,7 @@ class Answerer:
             self.game.visibility.refuse_unfit([make_question("?")] if kind == "math" else [])
 
     async def require_room(self, problem: Problem | None = None) -> None:
-        """Refuse contexts too small for the agents' limits, whatever is asked, or for one question."""
+        """Reject contexts too small for the agents' limits, whatever is asked, or for one question."""
         await require_room(self.game.rules, self.agents, [problem or make_question("?")])
 
     async def answer(
@@ -183,13 +184,6 @@ class Answerer:
         if tree.final is None:
             raise ModelError("the team could not answer: none of its turns could be judged")
         return solution_of(tree, self.game.visibility)
-
-
-def _spec(env_id: str | EnvSpec) -> EnvSpec:
-    """The spec of an id, or of bare rules, which name no problems."""
-    if isinstance(env_id, str):
-        return EnvSpec("", env_id) if env_id in rules_names() else spec(env_id)
-    return env_id
 
 
 def solve(  # public edge: friendly keywords, each with a default

@@ -71,15 +71,11 @@ class RecordedRun:
         self._group = group
         config = {"title": RECORDED, "group": group, **config}
         self._store = Store(path, config, problems)
-        self._problems = {problem.id for problem in problems}
         self._samples: Counter[str] = Counter()
-        self._trees: set[str] = set()
         self._children: Counter[tuple[str, str | None]] = Counter()
         self._ends: dict[tuple[str, str], tuple[str, str]] = {}
         self.turns = 0
-        run = read_run(path)
-        self._problems |= run.problems.keys()
-        for tree in run.trees:
+        for tree in read_run(path).trees:
             self._note_tree(tree.id)
             for turn in tree.turns:
                 self._note(turn)
@@ -95,9 +91,7 @@ class RecordedRun:
         self._store.close()
 
     def add(self, call: Call, replies: Sequence[Reply], seconds: float = 0.0) -> list[Turn]:
-        """Store the turns of a call, one for each choice; a ValueError if there are no messages."""
-        if not call.messages:
-            raise ValueError("there are no messages")
+        """Store the turns of a call, which has messages, one for each choice."""
         wanted, asked = _tree_id(call.tree), digests(call.messages)
         parent, known = self._extended(wanted, asked)
         tree, parent_id = parent or (self._tree(wanted, call, asked[-1]), None)
@@ -142,13 +136,11 @@ class RecordedRun:
         """The tree of a root: the one that is wanted, or a new one; made where it is new."""
         problem = wanted.rpartition("#")[0] or f"{RECORDED}/{digest}"
         tree = wanted or f"{problem}#{self._samples[problem]}"
-        if tree in self._trees:
+        if tree in self._store.finished:
             return tree
         asked = (text_of_content(m.get("content")) for m in call.messages if m.get("role") == "user")
         made = Problem(problem, next(asked, ""), None, metadata={"source": RECORDED})
-        if problem not in self._problems:
-            self._store.write_problem(made)
-            self._problems.add(problem)
+        self._store.write_problem(made)
         # Before its turns: whoever reads the run finds them, whenever this process ends.
         self._store.write_tree(Tree(tree, made, ()), {})
         self._note_tree(tree)
@@ -156,7 +148,6 @@ class RecordedRun:
 
     def _note_tree(self, tree: str) -> None:
         problem, _, number = tree.rpartition("#")
-        self._trees.add(tree)
         self._samples[problem] = max(self._samples[problem], int(number) + 1)
 
     def _note(self, turn: Turn) -> None:

@@ -5,29 +5,28 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from weakref import WeakValueDictionary
 
 from aiohttp import web
 
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
 from mars_env.models.chat_stream import EVENT_STREAM, event
 from mars_env.models.preflight import preflight
 from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, start_server
 from mars_env.rollout import Store
-from mars_env.rollout.engine import add_turns
 from mars_env.rollout.monitor import Monitor, prometheus_text
 from mars_env.rollout.slots import Slots
-from mars_env.rollout.store import stored_problems
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import ChatRequest, chunks, completion, read_request
 from mars_env.sync import end_tasks, gather_all
 from mars_env.text import describe_error, logger, one_line
-from mars_env.types import Problem, Tree, Turn
+from mars_env.types import Problem, Turn
 
 log = logger(__name__)
 
@@ -53,7 +52,7 @@ class TeamServer:
         name: The model's name; by default the id of the answerer.
         keys: API keys of clients; without any, only this machine is served.
         concurrency: Answers played at the same time.
-        waiting: Answers that may wait; more are refused with status 429.
+        waiting: Answers that may wait; more are rejected with status 429.
         seed: Of requests that have none.
         out: Directory of the run; one that exists is continued.
 
@@ -77,12 +76,10 @@ class TeamServer:
         seed: int = 0,
         out: str | Path | None = None,
     ) -> None:
-        if concurrency < 1 or waiting < 0:
-            got = f"got {concurrency} and {waiting}"
-            raise ConfigError(f"concurrency is at least 1 and waiting at least 0, {got}")
         self._answerer, self.name = answerer, name or answerer.name
         self._guard = Guard(keys, "spend your tokens")
-        self._slots, self._places = Slots(concurrency), concurrency + waiting
+        self._slots = Slots(require_integer(concurrency, "concurrency"))
+        self._places = concurrency + require_integer(waiting, "waiting", 0)
         self._seed = seed
         self._expected = 0
         self._numbers = itertools.count()
@@ -90,7 +87,8 @@ class TeamServer:
         self._low: dict[str, int] = {}  # all smaller samples of a question are finished
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         config = {**answerer.config, "served": True, "seed": seed}
-        self._journal = None if out is None else _Journal(Path(out), config)
+        self._store = None if out is None else Store(out, config, [])
+        self._index = None if out is None else TreeIndex(out)
         self._server: Server | None = None
         self._questions: set[asyncio.Task[list[Solution]]] = set()
         self._stopping = False
@@ -142,8 +140,8 @@ class TeamServer:
             end = asyncio.get_running_loop().call_later(_GRACE, self._end_questions)
             await self._server.close()
             end.cancel()
-        if self._journal is not None:
-            self._journal.store.close()
+        if self._store is not None:
+            self._store.close()
 
     def _end_questions(self) -> None:
         for question in self._questions:
@@ -197,11 +195,14 @@ class TeamServer:
         return response
 
     async def _answer(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
-        """As `_solutions`; a `Refusal` where the server stops before the answer."""
+        """All answers of a request; the first fault stops the others, and so does the server's end."""
         stops = Refusal(503, "the server stops: ask again later", "server_error", headers=_LATER)
         if self._stopping:
             raise stops
-        question = asyncio.create_task(self._solutions(wanted, on_turn))
+        if self._store is not None:
+            self._store.write_problem(wanted.problem)
+        answers = gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
+        question = asyncio.create_task(answers)
         self._questions.add(question)
         question.add_done_callback(self._questions.discard)
         try:
@@ -212,12 +213,6 @@ class TeamServer:
             raise stops
         return question.result()
 
-    async def _solutions(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
-        """All answers of a request; the first fault stops the others."""
-        if self._journal is not None:
-            self._journal.add_problem(wanted.problem)
-        return await gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
-
     async def _solution(self, wanted: ChatRequest, index: int, on_turn: Callable[[Turn], None]) -> Solution:
         problem = wanted.problem
         if wanted.seed is None:
@@ -226,16 +221,16 @@ class TeamServer:
         tree_id = f"{problem.id}#{index}"
         lock = self._locks.setdefault(tree_id, asyncio.Lock())
         async with lock:
-            if self._journal is not None and tree_id in self._journal.finished:
-                tree = await asyncio.to_thread(self._journal.index.tree, tree_id, problem)
+            if self._store is not None and self._index is not None and tree_id in self._store.finished:
+                tree = await asyncio.to_thread(self._index.tree, tree_id, problem)
                 return self._answerer.solution(tree)
             return await self._play(problem, index, wanted.seed, on_turn)
 
     def _next_sample(self, problem: Problem) -> int:
         """The number of the next answer to a question; one that a kill has cut off is continued."""
-        if self._journal is None:
+        if self._store is None:
             return next(self._numbers)
-        finished, low = self._journal.finished, self._low.get(problem.id, 0)
+        finished, low = self._store.finished, self._low.get(problem.id, 0)
         while f"{problem.id}#{low}" in finished:
             low += 1
         self._low[problem.id] = low
@@ -251,7 +246,7 @@ class TeamServer:
         try:
             async with self._slots.hold():
                 solution = await self._answerer.answer(
-                    problem, sample=sample, seed=seed, journal=self._journal, on_turn=on_turn
+                    problem, sample=sample, seed=seed, journal=self._store, on_turn=on_turn
                 )
         finally:
             self._playing.discard(tree_id)
@@ -272,38 +267,6 @@ class TeamServer:
     async def _elsewhere(self, request: web.Request) -> web.Response:
         there = "a team answers POST /v1/chat/completions; there are GET /v1/models, /health, /metrics"
         raise Refusal(404, there)
-
-
-class _Journal:
-    """A store that also continues what this process has left unfinished: after a fault, or a lost client."""
-
-    def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
-        self._problems = set(stored_problems(out))
-        self.store, self.index = Store(out, config, []), TreeIndex(out)
-        self._unfinished: dict[str, dict[str, Turn]] = {}
-        self.finished = set(self.store.finished)
-
-    def add_problem(self, problem: Problem) -> None:
-        if problem.id not in self._problems:
-            self.store.write_problem(problem)
-            self._problems.add(problem.id)
-
-    def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        return dict(self._unfinished.get(tree_id) or self.store.turns_of(tree_id))
-
-    def write_turns(self, turns: Sequence[Turn]) -> None:
-        self.store.write_turns(turns)
-        tree = turns[0].tree_id
-        add_turns(self._unfinished.setdefault(tree, dict(self.store.turns_of(tree))), turns)
-
-    def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        before = dict(self.turns_of(tree.id))
-        self._unfinished.pop(tree.id, None)
-        self.store.write_tree(tree, team_rewards)
-        if tree.fault:  # it leaves the turns in the store, and here
-            self._unfinished[tree.id] = before
-        else:
-            self.finished.add(tree.id)
 
 
 async def _next(lines: asyncio.Queue[str | None]) -> str | None:

@@ -42,9 +42,7 @@ class ChatRequest:
 def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
     """Read the JSON of a request for this model, with a question of this kind.
 
-    Raises:
-        Refusal: It cannot be answered; says why.
-        ConfigError: The tests of a question cannot be read.
+    A `Refusal`, or for tests that cannot be read a `ConfigError`, says why it cannot be answered.
     """
     if not isinstance(body, Mapping):
         raise Refusal(400, "the body of a request is an object of JSON")
@@ -53,7 +51,7 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
         raise Refusal(404, lacks, code="model_not_found")
     for field in _UNSUPPORTED:
         if body.get(field):
-            raise Refusal(400, f"a team's answer knows no {field!r}: leave it out")
+            raise Refusal(400, f"a team's answer has no {field!r}: leave it out")
     if body.get("response_format") not in (None, {"type": "text"}):
         raise Refusal(400, "a team answers in plain text: leave out 'response_format'")
     seed, n = body.get("seed"), body.get("n")
@@ -73,11 +71,7 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
 
 
 def _statement(messages: Any) -> str:
-    """The question that a chat asks: its one message, or the conversation, after the system messages.
-
-    Raises:
-        Refusal: A message is not one of text, or none asks.
-    """
+    """The question that a chat asks: its one message, or the conversation, after the system messages."""
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "'messages' is a list of at least one message")
     parts = [_message(message) for message in messages]

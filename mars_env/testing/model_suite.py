@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from mars_env import checks
+from mars_env.errors import explained
 from mars_env.types import Completion, FinishReason, Model, Prompt, Sampling
 
 CONCURRENCY = 64
@@ -45,7 +46,9 @@ async def check_model(
         assert len(completions) == n, f"requested {n} samples, got {len(completions)}"
         for completion in completions:
             require_consistent(completion, sampling, exact=exact)
-    await _check_limit(model, prompt, sampling, exact)
+    one = replace(sampling, max_tokens=1)
+    for completion in await model.complete(prompt, 2, one):
+        require_consistent(completion, one, exact=exact)
     await _check_prompts(model, prompt, sampling, exact)
     if stop is not None:
         await _check_stop(model, prompt, sampling, stop)
@@ -60,10 +63,8 @@ async def check_model(
 
 def require_consistent(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
     """Check that the fields of one completion agree with each other and with its sampling settings."""
-    try:
+    with explained(AssertionError, f"the engine rejects {completion!r:.300}", ValueError, TypeError):
         checks.valid_completion(completion)  # as the engine does, which otherwise discards the tree
-    except (ValueError, TypeError) as error:
-        raise AssertionError(f"the engine refuses {completion!r:.300}: {error}") from error
     logprobs, sampled, read = completion.logprobs, len(completion.token_ids), len(completion.prompt_ids)
     most, versions = sampling.max_tokens, completion.versions
     faults = {
@@ -85,12 +86,6 @@ def require_consistent(completion: Completion, sampling: Sampling, *, exact: boo
     }
     found = "; ".join(fault for fault, is_there in faults.items() if is_there)
     assert not found, f"{found}: {completion!r:.500}, sampled with {sampling!r:.300}"
-
-
-async def _check_limit(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:
-    one = replace(sampling, max_tokens=1)
-    for completion in await model.complete(prompt, 2, one):
-        require_consistent(completion, one, exact=exact)
 
 
 async def _check_prompts(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mars_env.envs.rules import Rules, unfit_rules
+from mars_env.errors import explained
 from mars_env.text import raised
 from mars_env.types import Action, Completion, Grade, Problem
 
@@ -85,7 +86,9 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         grade = GRADES[drawn] if submitted is not None else None
         note: object = rules.note(state, action)
         assert isinstance(note, Mapping), f"note() returns a mapping such as {{'choice': 1}}: {note!r:.60}"
-        _check_storable(note)
+        plain = "note() must return plain data, which can be stored"
+        with explained(AssertionError, plain, TypeError, ValueError):
+            json.dumps(dict(note), allow_nan=False)
         before = copy.deepcopy(state)
         after = rules.apply(state, action, grade)
         assert state == before, "apply() changed the state it was given: states must be values"
@@ -106,13 +109,6 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
     named = final is None or isinstance(final, int)
     assert named, f"final() returns the number of a graded turn or None, not {final!r:.100}"
     assert final is None or 0 <= final < graded, f"final() names graded turn {final}, but there are {graded}"
-
-
-def _check_storable(note: Mapping[str, Any]) -> None:
-    try:
-        json.dumps(dict(note), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise AssertionError(f"note() must return plain data, which can be stored: {error}") from error
 
 
 def _applied(rules: Rules[Any], state: Any, action: Action, grade: Grade | None) -> Any:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Completion, Group, Turn
 
@@ -45,10 +46,6 @@ class AdvantageStats:
     small: int = 0
     uniform: int = 0
     kept: int = 0
-
-    def asdict(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)
 
 
 def turn_key(turn: Turn) -> TurnKey:
@@ -186,8 +183,7 @@ def overlong_penalty(length: int, max_length: int, buffer: int = 2048) -> float:
         >>> [overlong_penalty(n, max_length=100, buffer=20) for n in (80, 90, 100, 120)]
         [0.0, -0.5, -1.0, -1.0]
     """
-    if buffer < 1:
-        raise ConfigError(f"the overlong buffer must be at least 1 token, got {buffer}")
+    require_integer(buffer, "buffer")
     excess = max(0, length - (max_length - buffer))
     return -min(excess, buffer) / buffer if excess else 0.0
 
@@ -199,25 +195,26 @@ def penalise_overlong(groups: Sequence[Group], max_length: int, buffer: int = 20
 
     Combine it with an estimator: ``lambda groups: group_normalised(penalise_overlong(groups, 8192))``.
     """
-    return [replace(g, turns=tuple(_penalised(t, max_length, buffer) for t in g.turns)) for g in groups]
+
+    def penalised(turn: Turn, reward: float) -> float:
+        sizes = [sum(completion.sampled_tokens for completion in chain) for chain in turn.action.chains]
+        return reward + overlong_penalty(max(sizes, default=0), max_length, buffer)
+
+    return changed_rewards(groups, penalised)
 
 
 def penalise_calls(groups: Sequence[Group], cost: float) -> list[Group]:
     """The same groups with a cost taken off each turn's reward for each of its calls of tools."""
-
-    def paid(turn: Turn) -> Turn:
-        return (
-            turn if turn.reward is None else replace(turn, reward=turn.reward - cost * len(turn.action.calls))
-        )
-
-    return [replace(group, turns=tuple(map(paid, group.turns))) for group in groups]
+    return changed_rewards(groups, lambda turn, reward: reward - cost * len(turn.action.calls))
 
 
-def _penalised(turn: Turn, max_length: int, buffer: int) -> Turn:
-    if turn.reward is None:
-        return turn
-    sizes = [sum(len(c.token_ids) or c.completion_tokens for c in chain) for chain in turn.action.chains]
-    return replace(turn, reward=turn.reward + overlong_penalty(max(sizes, default=0), max_length, buffer))
+def changed_rewards(groups: Sequence[Group], change: Callable[[Turn, float], float]) -> list[Group]:
+    """The same groups, each known reward replaced by what a function of turn and reward gives."""
+
+    def changed(turn: Turn) -> Turn:
+        return turn if turn.reward is None else replace(turn, reward=change(turn, turn.reward))
+
+    return [replace(group, turns=tuple(map(changed, group.turns))) for group in groups]
 
 
 def _within_groups(groups: Sequence[Group], compare: Callable[[Floats], Floats]) -> dict[TurnKey, float]:

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError
+from mars_env.lazy import needs
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import UNKNOWN_LOGPROB
 
-try:
+with needs("hf", "training needs torch"):
     import torch
     from torch import Tensor
-except ImportError as error:  # the other packages of mars_env work without torch
-    raise MissingExtra("training needs torch: pip install 'mars-env[hf]'") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +54,9 @@ class Batch:
         """These rows alone, with no more padding than they need."""
         picked = self._each(lambda value: value[index])
         length, tokens = int((picked.prompts + picked.lengths).max()), int(picked.lengths.max())
-        return replace(
-            picked,
-            ids=picked.ids[:, :length],
-            mask=picked.mask[:, :tokens],
-            rollout=picked.rollout[:, :tokens],
-            old=None if picked.old is None else picked.old[:, :tokens],
-            reference=None if picked.reference is None else picked.reference[:, :tokens],
-        )
+        sampled: Any = {name: getattr(picked, name) for name in ("mask", "rollout", "old", "reference")}
+        shorter: Any = {name: None if value is None else value[:, :tokens] for name, value in sampled.items()}
+        return replace(picked, ids=picked.ids[:, :length], **shorter)
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
@@ -75,14 +69,10 @@ class Batch:
 
 
 def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Batch:
-    """Pad samples into one batch, on the CPU.
+    """Pad samples, at least one, into one batch on the CPU.
 
-    Args:
-        samples: At least one.
-        vocabulary: Number of tokens that the model knows, if ids are to be checked against it.
-
-    Raises:
-        ConfigError: A token id outside of the vocabulary, or a log-probability that is not finite or unknown.
+    Token ids outside of the vocabulary raise ConfigError, and so do log-probabilities that are not finite or
+    unknown.
     """
     ids = _padded([sample.ids for sample in samples], np.int64)
     rollout = _padded([sample.logprobs for sample in samples], np.float32)

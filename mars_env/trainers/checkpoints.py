@@ -18,19 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mars_env.envs import Game
-from mars_env.errors import MissingExtra, StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import writing
 from mars_env.identity import identity_changes, identity_of
+from mars_env.lazy import needs
 from mars_env.text import logger
 from mars_env.types import Agent, TrainingAgent
 
-try:
+with needs("hf", "checkpoints need torch and safetensors"):
     import safetensors
     import safetensors.torch
     import torch
     from transformers.utils import logging as transformers_logging
-except ImportError as error:
-    raise MissingExtra("checkpoints need torch and safetensors: pip install 'mars-env[hf]'") from error
 
 if TYPE_CHECKING:
     from mars_env.trainers.local import Policy
@@ -51,16 +50,13 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint under another name, sync it to disk, and rename it; returns its directory.
 
-    Older ones are deleted, so that `keep` up to this one are left; later ones stay.
-
-    Raises:
-        StoreError: It cannot be written, on a full disk for example; earlier ones stay.
+    Older ones are deleted, so that `keep` up to this one are left; later ones stay. A `StoreError` if it
+    cannot be written, on a full disk for example.
     """
-    with writing(directory):
-        try:
-            return _write(directory, step, settings, policies, keep)
-        except safetensors.SafetensorError as error:  # how safetensors reports a full disk
-            raise StoreError(f"{directory} cannot be written: {error}") from error
+    # safetensors has an error of its own for a full disk
+    full = explained(StoreError, f"{directory} cannot be written", safetensors.SafetensorError)
+    with writing(directory), full:
+        return _write(directory, step, settings, policies, keep)
 
 
 def _write(
@@ -127,17 +123,8 @@ def newest_checkpoint(directory: Path) -> Path | None:
     return None
 
 
-def checkpoint_step(path: Path) -> int:
-    """The step in a checkpoint's name."""
-    return int(path.name.removeprefix("step-"))
-
-
 def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:
-    """Load a checkpoint into the policies, in place; returns its step.
-
-    Raises:
-        StoreError: It was made with other settings or other policies.
-    """
+    """Load a checkpoint into the policies; returns its step. Other settings are a `StoreError`."""
     state = json.loads((path / "state.json").read_text(encoding="utf-8"))
     if state["format"] != _FORMAT:
         raise StoreError(f"checkpoint {path} has the format {state['format']}, this version reads {_FORMAT}")
@@ -218,24 +205,18 @@ def _fingerprint(model: Any) -> str:
 def _save_model(model: Any, path: Path) -> None:
     """Write a model with its generation config as it was read.
 
-    transformers reads a config that names a temperature without ``do_sample``, and refuses to write it.
+    transformers reads a config that names a temperature without ``do_sample``, and does not write it.
     """
     given: Any = getattr(model, "generation_config", None)  # not every model has one
+    if given is not None:
+        model.generation_config = type(given)()
     try:
-        if given is not None:
-            given.validate(strict=True)
-        refused = False
-    except ValueError:
-        refused = True
-    try:
-        if refused:
-            model.generation_config = type(given)()
         with _no_progress_bars():
             model.save_pretrained(path)
     finally:
-        if refused:
+        if given is not None:
             model.generation_config = given
-    if refused and (path / _GENERATION).exists():  # an adapter writes none
+    if (path / _GENERATION).exists():  # an adapter writes none
         given.to_json_file(path / _GENERATION)
 
 

@@ -1,4 +1,4 @@
-"""What fits what in a training: the rules of every door (local, OpenRLHF, TRL, verifiers, samplers), once."""
+"""What fits what in a training: rules for all trainers (local, OpenRLHF, TRL, verifiers, samplers)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OPENRLHF: Final = Door("OpenRLHF")
 SAMPLER: Final = Door("a sampler")
 
 
-def check_run(game: Game, team: Team, settings: RunSettings, door: Door = LOCAL) -> list[str]:
+def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
     """The agents whose turns are trained on, after checking that game, team and settings fit together.
 
     Raises:
@@ -55,9 +55,8 @@ def check_run(game: Game, team: Team, settings: RunSettings, door: Door = LOCAL)
         )
     if rollouts is not None and rollouts.group < 2 and not train.batch_roles:
         raise ConfigError(
-            "groups of one turn have nothing to compare, so nothing would be trained: set "
-            "rollouts.group to 2 or "
-            "more"
+            "groups of one turn have nothing to compare, so nothing would be trained: set rollouts.group to "
+            "2 or more"
         )
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
@@ -67,7 +66,7 @@ def check_run(game: Game, team: Team, settings: RunSettings, door: Door = LOCAL)
         )
     if not team.policies:
         raise ConfigError("the team has no policy that is trained: name one in its policies")
-    trained = check_agents(team.agents, train, door, team.policies)
+    trained = check_agents(team.agents, train, LOCAL, team.policies)
     if not trained:
         raise ConfigError(
             f"the policies {', '.join(map(shown, team.policies))} play no role of train_roles, so nothing "
@@ -123,7 +122,7 @@ def check_agents(
         policies: Names of the policies that are trained; None: all.
 
     Raises:
-        ConfigError: A role is unknown, an agent cannot be trained on, or the door lacks a setting.
+        ConfigError: A role is unknown, an agent cannot be trained on, or the trainer lacks a setting.
     """
     for setting in door.lacks:
         if getattr(config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
@@ -213,9 +212,8 @@ def require_steps(done: int, steps: int, directory: object) -> None:
     if done > steps:
         where = "" if directory is None else f" in {directory}"
         raise ConfigError(
-            f"{done} steps are done{where}, and {steps} were asked for in all: give at least "
-            f"as many, or another "
-            "directory"
+            f"{done} steps are done{where}: set steps to at least {done}, not {steps}, "
+            "or choose another directory"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from mars_env.trainers.advantages import (
     ESTIMATORS,
@@ -21,10 +21,8 @@ from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Group
 
 
-class Overlong(BaseModel):
+class Overlong(BaseModel, frozen=True, extra="forbid"):
     """A penalty near a completion's limit: `mars_env.trainers.advantages.overlong_penalty`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     limit: int = Field(ge=1)
     """Most tokens of one completion: the agents' ``Sampling.max_tokens``. At the limit the penalty is -1."""
@@ -38,10 +36,8 @@ class Overlong(BaseModel):
         return self
 
 
-class TreeCredit(BaseModel):
+class TreeCredit(BaseModel, frozen=True, extra="forbid"):
     """A node's reward relative to those of its parent and siblings: `mars_env.trainers.tree_credit`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sibling_weight: float = Field(default=0.5, ge=0, le=1)
     """Weight of the siblings in the baseline; the parent has the rest. MARS2's public code: 0.5."""
@@ -49,22 +45,18 @@ class TreeCredit(BaseModel):
     """How far a reward is moved away from its baseline. MARS2's public code: 0.5."""
 
 
-class Preferences(BaseModel):
+class Preferences(BaseModel, frozen=True, extra="forbid"):
     """Training on preferences (DPO) in place of advantages: `mars_env.trainers.samples.preference_pairs`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     beta: float = Field(default=0.1, gt=0)
     """How strongly the policy is held to its reference. DPO's paper: 0.1; PromptCoT 2.0 does not state it."""
 
 
-class Credit(BaseModel):
+class Credit(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """What a turn's tokens count in an update: the same in every trainer.
 
     The defaults are MarsRL's (arXiv 2511.11373) where the paper gives a number, and otherwise the usual ones.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     train_roles: tuple[str, ...] | None = None
     """Only turns of these roles enter the loss, e.g. ``("solver",)``; None: all."""
@@ -98,7 +90,7 @@ class Credit(BaseModel):
         return self.train_roles is None or role in self.train_roles
 
 
-class TrainConfig(Credit):
+class TrainConfig(Credit, frozen=True):
     """How turns become updates. How turns are sampled belongs to the rollout.
 
     Example:
@@ -225,10 +217,6 @@ class TrainConfig(Credit):
         """
         known = self.tis_cap is not None or self.denominator(max_staleness) == "rollout"
         return self if known or not self.correct_engine else self.model_copy(update={"tis_cap": 2.0})
-
-    def uncorrected(self, max_staleness: int) -> bool:
-        """Whether stale samples would be trained as if the newest weights had sampled them."""
-        return max_staleness > 0 and self.tis_cap is None and self.denominator(max_staleness) == "trainer"
 
 
 def estimator_of(config: Credit) -> Estimator:

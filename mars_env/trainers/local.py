@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mars_env.errors import ConfigError, MarsError, MissingExtra
+from mars_env.errors import ConfigError, MarsError
+from mars_env.lazy import needs
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
 from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch
@@ -25,13 +26,12 @@ from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.samples import TurnSample, given_sample, preference_pairs, turn_samples
 from mars_env.types import Completion, Group
 
-try:
+with needs("hf", "the local trainer needs torch and safetensors"):
     import torch
     from torch import Tensor
 
     from mars_env.trainers.batches import Batch, collate
     from mars_env.trainers.checkpoints import (
-        checkpoint_step,
         load_checkpoint,
         newest_checkpoint,
         save_checkpoint,
@@ -41,8 +41,6 @@ try:
     from mars_env.trainers.objective import LIKELIHOOD, REWARD, Objective, preference
     from mars_env.trainers.optimiser import Optimiser
     from mars_env.trainers.prefixes import can_share
-except ImportError as error:  # the other packages of mars_env work without torch
-    raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
 log = logger(__name__)
 
@@ -116,7 +114,7 @@ class LocalTrainer:
         self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in self.run.items()}
         if preferences is not None:
             self._settings["preferences"] = preferences.model_dump(mode="json")
-        if config.uncorrected(max_staleness):
+        if max_staleness and config.tis_cap is None and self.config.old_logprobs == "trainer":
             log.warning(
                 'old_logprobs="trainer" without a tis_cap: samples up to %d versions old are trained '
                 'as if the newest weights had sampled them; old_logprobs="rollout" or tis_cap corrects it',
@@ -272,7 +270,7 @@ class LocalTrainer:
             StoreError: It was made with other settings or policies.
         """
         path = newest_checkpoint(Path(directory))
-        if path is None or checkpoint_step(path) <= self.steps:
+        if path is None or int(path.name.removeprefix("step-")) <= self.steps:
             return False
         self.steps = load_checkpoint(path, self._settings, self.policies)
         return True

@@ -134,12 +134,7 @@ def trainer_of(
 ) -> LocalTrainer:
     """The trainer of a run; no other run continues from its checkpoints.
 
-    Args:
-        game: What is played.
-        team: What is trained.
-        settings: The run's; its seed is that of the minibatches.
-        config: The settings of the update.
-        also: What else the run depends on, as plain data.
+    `config` are the settings of the update, `also` is what else the run depends on, as plain data.
     """
     return LocalTrainer(
         team.policies,

@@ -15,30 +15,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from mars_env.errors import ConfigError, MarsError, MissingExtra, StoreError
+from mars_env.errors import ConfigError, MarsError, StoreError, explained
+from mars_env.lazy import needs
 from mars_env.models.batching import engine_lock
 from mars_env.seeds import derive_seed
 
-try:
+with needs("hf,lora", "LoRA adapters need torch and peft"):
     import safetensors.torch
     import torch
     from torch import Tensor
-except ImportError as error:  # the other packages of mars_env work without them
-    raise MissingExtra("LoRA adapters need torch and peft: pip install 'mars-env[hf,lora]'") from error
 
 WEIGHTS = "adapter_model.safetensors"
 """Name of the weights' file, as peft and vLLM expect it."""
 
 
-class LoRASettings(BaseModel):
+class LoRASettings(BaseModel, frozen=True, extra="forbid"):
     """Size and targets of adapters (arXiv 2106.09685), at the usual values.
 
     No dropout: it would make the first importance ratio differ from 1.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int = Field(default=16, ge=1)
     """Rank of the update of each weight matrix."""
@@ -195,11 +192,9 @@ def add_adapters(
             the model has adapters already.
         MissingExtra: peft is not installed.
     """
-    try:
+    with needs("lora", "LoRA adapters need peft"):
         from peft import LoraConfig, get_peft_model
         from peft.tuners.lora import LoraLayer
-    except ImportError as error:
-        raise MissingExtra("LoRA adapters need peft: pip install 'mars-env[lora]'") from error
     settings = settings or LoRASettings()
     if not names or len(set(names)) < len(names):
         raise ConfigError("give each adapter a name, and each name once")
@@ -223,13 +218,11 @@ def add_adapters(
     for name in names:
         with torch.random.fork_rng():  # peft draws from torch's global generator
             torch.manual_seed(derive_seed(seed, "adapter", name))
-            try:
+            with explained(ConfigError, f"adapters cannot be put on {type(model).__name__}", ValueError):
                 if peft is None:
                     peft = get_peft_model(model, config(), adapter_name=name)
                 else:
                     peft.add_adapter(name, config())
-            except ValueError as error:
-                raise ConfigError(f"adapters cannot be put on {type(model).__name__}: {error}") from error
     layers = tuple(module for module in model.modules() if isinstance(module, LoraLayer))
     if not all(isinstance(layer.get_base_layer(), torch.nn.Linear) for layer in layers):
         raise ConfigError(f"the targets {settings.targets} must be linear layers")

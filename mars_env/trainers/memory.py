@@ -97,13 +97,9 @@ class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def estimate(
     config: PreTrainedConfig, train: TrainConfig, shape: Shape, *, lora: LoRASettings | None = None
 ) -> Memory:
-    """The memory of a policy with this architecture, trained in this process.
+    """The memory of a policy with this architecture (an ``AutoConfig``), trained in this process.
 
-    Args:
-        config: Of transformers: ``AutoConfig.from_pretrained(...)``.
-        train: The settings of the update.
-        shape: The rows.
-        lora: Adapters are trained in place of the weights, which then have the checkpoint's own type.
+    With `lora` adapters are trained in place of the weights, which then have the checkpoint's own type.
     """
     short = torch.bfloat16 if train.offload else torch.float32
     dtype = (config.dtype or torch.float32) if lora else short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.rollout.pipeline import UpdateBatch
@@ -47,7 +47,7 @@ class StepMetrics:
             0.5
         """
         values: dict[str, float] = {"seconds/update": self.seconds}
-        values |= {f"advantages/{name}": float(count) for name, count in self.advantages.asdict().items()}
+        values |= {f"advantages/{name}": float(count) for name, count in asdict(self.advantages).items()}
         for kind, tables in (("role", self.roles), ("policy", self.policies)):
             values |= {f"{kind}/{of}/{name}": v for of, table in tables.items() for name, v in table.items()}
         return values
@@ -71,7 +71,7 @@ def role_metrics(groups: Sequence[Group], samples: Sequence[TurnSample]) -> dict
             turns[turn.role].append(turn)
     table: dict[str, dict[str, float]] = {}
     for role, own in sorted(turns.items()):
-        tokens = [len(c.token_ids) or c.completion_tokens for turn in own for c in turn.action.completions]
+        tokens = [c.sampled_tokens for turn in own for c in turn.action.completions]
         rewards = [turn.reward for turn in own if turn.reward is not None]
         table[role] = {
             "turns": float(len(own)),

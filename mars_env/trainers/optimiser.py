@@ -17,14 +17,8 @@ class Optimiser:
     """AdamW with a warm-up, for the trained weights of a model.
 
     With `TrainConfig.offload` it keeps float32 copies of the weights, their gradients and AdamW's moments in
-    the host's memory. A gradient leaves the device as soon as it is computed.
-
-    Args:
-        model: Its trained parameters are updated.
-        config: The settings.
-
-    Attributes:
-        weights: What AdamW changes, by the names of the model's parameters.
+    the host's memory. A gradient leaves the device as soon as it is computed. `weights` is what AdamW
+    changes, by the names of the model's parameters.
     """
 
     def __init__(self, model: Any, config: TrainConfig) -> None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -35,8 +35,7 @@ _SMALL: Final = 1 << 14
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Segments that are attended to together: n of them, T tokens and K keys at most.
 
     Attributes:
@@ -52,8 +51,7 @@ class Block:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Forest:
+class Forest(NamedTuple):
     """N distinct tokens of S rows of at most L tokens.
 
     Attributes:
@@ -72,19 +70,8 @@ class Forest:
 
     def to(self, device: torch.device) -> Forest:
         """The same forest on a device."""
-        blocks = tuple(
-            Block(
-                block.queries.to(device),
-                block.keys.to(device),
-                None if block.visible is None else block.visible.to(device),
-                block.size,
-            )
-            for block in self.blocks
-        )
-        ids, positions, places, order = (
-            each.to(device) for each in (self.ids, self.positions, self.places, self.order)
-        )
-        return Forest(ids, positions, places, blocks, order)
+        there: Forest = tree_map_only(Tensor, lambda each: each.to(device), self)
+        return there
 
     def hidden(self, model: Any) -> Tensor:
         """The last hidden states of all tokens, [N, D], by a model within `reading_forests`."""
@@ -119,9 +106,7 @@ def common(one: Ints, other: Ints) -> int:
 def grow(rows: Sequence[Ints], least: int = LEAST) -> Forest:
     """The forest of some rows of token ids, each of at least one token, on the CPU.
 
-    Args:
-        rows: Token ids.
-        least: Saved tokens from which on a shared part is computed once.
+    A part that rows share is computed once if that saves at least `least` tokens.
 
     Example:
         >>> forest = grow([np.array([5, 6, 7]), np.array([5, 6, 8, 9])], least=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, Field, PositiveInt, ValidationError, model_validator
 
 from mars_env.envs import EnvSpec, GroupedSettings
 from mars_env.envs.registry import rules_spec
@@ -33,20 +33,18 @@ def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
             )
     if pipeline.refill > 1 and credit.uniform_groups == "count":
         raise ValueError(
-            "refill plays others in the place of groups whose rewards are all equal, so these are no part of "
-            'an update: set uniform_groups to "drop"'
+            "refill plays others in the place of groups whose rewards are all equal, so these are not part "
+            'of an update: set uniform_groups to "drop"'
         )
 
 
-class RunSettings(BaseModel):
+class RunSettings(BaseModel, frozen=True, extra="forbid"):
     """Everything that a run depends on, apart from environment, team and weights.
 
     Example:
         >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, staleness=2)).pipeline.bound
         3456
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 0
     """Seed of problems, rollouts and minibatches."""

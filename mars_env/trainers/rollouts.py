@@ -166,7 +166,7 @@ class LostTrees:
         self.ids: set[str] = set()
         self._trained, self._limit, self._in_a_row = trained, max(2, step), 0
 
-    def note(self, tree: Tree) -> None:
+    def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         """Count a finished tree; a ModelError if too many were lost in a row."""
         if not tree.fault or any(map(self._trained, tree.turns)):
             self._in_a_row = 0
@@ -184,10 +184,6 @@ class LostTrees:
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Nothing: only whole trees count."""
-
-    def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        """The same as `note`."""
-        self.note(tree)
 
 
 @dataclass(frozen=True, slots=True)

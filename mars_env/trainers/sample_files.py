@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from mars_env.checks import logprobs, token_ids
 from mars_env.errors import StoreError
-from mars_env.files import atomic_draft, jsonl_rows, open_regular, writing
+from mars_env.files import jsonl_rows, open_regular
+from mars_env.rollout.exports import write_jsonl
 from mars_env.text import shown, validation_message
 from mars_env.trainers.samples import TurnSample
 
@@ -28,11 +29,7 @@ def sample_to_row(sample: TurnSample) -> dict[str, Any]:
 
 
 def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
-    """The sample of a row.
-
-    Raises:
-        ValueError: Says what is wrong; a row of another version is rejected.
-    """
+    """The sample of a row; a ValueError says what is wrong, also with a row of another version."""
     schema = row.get("schema")
     if schema != SCHEMA:
         raise ValueError(
@@ -57,24 +54,12 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
 
 
 def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
-    """Write samples, one a line; returns their number. The file is whole or not there.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    number = 0
-    with writing(path), atomic_draft(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
-        for number, sample in enumerate(samples, 1):  # noqa: B007 (the last number is used below)
-            file.write(json.dumps(sample_to_row(sample), allow_nan=False) + "\n")
-    return number
+    """Write samples, one a line; returns their number. The file is whole or not there."""
+    return write_jsonl(map(sample_to_row, samples), path)
 
 
 def read_samples(path: str | Path) -> Iterator[TurnSample]:
-    """The samples of a file.
-
-    Raises:
-        StoreError: It cannot be read, or a row is none of this version's.
-    """
+    """The samples of a file; a `StoreError` if it cannot be read, or a row is none of this version's."""
     try:
         with open_regular(Path(path), "rb") as file:
             for place, row in jsonl_rows(Path(path), file, StoreError):

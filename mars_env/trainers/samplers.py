@@ -38,7 +38,6 @@ class Refreshable(Protocol):
 
     def refresh(self, weights: Any, version: int | None = None) -> None:
         """Take new weights, with their version."""
-        ...
 
 
 @runtime_checkable
@@ -67,11 +66,7 @@ class Samplers:
     def __call__(
         self, policies: Mapping[str, Policy]
     ) -> dict[str, float] | Coroutine[Any, Any, dict[str, float]]:
-        """Refresh and probe all models; the metrics, to be awaited if an engine scores by requests.
-
-        Raises:
-            ModelError: A sampler does not compute what the trainer does.
-        """
+        """Refresh and probe all models; the metrics, to be awaited if an engine scores by requests."""
         gaps: dict[str, float] = {}
         asked: dict[str, _Scoring] = {}
         for name, model in self.models.items():

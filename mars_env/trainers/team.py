@@ -107,7 +107,7 @@ def make_team(
     trained = {model.name: model for model in assigned.values()}
     if len(trained) < len({id(model) for model in assigned.values()}):
         raise ConfigError(
-            f"each model needs a name of its own, got {', '.join(m.name for m in assigned.values())}"
+            f"each model needs a different name, got {', '.join(m.name for m in assigned.values())}"
         )
     engines = dict(sampling_models(engine, trained, settings))
     tokens = settings.segment_tokens

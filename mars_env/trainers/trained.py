@@ -79,11 +79,7 @@ class TrainedTeam:
         self._made: dict[str, Mapping[str, Agent]] = {}
 
     def agent(self, name: str, roles: Mapping[str, type[RoleAgent]] = ROLES) -> Agent:
-        """The agent of a place, e.g. ``"verifier_0"``.
-
-        Raises:
-            ConfigError: The run trained no agent of this name, or a model cannot be loaded.
-        """
+        """The agent of a place, e.g. ``"verifier_0"``; a `ConfigError` if the run trained no such agent."""
         if name not in self._policies:
             raise ConfigError(
                 f"{self._path.parent} has the agents {', '.join(self._policies)}, and none for {shown(name)}"

@@ -6,16 +6,12 @@ It transforms rewards, and is combined with an estimator: ``group_normalised(tre
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import cast
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.advantages import TurnKey, known_turns, turn_key
+from mars_env.trainers.advantages import TurnKey, changed_rewards, known_turns, turn_key
 from mars_env.types import Group, Turn
-
-_Parent = tuple[str, str | None]
-"""A tree's id and the id of a parent in it."""
 
 
 def tree_shaped(
@@ -49,51 +45,28 @@ def tree_shaped(
     if not 0.0 <= sibling_weight <= 1.0:
         raise ConfigError(f"sibling_weight must be in [0, 1], got {sibling_weight}")
     raw: dict[TurnKey, float | None] = {turn_key(t): t.reward for group in groups for t in group.turns}
-    _refuse_orphans(groups, raw)
-    siblings = _siblings(groups)
-    return [
-        replace(g, turns=tuple(_shaped(t, raw, siblings, sibling_weight, strength) for t in g.turns))
-        for g in groups
-    ]
-
-
-def _shaped(
-    turn: Turn,
-    raw: Mapping[TurnKey, float | None],
-    siblings: Mapping[_Parent, Mapping[str, float]],
-    weight: float,
-    strength: float,
-) -> Turn:
-    if turn.reward is None:
-        return turn
-    # Differences first, then averages: if all rewards are equal, the result is exactly zero.
-    others = siblings[turn.tree_id, turn.parent_id].items()
-    gaps = [turn.reward - r for id, r in others if id != turn.id]
-    to_siblings = sum(gaps) / len(gaps) if gaps else None
-    parent = None if turn.parent_id is None else raw[turn.tree_id, turn.parent_id]
-    to_parent = None if parent is None else turn.reward - parent
-    if to_parent is None or to_siblings is None:
-        gap = to_siblings if to_parent is None else to_parent
-    else:
-        gap = (1 - weight) * to_parent + weight * to_siblings
-    return turn if gap is None else replace(turn, reward=turn.reward + strength * gap)
-
-
-def _siblings(groups: Sequence[Group]) -> Mapping[_Parent, Mapping[str, float]]:
-    """The known rewards of the children of each parent, by turn id."""
-    rewards: defaultdict[_Parent, dict[str, float]] = defaultdict(dict)
-    for group in groups:
-        for turn in known_turns(group):
-            rewards[turn.tree_id, turn.parent_id][turn.id] = cast(float, turn.reward)
-    return rewards
-
-
-def _refuse_orphans(groups: Sequence[Group], raw: Mapping[TurnKey, float | None]) -> None:
-    """Refuse turns that would be taken for children of the root because their parent is missing."""
+    siblings: defaultdict[tuple[str, str | None], dict[str, float]] = defaultdict(dict)  # by their parent
     for group in groups:
         for turn in group.turns:
             if turn.parent_id is not None and (turn.tree_id, turn.parent_id) not in raw:
-                raise ConfigError(
+                raise ConfigError(  # else it would be taken for a child of the root
                     f"turn {turn.id} of tree {turn.tree_id} has the parent {turn.parent_id}, which is in no "
                     "group: tree-shaped credit needs whole trees"
                 )
+        for turn in known_turns(group):
+            siblings[turn.tree_id, turn.parent_id][turn.id] = cast(float, turn.reward)
+
+    def shaped(turn: Turn, reward: float) -> float:
+        # Differences first, then averages: if all rewards are equal, the result is exactly zero.
+        others = siblings[turn.tree_id, turn.parent_id].items()
+        gaps = [reward - r for id, r in others if id != turn.id]
+        to_siblings = sum(gaps) / len(gaps) if gaps else None
+        parent = None if turn.parent_id is None else raw[turn.tree_id, turn.parent_id]
+        to_parent = None if parent is None else reward - parent
+        if to_parent is None or to_siblings is None:
+            gap = (to_siblings if to_parent is None else to_parent) or 0.0
+        else:
+            gap = (1 - sibling_weight) * to_parent + sibling_weight * to_siblings
+        return reward + strength * gap
+
+    return changed_rewards(groups, shaped)

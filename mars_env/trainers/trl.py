@@ -164,7 +164,7 @@ class TeamRollouts:
         trees = run_sync(self._played(jobs))
         lost = LostTrees(lambda turn: self._config.trains(turn.role), len(jobs))
         for tree in trees:
-            lost.note(tree)
+            lost.write_tree(tree, {})
         samples = [self._samples(tree, float(trainer.temperature)) for tree in trees]
         # Means over completions would count the rows that fill up.
         share = sum(map(len, samples)) / (len(trees) * self.rows)

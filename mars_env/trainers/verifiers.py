@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import aiohttp
 from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import as_agent, roles_of
@@ -21,8 +20,9 @@ from mars_env.agents.roles import ROLES
 from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import check_reference
+from mars_env.lazy import needs
 from mars_env.models.openai_dialect import message_text
 from mars_env.models.requests import NO_LIMIT, finish_reason, is_messages, plain_chat
 from mars_env.net import request
@@ -35,10 +35,8 @@ from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig, estimator_of
 from mars_env.types import Completion, Message, Prompt, Sampling, Tree, Turn, role_of
 
-try:
+with needs("verifiers", "environments for verifiers need it"):
     import verifiers.v1 as vf
-except ImportError as error:
-    raise MissingExtra("environments for verifiers need it: pip install 'mars-env[verifiers]'") from error
 
 Advantage = Literal["group_normalised", "mean_centred", "leave_one_out"]
 
@@ -62,7 +60,7 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     problem_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the set's loader."""
     samples: PositiveInt = 1
-    """Episodes of each problem, each a task of its own: the n of avg@n."""
+    """Episodes of each problem, each a separate task: the n of avg@n."""
     seed: int | None = None
     """With a seed, an episode is that of `mars_env.evaluate` with the same seed, and each request carries a
     seed; None draws anew each time, which training needs."""
@@ -131,8 +129,8 @@ class TurnHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         if isinstance(data, TurnData) and data.seed is not None:
             body["seed"] = data.seed
         options: dict[str, Any] = {"json": body, "headers": {"Authorization": f"Bearer {secret}"}}
-        options["timeout"] = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
-        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, **options)
+        # The agent's own timeouts hold.
+        answer = await request("POST", f"{endpoint}/chat/completions", _ANSWER_BYTES, None, **options)
         failed = answer.status != 200
         words = answer.body[:2000].decode("utf-8", "replace")
         return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=words if failed else "")

@@ -7,9 +7,9 @@ elements with known attributes are written, every text escaped. What does not fi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from html import unescape
+from itertools import accumulate
 from xml.etree.ElementTree import Element
 
 from markupsafe import Markup, escape
@@ -19,9 +19,6 @@ from mars_env.text import visible
 MAX_FORMULA = 800
 MAX_DEPTH = 16
 MAX_ELEMENTS = 2_000
-
-Formulas = Callable[[str, bool], Markup | None]
-"""From a formula, and whether it stands in a line of its own, to MathML; None where it stays LaTeX."""
 
 _ELEMENTS = frozenset(
     ("math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "msup", "msub", "msubsup", "munder", "mover",
@@ -47,7 +44,6 @@ _REFUSED = re.compile(
 )
 
 
-@lru_cache(maxsize=20_000)
 def mathml(latex: str, display: bool = False) -> Markup | None:
     r"""A formula without its dollars as a MathML element; None where it must stay LaTeX.
 
@@ -57,7 +53,8 @@ def mathml(latex: str, display: bool = False) -> Markup | None:
         >>> mathml(r"\def\a{x}") is None
         True
     """
-    if len(latex) > MAX_FORMULA or _REFUSED.search(latex) or _depth(latex) > MAX_DEPTH:
+    deepest = max(accumulate((each == "{") - (each == "}") for each in latex), default=0)
+    if len(latex) > MAX_FORMULA or _REFUSED.search(latex) or deepest > MAX_DEPTH:
         return None
     try:
         from latex2mathml.converter import Converter
@@ -68,36 +65,6 @@ def mathml(latex: str, display: bool = False) -> Markup | None:
         return _written(element)
     except Exception:  # the parser may raise anything on an untrusted string: StopIteration, IndexError ...
         return None
-
-
-def limited_formulas(max_characters: int) -> Formulas:
-    """`mathml`, until the formulas have so many characters: the time that a page takes is bounded.
-
-    Example:
-        >>> formulas = limited_formulas(3)
-        >>> formulas("x+1", False) is None, formulas("y+1", False) is None, formulas("x+1", False) is None
-        (False, True, False)
-    """
-    left, known = max_characters, set[tuple[str, bool]]()
-
-    def formulas(latex: str, display: bool) -> Markup | None:
-        nonlocal left
-        if (latex, display) not in known:
-            if len(latex) > left:
-                return None
-            left -= len(latex)
-            known.add((latex, display))
-        return mathml(latex, display)
-
-    return formulas
-
-
-def _depth(latex: str) -> int:
-    deepest = depth = 0
-    for character in latex:
-        depth += (character == "{") - (character == "}")
-        deepest = max(deepest, depth)
-    return deepest
 
 
 def _written(root: Element) -> Markup | None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,9 @@ from mars_env.files import write_atomically, writing
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
 from mars_env.viewer.drawing import children_of, picture, templates
-from mars_env.viewer.mathml import limited_formulas
-from mars_env.viewer.programs import limited_colours
+from mars_env.viewer.mathml import mathml
+from mars_env.viewer.programs import coloured
+from mars_env.viewer.prose import limited
 from mars_env.viewer.turns import Display, shortened, turn_view
 
 PAGE_CHARACTERS = 60_000_000
@@ -82,21 +85,22 @@ def render_page(
     how = replace(
         asked,
         max_characters=_fitting_characters(chosen, asked.max_characters),
-        formulas=limited_formulas(FORMULA_CHARACTERS),
-        colours=limited_colours(PROGRAM_CHARACTERS),
+        formulas=limited(mathml, FORMULA_CHARACTERS),
+        colours=limited(coloured, PROGRAM_CHARACTERS),
     )
     views = [_tree(tree, number, how) for number, tree in enumerate(chosen)]
     lines = [*notes, *plain_note()]
     if len(chosen) < len(trees):
-        held = sum(min(len(tree.turns), asked.max_turns) for tree in chosen)
+        turns = sum(min(len(tree.turns), asked.max_turns) for tree in chosen)
         lines.append(
-            f"This page shows the first {len(chosen)} of {len(trees)} trees ({held} turns); the "
+            f"This page shows the first {len(chosen)} of {len(trees)} trees ({turns} turns); the "
             "tables cover all of them."
         )
     if parts:
         lines.append("The trees are on several pages; the tables, on the first one, cover all of them.")
     if how.max_characters < asked.max_characters:
         lines.append(f"The run is large: of each text this page shows {how.max_characters:,} characters.")
+    held = Counter(tag for view in views for tag in view["tags"])
     # Text in a script or style element must not end it; these are files of the package.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templates.get_template("page.html.jinja").render(
@@ -108,7 +112,7 @@ def render_page(
         parts=[(visible(label), address) for label, address in parts],
         trees=views,
         opened=how.opened,
-        kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
+        kinds=[(tag, words, held[tag]) for tag, words in _KINDS.items() if held[tag]],
         style=_source("page.css.jinja"),
         script=script,
         script_hash=digest,
@@ -151,10 +155,6 @@ _KINDS = {
 """What trees are filtered by: the tag, and what a reader sees."""
 
 
-def _count(views: Sequence[Mapping[str, Any]], tag: str) -> int:
-    return sum(tag in view["tags"] or tag in view["more"] for view in views)
-
-
 def _fitting_characters(trees: Sequence[Tree], most: int) -> int:
     """How many characters of one text are shown, so that all texts together fit into the page."""
     texts = [
@@ -190,6 +190,31 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
             page = render_page(part, **options, parts=links if len(parts) > 1 else ())
             write_atomically(path.with_name(name), page)
     return path
+
+
+class Episode:
+    """Shows a tree in a notebook, with every turn open.
+
+    Args:
+        tree: What to show, such as ``read_run(folder).trees[0]``.
+        height: Of the cell, in pixels.
+        display: How the turns are shown.
+
+    Example:
+        >>> from mars_env.types import Problem
+        >>> Episode(Tree("p#0", Problem("p", "1 + 1?", "2"), ()))._repr_html_()[:7]
+        '<iframe'
+    """
+
+    def __init__(self, tree: Tree, *, height: int = 480, display: Display | None = None) -> None:
+        self.tree, self.height = tree, height
+        self.display = replace(display or Display(), opened=True)
+
+    def _repr_html_(self) -> str:
+        # The frame may run the page's own script and nothing else: it has no origin, and no way out.
+        page = render_page([self.tree], title=self.tree.id, display=self.display)
+        style = f"width:100%;height:{self.height}px;border:0"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
 
 
 def _data_uri(data: bytes) -> str:
@@ -231,8 +256,6 @@ def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
         "fixed": first == [False] and system is True,
         "broken": first == [True] and system is False,
         "cut": any(t.action.truncated for t in tree.turns),
-    }
-    more = {
         "graded-unknown": any(t.grade is not None and t.grade.verdict is Verdict.UNKNOWN for t in tree.turns),
         "misjudged": any(kind == "wrong" and words.startswith("says") for kind, words in labels),
     }
@@ -251,7 +274,6 @@ def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
         "turns": len(tree.turns),
         "tokens": sum(map(sampled_tokens, tree.turns)),
         "tags": [tag for tag, holds in tags.items() if holds],
-        "more": [tag for tag, holds in more.items() if holds],
         "left_out": max(0, len(tree.turns) - how.max_turns),
         "picture": picture(tree, anchors) if len(tree.turns) <= how.max_turns else None,
         "steps": steps,

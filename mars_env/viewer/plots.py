@@ -1,18 +1,17 @@
-"""Training curves and before/after bars, as SVG or PNG (matplotlib, from the extra ``plots``)."""
+"""Training curves and before/after bars, as SVG (matplotlib, from the extra ``plots``)."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Estimate
+from mars_env.lazy import needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Format = Literal["svg", "png"]
 
 # After Okabe and Ito, for colour-blind readers; the blue is lighter, to be legible on black too.
 COLOURS = ("#2A85C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
@@ -21,10 +20,8 @@ INK = "#808080"
 
 def _axes(width: float, height: float) -> tuple[Any, Axes]:
     """A figure outside pyplot: no global state, no window."""
-    try:
+    with needs("plots", "plots need matplotlib"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("plots need matplotlib: pip install 'mars-env[plots]'") from error
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     figure.patch.set_alpha(0)
@@ -40,35 +37,36 @@ def _axes(width: float, height: float) -> tuple[Any, Axes]:
     return figure, axes
 
 
-def _saved(figure: Any, format: Format) -> bytes:
+def _saved(figure: Any) -> bytes:
     import matplotlib
 
     figure.axes[0].legend(frameon=False, loc="best", labelcolor=INK).set_in_layout(True)
     buffer = io.BytesIO()
-    metadata = {"Date": None} if format == "svg" else {}
     # Equal data give equal bytes: no date, and ids from a fixed salt.
     with matplotlib.rc_context({"svg.hashsalt": "mars_env"}):
-        figure.savefig(buffer, format=format, metadata=metadata, dpi=160)
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
 def training_curves(
-    curves: Mapping[str, Sequence[tuple[float, float]]],
-    *,
-    ylabel: str,
-    xlabel: str = "training step",
-    format: Format = "svg",
+    curves: Mapping[str, Sequence[tuple[float, float]]], *, ylabel: str, xlabel: str = "training step"
 ) -> bytes:
     """Lines of (step, value), one per name; at most six."""
     if not 0 < len(curves) <= len(COLOURS):
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
     figure, axes = _axes(6.4, 3.2)
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
-        x, y = [p[0] for p in points], [p[1] for p in points]
-        axes.plot(x, y, color=colour, linewidth=1.8, label=_plain(name), marker="o", markersize=2.5)
+        axes.plot(
+            *zip(*points, strict=True),
+            color=colour,
+            linewidth=1.8,
+            label=_plain(name),
+            marker="o",
+            markersize=2.5,
+        )
     axes.set_xlabel(_plain(xlabel))
     axes.set_ylabel(_plain(ylabel))
-    return _saved(figure, format)
+    return _saved(figure)
 
 
 def before_after(
@@ -76,7 +74,6 @@ def before_after(
     after: Mapping[str, Estimate],
     *,
     names: tuple[str, str] = ("before", "after"),
-    format: Format = "svg",
 ) -> bytes:
     """Pairs of bars with their 95% intervals, in percent, of the rates by title that both sides know."""
     titles = [t for t in before if t in after and None not in (before[t].value, after[t].value)]
@@ -85,18 +82,18 @@ def before_after(
     figure, axes = _axes(max(6.4, 1.0 + 0.9 * len(titles)), 3.2)
     for shift, colour, name, side in ((-0.2, INK, names[0], before), (0.2, COLOURS[0], names[1], after)):
         values = [100 * (side[t].value or 0.0) for t in titles]
-        errors = [[], []]  # type: list[list[float]]
-        for t, value in zip(titles, values, strict=True):
-            low, high = side[t].low, side[t].high
-            errors[0].append(0.0 if low is None else max(0.0, value - 100 * low))
-            errors[1].append(0.0 if high is None else max(0.0, 100 * high - value))
+        ends = [(side[t].low, side[t].high) for t in titles]
+        errors = [
+            [0.0 if end is None else abs(100 * end - value) for end, value in zip(each, values, strict=True)]
+            for each in zip(*ends, strict=True)
+        ]
         places = [i + shift for i in range(len(titles))]
         axes.bar(places, values, 0.36, color=colour, label=_plain(name), alpha=0.9)
         axes.errorbar(places, values, yerr=errors, fmt="none", ecolor=COLOURS[1], elinewidth=1.2, capsize=3)
     axes.set_xticks(range(len(titles)), [_plain(t).replace(" ", "\n", 1) for t in titles], fontsize=9)
     axes.set_ylabel("%, 95% interval")
     axes.set_ylim(0, 100)
-    return _saved(figure, format)
+    return _saved(figure)
 
 
 def _plain(text: str) -> str:

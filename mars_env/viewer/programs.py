@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 MAX_COLOURED = 6_000
 MAX_LINES = 600
 CONTEXT = 2
-
-Colours = Callable[[str, str], Markup]
-"""From a program and its language to HTML."""
 
 _LEXERS = {
     "": "python", "py": "python", "python": "python", "python3": "python", "c": "c", "cpp": "cpp",
@@ -26,8 +23,8 @@ _WIDE = re.compile(r"\s{200}")  # Pygments takes quadratic time for it
 _SENTENCES = re.compile(r"(?<=[.!?:])[ \t]+|(?<=\n)")
 
 
-def coloured(program: str, language: str = "") -> Markup:
-    """A program as HTML; without Pygments, if too long, or in an unknown language, plain.
+def coloured(program: str, language: str = "") -> Markup | None:
+    """A program as HTML; None without Pygments, if it is too long, or in an unknown language.
 
     Example:
         >>> print(coloured("return 1 < 2"))  # doctest: +ELLIPSIS
@@ -35,31 +32,13 @@ def coloured(program: str, language: str = "") -> Markup:
     """
     name = _LEXERS.get(language.lower())
     if name is None or len(program) > MAX_COLOURED or _WIDE.search(program):
-        return escape(program)
+        return None
     tools = _tools(name)
     if tools is None:
-        return escape(program)
+        return None
     lexer, formatter, highlight = tools
     html: str = highlight(program, lexer, formatter)
     return Markup(html.rstrip("\n"))  # Pygments has escaped every token
-
-
-def limited_colours(max_characters: int) -> Colours:
-    """`coloured`, until the programs have so many characters together; further ones are plain.
-
-    Example:
-        >>> colours = limited_colours(6)
-        >>> "<span" in colours("return", ""), "<span" in colours("return", "")
-        (True, False)
-    """
-    left = max_characters
-
-    def colours(program: str, language: str) -> Markup:
-        nonlocal left
-        left -= len(program)
-        return coloured(program, language) if left >= 0 else escape(program)
-
-    return colours
 
 
 @cache

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from markupsafe import Markup, escape
 
-from mars_env.viewer.mathml import MAX_FORMULA, Formulas, mathml
-from mars_env.viewer.programs import Colours, coloured
+from mars_env.viewer.mathml import MAX_FORMULA, mathml
+from mars_env.viewer.programs import coloured
+
+T = TypeVar("T")
+
+Formulas = Callable[[str, bool], Markup | None]
+"""From a formula, and whether it stands in a line of its own, to MathML; None where it stays LaTeX."""
+
+Colours = Callable[[str, str], Markup | None]
+"""From a program and its language to HTML; None where it stays plain."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]{0,20})[^\n`]*\n", re.MULTILINE)
 _MOST = MAX_FORMULA
@@ -38,6 +47,26 @@ def prose(text: str, formulas: Formulas = mathml, colours: Colours = coloured) -
     return Markup("").join(_pieces(text, formulas, colours))
 
 
+def limited(draw: Callable[[str, T], Markup | None], most: int) -> Callable[[str, T], Markup | None]:
+    """`draw`, until so many characters were drawn: the time that a page takes is bounded.
+
+    Example:
+        >>> formulas = limited(mathml, 3)
+        >>> formulas("x+1", False) is None, formulas("y+1", False) is None, formulas("x+1", False) is None
+        (False, True, False)
+    """
+    left, known = most, dict[tuple[str, T], Markup | None]()
+
+    def drawn(text: str, how: T) -> Markup | None:
+        nonlocal left
+        if (text, how) not in known and len(text) <= left:
+            left -= len(text)
+            known[text, how] = draw(text, how)
+        return known.get((text, how))
+
+    return drawn
+
+
 def _pieces(text: str, formulas: Formulas, colours: Colours) -> Iterator[Markup]:
     """The text's pieces: between fences prose, within them programs."""
     at = 0
@@ -46,8 +75,8 @@ def _pieces(text: str, formulas: Formulas, colours: Colours) -> Iterator[Markup]
         mark, language = fence.groups()
         closing = re.compile(rf"^ {{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*$", re.MULTILINE)
         end = closing.search(text, fence.end())
-        program = text[fence.end() : end.start() if end else len(text)]
-        yield Markup('<code class="program">{}</code>').format(colours(program.rstrip("\n"), language))
+        program = text[fence.end() : end.start() if end else len(text)].rstrip("\n")
+        yield Markup('<code class="program">{}</code>').format(colours(program, language) or program)
         at = end.end() if end else len(text)
         if end and text.startswith("\n", at):  # the block ends its own line
             at += 1

@@ -13,9 +13,9 @@ from mars_env.evaluation.trees import is_right, judged_turn, sampled_tokens
 from mars_env.grading.code.extract import extract_program
 from mars_env.text import one_line, visible
 from mars_env.types import INTERRUPTIONS, Completion, Tree, Turn, Verdict
-from mars_env.viewer.mathml import Formulas, mathml
-from mars_env.viewer.programs import Colours, changed_lines, coloured
-from mars_env.viewer.prose import prose
+from mars_env.viewer.mathml import mathml
+from mars_env.viewer.programs import changed_lines, coloured
+from mars_env.viewer.prose import Colours, Formulas, prose
 
 Prompts = Callable[[Tree], Mapping[str, Sequence[tuple[str, str]]]]
 """What each turn of a tree was asked: by turn id, messages as (role, text). Turns may be missing."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
 from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
 from mars_env.trainers.config import TrainConfig, TreeCredit
 from mars_env.types import RewardModel
+from studies.common.ledger import Frozen
+from studies.common.study import recorded_config
 from studies.mars2.warm_start import WarmStart
 
 
-class Mars2Recipe(BaseModel):
+class Mars2Recipe(Frozen):
     """How the miniature's models are warm-started, trained and evaluated."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     warm_start: WarmStart = WarmStart()
     """Short, so that something is left to learn."""
@@ -38,7 +38,7 @@ class Mars2Recipe(BaseModel):
     train_score: Literal["all", "fraction"] = "all"
     """Reward of a node in training: 1 if all tests pass (the paper's), or the share that does."""
 
-    train: TrainConfig = TrainConfig(
+    train: TrainConfig = recorded_config(
         advantage="group_normalised",
         ratio="sequence",
         aggregation="sequence-mean",
@@ -47,10 +47,6 @@ class Mars2Recipe(BaseModel):
         tree_credit=TreeCredit(),
         learning_rate=4e-4,  # with 1e-3 models get worse
         warmup_updates=5,
-        betas=(0.9, 0.98),
-        uniform_groups="drop",  # this and the next as the recorded rows were made; the paper counts them
-        shared_prefixes=False,
-        correct_engine=False,
     )
     """Tree-GRPO with GSPO's ratio, as in the paper; tree-shaped credit on, KL off. There is one update a
     step."""

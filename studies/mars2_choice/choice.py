@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from transformers import Qwen3ForSequenceClassification
 
 from mars_env.agents.reward_model import HFRewardModel
@@ -23,6 +23,7 @@ from mars_env.miniature.model import updates
 from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.types import Tree
+from studies.common.ledger import Frozen
 from studies.mars2.experiment import (
     ARMS,
     Mars2Arm,
@@ -50,10 +51,8 @@ TEMPLATE: Final = (
 """What the reward model reads of a problem and a program: the examples and the statements, one token each."""
 
 
-class RewardRecipe(BaseModel):
+class RewardRecipe(Frozen):
     """How a reward model is trained, from trees of so many training problems."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     problems: PositiveInt = 3000
     updates: PositiveInt = 400
@@ -62,10 +61,8 @@ class RewardRecipe(BaseModel):
     weight_decay: PositiveFloat = 0.1
 
 
-class ChoiceRecipe(BaseModel):
+class ChoiceRecipe(Frozen):
     """The study's numbers: those of the teams and of the reward model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mars2: Mars2Recipe = Mars2Recipe(
         warm_start=WarmStart(shown=2, most=2, updates=300),
@@ -163,7 +160,7 @@ def train_reward_model(
 
 
 async def own_reward_model(
-    arm: Mars2Arm, trained: TrainedTeam, seed: int, folder: Path, recipe: ChoiceRecipe, cache: Path | None
+    arm: Mars2Arm, trained: TrainedTeam, seed: int, folder: Path, recipe: ChoiceRecipe, cache: Path
 ) -> tuple[HFRewardModel, dict[str, float]]:
     """The reward model of a trained team, from searches of training problems, and what it learnt from."""
     problems = training_problems(seed, recipe.mars2)
@@ -191,8 +188,8 @@ async def choice_figures(
     trained: TrainedTeam,
     seed: int,
     folder: Path,
-    recipe: ChoiceRecipe = CHOICE_RECIPE,
-    cache: Path | None = None,
+    recipe: ChoiceRecipe,
+    cache: Path,
 ) -> dict[str, float]:
     """All figures of a trained team; all its searches spend the same tokens."""
     learned, figures = await own_reward_model(arm, trained, seed, folder, recipe, cache)

@@ -7,15 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from mars_env.miniature import protocol as p
+from studies.common.ledger import Frozen
 
 Role = Literal["solver", "verifier", "corrector"]
 ROLES: Final[tuple[Role, ...]] = ("solver", "verifier", "corrector")
 
 
-class Faults(BaseModel):
+class Faults(Frozen):
     """Probabilities of faults in demonstrations, and the weight of a Verifier's marks.
 
     Attributes:
@@ -25,8 +24,6 @@ class Faults(BaseModel):
         glance: A Verifier accepts the solution, whatever it is, without checking a step.
         lazy: A Corrector copies the solution.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     solver: float = 0.0
     verifier: float = 0.0

@@ -15,21 +15,19 @@ from typing import Annotated, Final
 
 import torch
 import typer
-from pydantic import BaseModel, ConfigDict
 from rich.progress import Progress
 from transformers import Qwen3ForCausalLM
 
 from mars_env.miniature.model import TOKEN_IDS, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, PAD, SPECIAL
 from mars_env.seeds import derive_seed
-from studies.common.imitation import written_losses
+from studies.common.episodes import written_losses
+from studies.common.ledger import Frozen
 from studies.marsrl.demonstrations import ROLES, Demonstration, Faults, Role, demonstrate
 
 
-class Stage(BaseModel):
+class Stage(Frozen):
     """One stage of the warm start: shares of Solver, Verifier and Corrector rows, and their faults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     steps: int

@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
 from mars_env.evaluation.problems import drop_solved
@@ -40,8 +38,8 @@ from mars_env.trainers.rollouts import rollouts
 from mars_env.types import Tree
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import copied, played_often
-from studies.common.ledger import LedgerRow, arms_table, origins, over_seeds, seed_text
-from studies.common.study import Result, Run, Study
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, over_seeds, seed_text
+from studies.common.study import Result, Run, Study, recorded_config
 from studies.promptcot.grammar import (
     DESIGNS,
     LONGEST,
@@ -93,10 +91,8 @@ CLAIMS: Final = (
 )  # fmt: skip
 
 
-class Recipe(BaseModel):
+class Recipe(Frozen):
     """Every number of the study; the plan says how they were chosen."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pool: int = 1000
     """Known problems with their cold-start rationales."""
@@ -132,13 +128,9 @@ QUICK: Final = Recipe(
 
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
-    return TrainConfig(
+    return recorded_config(
         learning_rate=rate,
-        betas=(0.9, 0.98),
         warmup_updates=10,
-        uniform_groups="drop",
-        shared_prefixes=False,
-        correct_engine=False,
     )
 
 

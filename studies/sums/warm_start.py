@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from mars_env import load_problems
@@ -19,7 +18,8 @@ from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.types import Sampling
-from studies.common.imitation import written_losses
+from studies.common.episodes import written_losses
+from studies.common.ledger import Frozen
 from studies.sums import protocol
 
 ROLES: Final = ("solver", "verifier", "corrector")
@@ -28,14 +28,12 @@ Row = tuple[str, str]
 Rows = Mapping[str, Sequence[Row]]
 
 
-class Stage(BaseModel):
+class Stage(Frozen):
     """One stage: shares of Solver, Verifier and Corrector rows.
 
     `reports` are further problems whose reports are shown; in an `own` stage the answers that are judged and
     corrected are the model's own.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     steps: int
@@ -45,10 +43,8 @@ class Stage(BaseModel):
     own: bool = False
 
 
-class WarmStart(BaseModel):
+class WarmStart(Frozen):
     """All of the warm start; `solved` problems are all that is ever shown of right answers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     solved: int = 2000
     rows: int = 64

@@ -6,14 +6,13 @@ import random
 from functools import partial
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from mars_env import load_problems
 from mars_env.agents.tool_loop import NO_CALLS_LEFT
 from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models import HFModel
 from mars_env.seeds import derive_seed
+from studies.common.ledger import Frozen
 from studies.sums import protocol
 from studies.sums.warm_start import Row, Stage, imitate, nearest, sampled, spoilt
 from studies.tools_verify import agents
@@ -23,10 +22,8 @@ SET: Final = partial(load_problems, "subset-sum", count=6, max_parts=3)
 """The problems: six numbers, of which two or three make the target."""
 
 
-class WarmStart(BaseModel):
+class WarmStart(Frozen):
     """All of the warm start; the shares are those of Solver, call, report, Corrector and the agent alone."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     solved: int = 2000
     rows: int = 32

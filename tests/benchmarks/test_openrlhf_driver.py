@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny_checkpoint import byte_tokenizer
 
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "openrlhf_driver.py"
 
@@ -23,16 +24,7 @@ def driver(monkeypatch):
 
 def test_it_prints_what_a_completion_costs(driver, tmp_path, capsys):
     pytest.importorskip("torch")
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    letters = {character: i for i, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    core = Tokenizer(models.BPE(letters | {"<end>": len(letters)}, []))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    made = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<end>", pad_token="<end>")
-    made.chat_template = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
-    made.save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
     driver.main(
         [str(tmp_path), "--engines", "2", "--in-flight", "16", "--tokens", "64", "--completions", "24",
          "--seconds", "0.01"]

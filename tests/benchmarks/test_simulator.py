@@ -57,26 +57,6 @@ def test_the_engine_has_its_slots_and_its_lengths():
     assert statistics.median(lengths[1]) == pytest.approx(100, rel=0.15)
 
 
-def test_segments_go_on_with_the_same_sample():
-    async def both():
-        engine = SimulatedEngine(4, 10.0, 100, 1.0)
-        [whole] = await engine.complete([0], 1, Sampling(max_tokens=500, seed=8))
-        [part] = await engine.complete([0], 1, Sampling(max_tokens=10, seed=8))
-        [rest] = await engine.complete((0, *part.token_ids), 1, Sampling(max_tokens=490, seed=9))
-        return whole, part, rest
-
-    whole, part, rest = run_virtual(both())
-    assert part.finish_reason == "length"
-    assert part.completion_tokens + rest.completion_tokens == whole.completion_tokens
-    assert rest.finish_reason == whole.finish_reason
-
-
-def test_the_same_seed_gives_the_same_day():
-    agentic = SMALL.model_copy(update={"groups_per_update": 15})
-    assert simulate(agentic) == simulate(agentic)
-    assert simulate(agentic) != simulate(agentic.model_copy(update={"seed": 1}))
-
-
 def test_the_schedule_changes_when_groups_are_trained_and_not_which():
     def trained(**changes):
         groups = {}

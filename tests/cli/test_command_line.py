@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import command, run_cli, said
+from command_line import command, said
 from messages import raises
 from rich.console import Console
 
@@ -261,14 +261,6 @@ def test_fields_and_streams_stand_for_files(tmp_path):
         *("grade", "--problems", "arithmetic", "--completions", tmp_path / "own.jsonl", "--out", "-"), code=2
     )
     assert "is endless" in " ".join(endless.split())
-
-
-def test_a_run_is_exported_to_standard_output(tmp_path):
-    answer = mars_env.load_problems("arithmetic")[0].reference
-    agents = f"scripted:\\boxed{{{answer}}}"
-    run_cli("evaluate", "arithmetic-solve", "--agents", agents, "--limit", 1, "--out", tmp_path)
-    [row] = run_cli("export", tmp_path, "-").splitlines()
-    assert answer in str(json.loads(row))
 
 
 def test_a_byte_order_mark_before_options_is_skipped(call, tmp_path):

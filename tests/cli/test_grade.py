@@ -16,81 +16,67 @@ def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def graded(folder, problems, completions, *options, code=0):
+    """What `mars-env grade` says, and the verdicts that it writes; a set may be rows or a file of them."""
+    if isinstance(problems, list):
+        problems = write(folder / "p.jsonl", problems)
+    rows = [{"problem_id": problem, "completion": text} for problem, text in completions]
+    given = ["--problems", problems, "--completions", write(folder / "c.jsonl", rows)]
+    options = options or ("--out", folder / "v.jsonl")
+    said = command_line.said("grade", *given, *options, code=code)
+    return said, read(folder / "v.jsonl") if code == 0 else None
+
+
 def test_mathematics_in_the_order_of_the_input(tmp_path):
-    problems = write(
-        tmp_path / "p.jsonl",
-        [{"id": "a", "problem": "?", "answer": "25"}, {"id": "b", "problem": "?", "answer": "\\frac{1}{2}"}],
-    )
+    problems = [
+        {"id": "a", "problem": "?", "answer": "25"},
+        {"id": "b", "problem": "?", "answer": "\\frac{1}{2}"},
+    ]
     answers = [
         ("b", "\\boxed{0.5}"),
         ("a", "\\boxed{26}"),
         ("b", "no idea, sorry about that"),
         ("a", "\\boxed{025}"),
     ]
-    completions = write(tmp_path / "c.jsonl", [{"problem_id": p, "completion": text} for p, text in answers])
-    said = command_line.said(
-        "grade", "--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl"
-    )
-    rows = read(tmp_path / "v.jsonl")
+    said, rows = graded(tmp_path, problems, answers)
     assert [row["problem_id"] for row in rows] == ["b", "a", "b", "a"]
     assert [row["verdict"] for row in rows] == ["CORRECT", "WRONG", "WRONG", "CORRECT"]
     assert set(rows[0]) == {"problem_id", "verdict", "score", "reason", "seconds"}
     assert "2 CORRECT, 2 WRONG" in said
 
 
+def fenced(programs):
+    return [(problem, f"```python\n{program}\n```") for problem, program in programs]
+
+
 def test_code_of_all_forms(tmp_path):
-    problems = write(
-        tmp_path / "p.jsonl",
-        [
-            {"id": "s", "prompt": "Double it.", "mode": "stdin", "tests": [{"input": "2", "output": "4"}]},
-            {
-                "id": "f",
-                "prompt": "Add.",
-                "mode": "function_call",
-                "fn_name": "add",
-                "inputs": [[1, 2]],
-                "outputs": [3],
-            },
-            {"id": "a", "prompt": "Add.", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]},
-        ],
-    )
-    programs = {
-        "s": "print(2 * int(input()))",
-        "f": "def add(a, b): return a + b",
-        "a": "def add(a, b): return a - b",
-    }
-    completions = write(
-        tmp_path / "c.jsonl",
-        [{"problem_id": p, "completion": f"```python\n{x}\n```"} for p, x in programs.items()],
-    )
-    command_line.said(
-        "grade", "--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl"
-    )
-    rows = read(tmp_path / "v.jsonl")
+    add = {"mode": "function_call", "fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}
+    problems = [
+        {"id": "s", "prompt": "Double it.", "mode": "stdin", "tests": [{"input": "2", "output": "4"}]},
+        {"id": "f", "prompt": "Add.", **add},
+        {"id": "a", "prompt": "Add.", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]},
+    ]
+    programs = [
+        ("s", "print(2 * int(input()))"),
+        ("f", "def add(a, b): return a + b"),
+        ("a", "def add(a, b): return a - b"),
+    ]
+    _, rows = graded(tmp_path, problems, fenced(programs))
     assert [row["verdict"] for row in rows] == ["CORRECT", "CORRECT", "WRONG"]
     assert all(row["backend"] for row in rows) and rows[2]["feedback"]
 
 
 @pytest.mark.skipif(not MBPP.exists(), reason="the MBPP file is not part of the repository")
 def test_every_reference_solution_of_mbpp_is_right(tmp_path):
-    solutions = [
-        {"problem_id": row["id"], "completion": f"```python\n{row['reference_solution']}\n```"}
-        for row in read(MBPP)
-    ]
-    completions = write(tmp_path / "c.jsonl", solutions)
-    said = command_line.said(
-        "grade", "--problems", MBPP, "--completions", completions, "--out", tmp_path / "v.jsonl"
-    )
+    said, _ = graded(tmp_path, MBPP, fenced((row["id"], row["reference_solution"]) for row in read(MBPP)))
     assert "427 CORRECT, written" in said
 
 
+SUM = {"id": "a", "problem": "2 + 2?", "answer": "4"}
+
+
 def test_an_unknown_problem_is_named_with_file_and_line(tmp_path):
-    problems = write(tmp_path / "p.jsonl", [{"id": "a", "problem": "?", "answer": "25"}])
-    completions = write(tmp_path / "c.jsonl", [{"problem_id": "z", "completion": "x"}])
-    said = command_line.said(
-        *["grade", "--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl"],
-        code=2,
-    )
+    said, _ = graded(tmp_path, [SUM], [("z", "x")], code=2)
     assert "line 1" in said and "z" in said and "Traceback" not in said
 
 
@@ -107,25 +93,18 @@ def test_validation_finds_what_is_not_fit(tmp_path):
 
 
 def test_verdicts_that_cannot_be_written_are_one_sentence(tmp_path):
-    problems = write(tmp_path / "p.jsonl", [{"id": "a", "problem": "2 + 2?", "answer": "4"}])
-    completions = write(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": "4"}])
-    files = ("--problems", problems, "--completions", completions, "--out", tmp_path / "no" / "v.jsonl")
-    said = command_line.said("grade", *files, code=2)
+    said, _ = graded(tmp_path, [SUM], [("a", "4")], "--out", tmp_path / "no" / "v.jsonl", code=2)
     assert "v.jsonlcannotbewritten" in "".join(said.split())  # wherever the path is broken into lines
 
 
 def test_rubrics_of_the_problems_or_of_a_file(tmp_path):
     own = [{"text": "Says four.", "check": {"contains": "4"}}, {"text": "It is kind."}]
-    problems = write(tmp_path / "p.jsonl", [{"id": "a", "problem": "2 + 2?", "rubric": own}])
-    completions = write(
-        tmp_path / "c.jsonl", [{"problem_id": "a", "completion": text} for text in ("It is 4.", "It is 5.")]
-    )
-    files = ("--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl")
+    given = [{"id": "a", "problem": "2 + 2?", "rubric": own}], [("a", "It is 4."), ("a", "It is 5.")]
+    out = ["--out", tmp_path / "v.jsonl", "--rubric"]
     judge = 'scripted:{"explanation": "e", "met": true}'
-    said = command_line.said("grade", *files, "--rubric", "own", "--judge", judge, "--repeats", "3")
-    rows = read(tmp_path / "v.jsonl")
+    said, rows = graded(tmp_path, *given, *out, "own", "--judge", judge, "--repeats", "3")
     assert [row["score"] for row in rows] == [1.0, 0.5] and "1 CORRECT, 1 WRONG" in said
     assert rows[1]["details"]["votes"] == {"c1": [0.0], "c2": [1.0, 1.0, 1.0]}
     (tmp_path / "r.json").write_text(json.dumps(own[:1]))
-    command_line.said("grade", *files, "--rubric", tmp_path / "r.json")
-    assert [row["score"] for row in read(tmp_path / "v.jsonl")] == [1.0, 0.0]
+    _, rows = graded(tmp_path, *given, *out, tmp_path / "r.json")
+    assert [row["score"] for row in rows] == [1.0, 0.0]

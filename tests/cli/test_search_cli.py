@@ -1,11 +1,10 @@
 """Tree searches on the command line: two endpoints in one tree, and killed runs."""
 
 import json
-import random
 
 import openai_server
 import pytest
-from command_line import kill_when, run_cli, timeless
+from command_line import run_cli
 
 import mars_env
 from mars_env.rollout import read_run
@@ -65,29 +64,3 @@ def test_two_models_behind_two_endpoints_in_one_tree(tmp_path):
     assert 0 < figures["system_accuracy"] == figures["search_pass@n"] <= 1
     assert report["metrics"]["system_accuracy"]["title"].startswith("Search Pass@1")
     assert any("public tests" in note for note in report["notes"])
-
-
-def test_a_killed_search_resumes_to_the_same_run(tmp_path):
-    """SIGKILL at several moments of the search; then it ends as if it had never been killed."""
-    with openai_server.Server(delay=0.01) as server:
-        arguments = ["evaluate", "arithmetic-tree-search", "--limit", 4, "--concurrency", 3]
-        arguments += [
-            "--agents",
-            f"solver_0={server.url}#a,solver_1={server.url}#b",
-            "--seed",
-            1,
-            "--set",
-            "nodes=30",
-        ]
-        arguments += ["--set", f"verifier={server.url}#v", "--set", "verdicts=2", "--out"]
-        run_cli(*arguments, tmp_path / "whole")
-        expected = read_run(tmp_path / "whole")
-        rows = len((tmp_path / "whole" / "turns.jsonl").read_text().splitlines())
-        killed = tmp_path / "killed"
-        moments = sorted(random.Random(0).sample(range(1, rows), 3))
-        for moment in moments:
-            kill_when([*arguments, killed], killed, moment)
-        run_cli(*arguments, killed)
-    assert timeless(read_run(killed)) == timeless(expected)
-    stored = [json.loads(line) for line in (killed / "turns.jsonl").read_text().splitlines()]
-    assert len({(row["tree"], row["id"]) for row in stored}) == len(stored) == rows

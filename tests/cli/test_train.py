@@ -177,11 +177,6 @@ def test_a_missing_library_is_reported_before_weights_are_read(folder, monkeypat
     )
 
 
-def test_an_unknown_engine_is_refused(folder):
-    refused("--model", "one", "--out", "run", "--engine", "vlm")
-    assert not (folder / "run").exists()
-
-
 @pytest.mark.parametrize("given", [["--max-tokens", 6], ["--option", "sampling.temperature=0.9"]])
 def test_a_team_that_ignores_the_sampling_is_rejected(folder, given):
     alone = ["arithmetic-solve", "--model", "one", "--out", "run", "--option", "steps=1", *given]
@@ -197,15 +192,6 @@ def test_the_rules_name_the_agents_that_models_become(folder):
     assert read_jsonl(folder / "run/metrics.jsonl")[0]["role/guesser/turns"] > 0
     with raises(ConfigError):
         called("tiny_rewards:arithmetic-guess", *guess, *small)
-
-
-def test_adapters_on_one_model_are_a_team_of_their_own(folder):
-    pytest.importorskip("peft", reason="adapters need the extra lora")
-    search("--model", "one", "--agents", 2, "--lora", 2, "--out", "run")
-    adapters = weights(folder / "run/step-00000001")
-    assert sorted(adapters) == ["solver_0", "solver_1"]
-    assert all(min(value.shape) == 2 for adapter in adapters.values() for value in adapter.values())
-    assert not same(*adapters.values())
 
 
 def test_settings_come_from_a_file_and_single_ones_from_options(folder):

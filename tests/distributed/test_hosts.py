@@ -40,9 +40,3 @@ async def test_remote_graders_judge_as_those_of_one_process(make_game, problem, 
     for text in (r"\boxed{4}", r"\boxed{5}"):
         here, there = [await change(game).grader.grade(problem, text) for game in (one, remote)]
         assert (here.verdict, here.score, here.reason) == (there.verdict, there.score, there.reason)
-
-
-async def test_another_judge_in_evaluation_judges_on_ray_too():
-    remote = with_remote_graders(strict_in_evaluation, Here(strict_in_evaluation))
-    verdicts = [(await game.grader.grade(KIND, "No.")).verdict for game in (remote, _evaluated(remote))]
-    assert verdicts == ["CORRECT", "WRONG"]

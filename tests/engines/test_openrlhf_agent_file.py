@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import openrlhf_on_cpu
 import pytest
@@ -12,9 +11,6 @@ from mars_env.trainers.openrlhf.agent_file.executor import SETTINGS
 from mars_env.trainers.openrlhf.agent_file.prompts import agent_file_flags
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
-pytest.importorskip("openrlhf")
-
-HELPERS = Path(openrlhf_on_cpu.__file__).parent
 TEAM = TeamSettings(
     env="arithmetic-solve-verify-correct",
     options={"schedule": "training", "rounds": 1},
@@ -50,18 +46,17 @@ def run(checkpoint, tmp_path_factory):
     folder = tmp_path_factory.mktemp("agent_file")
     settings = folder / "team.json"
     settings.write_text(TEAM.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    flags = [*agent_file_flags(TEAM, folder / "prompts"), "--actor.model_name_or_path", str(checkpoint)]
     own = {
-        "--ckpt.output_dir": str(folder / "model"),
-        "--ckpt.path": str(folder / "checkpoints"),
-        "--logger.tensorboard_dir": str(folder / "board"),
+        **openrlhf_on_cpu.folders(folder),
+        "--actor.model_name_or_path": checkpoint,
     }
-    flags += [word for pair in {**FLAGS, **own}.items() for word in pair if word is not None]
+    own.pop("--mars.record")
+    words = [*agent_file_flags(TEAM, folder / "prompts"), *openrlhf_on_cpu.words({**FLAGS, **own})]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SETTINGS, str(settings))
-        with openrlhf_on_cpu.ray_on_cpus(gpus=2, paths=(HELPERS,)) as environment:
-            words = [sys.executable, "-W", "ignore", "-m", "openrlhf.cli.train_ppo_ray", *flags]
-            openrlhf_on_cpu.ended_well(words, folder, environment)
+        with openrlhf_on_cpu.ray_on_cpus(gpus=2) as environment:
+            called = [sys.executable, "-W", "ignore", "-m", "openrlhf.cli.train_ppo_ray", *words]
+            openrlhf_on_cpu.ended_well(called, folder, environment)
     return folder
 
 

@@ -1,89 +1,42 @@
-"""Settings files of examples/openrlhf, run to their end on a CPU: only sizes and placement differ."""
+"""The custom environment of examples/openrlhf, trained on a CPU: only sizes and placement differ.
+
+test_mixture_through_openrlhf.py trains by a settings file, too.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import openrlhf_on_cpu
-import pytest
 from tiny_checkpoint import tiny_checkpoint
 
-from mars_env.trainers.openrlhf.rollouts.record import SAMPLES
-from mars_env.trainers.rollouts import read_lines
-
-pytest.importorskip("openrlhf")
-
-EXAMPLES = Path(__file__).parents[2] / "examples" / "openrlhf"
-HELPERS = Path(openrlhf_on_cpu.__file__).parent
-PATIENCE = 420
-
-SMALL = {
+FLAGS = {
+    **openrlhf_on_cpu.STEADY,
+    "--mars.env": "calibration:arithmetic-assessed",
+    "--mars.problem_options": "{}",
     "--mars.problems": 2,
     "--mars.group": 4,
     "--mars.branches": 1,
+    # The custom Assessor keeps its own reward: a random model states no probability.
+    "--mars.rewards": '{"solver": "tiny_checkpoint:varied"}',
     "--data.max_len": 4096,
-    "--vllm.gpu_memory_utilization": 0.3,
-    "--ds.attn_implementation": "eager",
     "--rollout.max_new_tokens": 12,
     "--rollout.batch_size": 2,
     "--rollout.micro_batch_size": 4,
     "--train.batch_size": 24,
     "--train.micro_batch_size": 4,
     "--actor.adam.lr": 1e-2,
-    "--actor.lr_warmup_ratio": 0,
 }
 
-APART = [f"--{name}=false" for name in ("train.colocate_all", "vllm.enable_sleep", "ds.enable_sleep")]
-"""Engine and trainer do not share a GPU."""
 
-
-@pytest.fixture(scope="module")
-def cluster():
-    with openrlhf_on_cpu.ray_on_cpus(gpus=2, paths=(HELPERS, EXAMPLES)) as env:
-        yield env
-
-
-@pytest.mark.parametrize(
-    ("file", "roles", "more"),
-    [
-        ("marsrl_smoke_1gpu", ("solver", "verifier", "corrector"), {}),
-        (
-            "custom_environment",
-            ("solver",),  # the custom Assessor keeps its own reward: a random model states no probability
-            {"--mars.env": "calibration:arithmetic-assessed", "--mars.problem_options": "{}"},
-        ),
-    ],
-)
-def test_a_file_trains_at_its_smallest(cluster, tmp_path, file, roles, more):
+def test_a_custom_environment_trains(cluster, tmp_path):
     base = tiny_checkpoint(tmp_path / "base")
-    rewards = ", ".join(f'"{role}": "tiny_checkpoint:varied"' for role in roles)
-    flags = SMALL | more | {
-        "--mars.rewards": "{" + rewards + "}",
-        "--mars.record": tmp_path / "record",
-        "--actor.model_name_or_path": base,
-        "--ckpt.output_dir": tmp_path / "model",
-        "--ckpt.path": tmp_path / "checkpoints",
-        "--logger.tensorboard_dir": tmp_path / "board",
-    }  # fmt: skip
-    words = [str(word) for pair in flags.items() for word in pair] + ["--vllm.enforce_eager", *APART]
-    log = tmp_path / "log.txt"
-    with log.open("wb") as output:
-        ended = subprocess.run(
-            [sys.executable, "-m", "mars_env.trainers.openrlhf", f"--config={EXAMPLES / file}.toml", *words],
-            env=cluster, cwd=tmp_path, stdout=output, stderr=output, timeout=PATIENCE, check=False,
-        )  # fmt: skip
-    assert ended.returncode == 0, log.read_text(errors="replace")[-4000:]
-
-    from safetensors.torch import load_file
-
-    before, after = (load_file(path / "model.safetensors") for path in (base, tmp_path / "model"))
+    file = openrlhf_on_cpu.EXAMPLES / "custom_environment.toml"
+    flags = {**FLAGS, "--actor.model_name_or_path": base}
+    run = openrlhf_on_cpu.launched(tmp_path, cluster, flags, f"--config={file}", *openrlhf_on_cpu.APART)
+    before, after = map(openrlhf_on_cpu.weights, (base, run / "model"))
     assert before.keys() == after.keys()
     assert any(not before[name].equal(after[name]) for name in before)
-    samples = read_lines(tmp_path / "record" / SAMPLES)
-    assert {row["role"] for row in samples if row["advantage"]} == set(
-        roles
-    )  # groups without a difference count, too
+    samples = openrlhf_on_cpu.samples(run)
+    # Groups without a difference have advantages, too: of zero.
+    assert {row["role"] for row in samples if row["advantage"]} == {"solver"}
     assert {row["policy"] for row in samples} == {"actor"}
-    assert openrlhf_on_cpu.logged(tmp_path / "board", "train")[1]["rollout/num_samples"] == len(samples)
+    assert openrlhf_on_cpu.logged(run / "board", "train")[1]["rollout/num_samples"] == len(samples)

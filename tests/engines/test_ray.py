@@ -17,6 +17,7 @@ import pytest
 import sums_team as sums
 import swarm_run
 from command_line import command, timeless
+from messages import raises
 from sandboxes import descendants
 from sums_team import PROBLEMS, jobs, told
 
@@ -50,8 +51,8 @@ def running():
     patch.undo()
 
 
-def two(**changes):
-    return Placement(workers=Place(count=2), **changes)
+def two(cpus=1.0, **changes):
+    return Placement(workers=Place(count=2, cpus=cpus), **changes)
 
 
 async def play(fleet, wanted, **options):
@@ -78,17 +79,16 @@ def ended(pid, within=10.0):
     return False
 
 
-@pytest.mark.parametrize("make_game", [sums.game, sums.grouped_game], ids=["episodes", "groups"])
-async def test_two_workers_play_the_trees_of_one_process(make_game, tmp_path):
+async def test_two_workers_play_the_trees_of_one_process(tmp_path):
     wanted, heard = jobs(4), []
     with Store(tmp_path, {"seed": SEED}, PROBLEMS) as store:
-        async with Fleet(make_game, partial(sums.team, 0.03), two()) as fleet:
+        async with Fleet(sums.grouped_game, partial(sums.team, 0.03), two()) as fleet:
             while len(fleet.pids()) < 2:
                 await play(fleet, jobs(1))
             trees = await play(fleet, wanted, journal=store, on_turns=heard.extend)
             workers = fleet.pids()
             again = await play(fleet, wanted, concurrency=3)
-    assert trees == again == await alone(wanted, make_game)
+    assert trees == again == await alone(wanted, sums.grouped_game)
     assert len(set(workers)) == 2 and all(ended(pid) for pid in workers)
     assert len(heard) == sum(len(tree.turns) for tree in trees)
     stored = sorted(read_run(tmp_path).trees, key=lambda tree: tree.id)
@@ -97,9 +97,7 @@ async def test_two_workers_play_the_trees_of_one_process(make_game, tmp_path):
 
 async def test_graders_and_engines_have_processes_of_their_own():
     placement = two(graders=Place(count=1), engines=Place(count=2, cpus=0.5))
-    wanted = [
-        Job(problem, sample) for sample in range(2) for problem in mars_env.load_problems("arithmetic")[:6]
-    ]
+    wanted = [Job(problem, 0) for problem in mars_env.load_problems("arithmetic")[:6]]
     async with Fleet(sums.game_graded_by_processes, sums.miniature_team, placement) as fleet:
         trees = await play(fleet, wanted)
     ours = await alone(wanted, make_agents=sums.miniature_team)
@@ -140,18 +138,6 @@ async def test_a_worker_that_is_lost_in_mid_run_changes_nothing(how, tmp_path):
     assert len(turns) == sum(len(tree.turns) for tree in trees)
 
 
-async def test_a_problem_that_ends_its_workers_costs_its_own_tree_only():
-    wanted = jobs(1)
-    async with Fleet(sums.game, sums.deadly_team, two(attempts=2)) as fleet:
-        trees = await play(fleet, wanted)
-    ours = await alone(wanted)
-    for there, here in zip(trees, ours, strict=True):
-        if there.problem.id == PROBLEMS[3].id:
-            assert there.fault.startswith("its worker was lost 2 times: the worker with process id")
-        else:
-            assert there == here
-
-
 async def test_engines_and_graders_that_are_killed_are_started_again():
     placement = Placement(workers=Place(count=1), graders=Place(count=1), engines=Place(count=1))
     killed, acted, judged = [], set(), set()
@@ -175,43 +161,38 @@ async def test_engines_and_graders_that_are_killed_are_started_again():
         assert [t.reward for t in there.turns] == [t.reward for t in here.turns]
 
 
-async def test_a_cluster_without_room_is_told_in_a_sentence():
-    placement = Placement(workers=Place(count=2, cpus=64), wait_seconds=1.5)
-    began = time.monotonic()
-    async with Fleet(sums.game, sums.team, placement) as fleet:
-        with pytest.raises(CannotStart) as told_so:
+async def test_a_cluster_without_room_starts_no_worker():
+    async with Fleet(sums.game, sums.team, two(cpus=64, wait_seconds=1.5)) as fleet:
+        with pytest.raises(CannotStart):
             await play(fleet, jobs(1))
-    assert time.monotonic() - began < 15
-    assert str(told_so.value) == (
-        "no worker could be started within 1.5 s: asked for: 2 workers with 64 CPU each; the cluster has "
-        "6 CPU (6 free), 1 sandbox (1 free) on 1 machine(s): ask for less, or add machines"
-    )
 
 
 async def test_one_worker_plays_where_there_is_no_room_for_two():
-    placement = Placement(workers=Place(count=2, cpus=4))
-    async with Fleet(sums.game, sums.team, placement) as fleet:
+    async with Fleet(sums.game, sums.team, two(cpus=4)) as fleet:
         assert await play(fleet, jobs(2), concurrency=4) == await alone(jobs(2))
         assert len(fleet.pids()) == 1
 
 
 async def test_what_cannot_be_made_or_sent_is_told_as_it_is():
     async with Fleet(sums.game, sums.broken_team, two()) as fleet:
-        with pytest.raises(ConfigError, match="the module 'no_such_module'"):
+        with raises(ConfigError):
             await play(fleet, jobs(1))
     lock = threading.Lock()
-    with pytest.raises(ConfigError, match="to other processes: cannot pickle '_thread"):
+    with raises(ConfigError):
         Fleet(sums.game, lambda: {"solver_0": lock}, two())
 
 
 async def test_cancelling_leaves_no_worker():
+    begun = asyncio.Event()
     async with Fleet(sums.game, sums.slow_team, two()) as fleet:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(4):
-                await play(fleet, jobs(1000))
+        task = asyncio.create_task(play(fleet, jobs(1000), on_turns=lambda turns: begun.set()))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         pids = fleet.pids()
-    assert all(ended(pid) for pid in pids)
-    with pytest.raises(ConfigError, match="inside its context"):
+    assert pids and all(ended(pid) for pid in pids)
+    with raises(ConfigError):
         await play(fleet, jobs(1))
 
 
@@ -223,60 +204,57 @@ def test_programs_run_in_the_graders_sandboxes():
     assert report.json_text() == local.json_text() and not report.counts.unknown
 
 
-def evaluation(directory, *more):
-    return command(
-        "evaluate", "arithmetic-solve-verify-correct", "--agents", "sums_team:slow_model", "--limit", 20,
+def evaluate(directory, *more, **options):
+    """An evaluation by the command line, in a process of its own."""
+    called = command(
+        "evaluate", "arithmetic-solve-verify-correct", "--agents", "sums_team:slow_model", "--limit", 10,
         "--n", 10, "--seed", 2, "--set", "schedule=training", "--out", directory, *more,
     )  # fmt: skip
+    return subprocess.Popen(called, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
+
+
+def well_ended(process, run):
+    """What a run holds whose process ended well."""
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    return timeless(read_run(run))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The evaluation without a stop."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    return well_ended(evaluate(run), run)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
-def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, tmp_path):
+def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, whole, tmp_path):
     """The command line starts a Ray of its own; resumed in one process, the run is as it would have been."""
-    run = partial(subprocess.Popen, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    whole = run(evaluation(tmp_path / "whole"))
-    process = run(evaluation(tmp_path / "run", "--workers", "ray:2"), start_new_session=True)
-    turns, until = tmp_path / "run" / "turns.jsonl", time.monotonic() + 90
+    run = tmp_path / "run"
+    process = evaluate(run, "--workers", "ray:2", start_new_session=True)
+    turns, until = run / "turns.jsonl", time.monotonic() + 90
     family, workers = {}, 0
     while workers < 2 or not (turns.exists() and turns.read_bytes().count(b"\n") > 40):
         assert process.poll() is None and time.monotonic() < until, process.communicate()[1]
         time.sleep(0.05)
-        family = command_lines(process.pid)
         # Agents look up now and then whether their parent lives.
-        family = {pid: name for pid, name in family.items() if "Agent" not in name}
+        family = {pid: name for pid, name in command_lines(process.pid).items() if "Agent" not in name}
         workers = sum("ray::Worker" in name for name in family.values())
     process.send_signal(how)
     _, said = process.communicate(timeout=30)
     assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), said
     assert "Traceback" not in said
-    left = {pid: name for pid, name in family.items() if not ended(pid, within=20.0)}
-    assert not left
-    resumed = run(evaluation(tmp_path / "run"))
-    for one in (whole, resumed):
-        assert one.wait(120) == 0, one.stderr.read()
-        one.stderr.close()
-    whole, resumed = (timeless(read_run(tmp_path / name)) for name in ("whole", "run"))
-    assert resumed == whole
+    assert not {pid: name for pid, name in family.items() if not ended(pid, within=20.0)}
+    assert well_ended(evaluate(run), run) == whole
 
 
 def test_the_command_line_joins_a_cluster_and_leaves_it_as_it_was(tmp_path):
     address = ray.get_runtime_context().gcs_address
-    done = subprocess.run(
-        command(
-            *(
-                "evaluate",
-                "arithmetic-solve-verify-correct",
-                "--agents",
-                "sums_team:slow_model",
-                "--limit",
-                4,
-            ),
-            *("--out", tmp_path, "--workers", "ray:2", "--ray-address", address, "--json"),
-        ),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    called = command(
+        "evaluate", "arithmetic-solve-verify-correct", "--agents", "sums_team:slow_model", "--limit", 4,
+        "--out", tmp_path, "--workers", "ray:2", "--ray-address", address, "--json",
+    )  # fmt: skip
+    done = subprocess.run(called, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counts"]["episodes"] == 4
     until = time.monotonic() + 20
@@ -315,11 +293,10 @@ def test_vllm_is_an_engine_of_the_cluster(checkpoint, tmp_path):
     assert texts[0] == texts[1] and all(text for *_, text in texts[0])
 
 
-@pytest.mark.parametrize("engines", [0, 1])
-async def test_agents_are_refused_where_a_prompt_could_outgrow_their_context(engines):
-    placement = two(engines=Place(count=engines, cpus=0.5)) if engines else two()
+async def test_agents_are_refused_where_a_prompt_could_outgrow_their_context():
+    placement = two(engines=Place(count=1, cpus=0.5))
     async with Fleet(sums.game, sums.small_team, placement) as fleet:
-        with pytest.raises(ConfigError, match="where the context holds 60"):
+        with raises(ConfigError):
             await fleet.check(PROBLEMS)
     async with Fleet(sums.game, sums.team, placement) as fleet:
         await fleet.check(PROBLEMS)
@@ -327,12 +304,12 @@ async def test_agents_are_refused_where_a_prompt_could_outgrow_their_context(eng
 
 def test_workers_ask_the_servers_before_a_run(tmp_path):
     agents = "http://127.0.0.1:9/v1#x?attempts=1"
-    with pytest.raises(ModelError, match="no server of x can be reached"):
+    with raises(ModelError):
         mars_env.evaluate("arithmetic-solve", agents=agents, workers=two(), limit=2, out=tmp_path / "run")
 
 
 def test_an_evaluation_on_a_cluster_is_refused_before_it_starts(tmp_path):
-    with pytest.raises(ConfigError, match="where the context holds 60"):
+    with raises(ConfigError):
         mars_env.evaluate(
             "arithmetic-solve-verify-correct", problems=PROBLEMS, agents="sums_team:small_model", workers=1,
             out=tmp_path / "run",

@@ -7,13 +7,13 @@ says which settings correspond.
 from __future__ import annotations
 
 import asyncio
-import sys
+import copy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from real_engines import shaken
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
@@ -23,7 +23,6 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.rollout import collect, groups_of
 from mars_env.rollout.groups import step_jobs
-from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.config import Credit, Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.openrlhf.agent_file.rows import training_rows
@@ -33,7 +32,7 @@ from mars_env.types import Tree
 
 AGREE = 1e-5
 TEMPERATURE = 0.8
-SHIM = Path(__file__).parent / "openrlhf_shim"
+TRL_CAP = 1.2
 
 
 @dataclass(frozen=True)
@@ -41,55 +40,51 @@ class Case:
     """One loss in the words of each trainer."""
 
     local: dict
-    openrlhf: dict
-    trl: dict
+    openrlhf: dict  # arguments of its PolicyLoss
+    trl: dict = field(default_factory=dict)  # attributes of its trainer
     old: str = "rollout"  # whose log-probabilities the ratio's denominator is
     kl: float = 0.0
     team: dict = field(default_factory=dict)  # settings of the team, which OpenRLHF and TRL do not have
     bite: tuple = ()  # metrics that show that they act
 
 
+pytestmark = pytest.mark.usefixtures("shim")
+
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
+CLIP_EPS = {"clip_eps_low": 0.2, "clip_eps_high": 0.28}
+EPSILON = {"epsilon_low": 0.2, "epsilon_high": 0.28}
+GSPO = {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4}
 CASES = {
-    "token-mean": Case(
-        {"aggregation": "token-mean", **CLIP},
-        {"clip_eps_low": 0.2, "clip_eps_high": 0.28},
-        {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28},
-    ),
+    "token-mean": Case({"aggregation": "token-mean", **CLIP}, CLIP_EPS, EPSILON),
     "sequence-mean": Case(
         {"aggregation": "sequence-mean", **CLIP},
-        {"clip_eps_low": 0.2, "clip_eps_high": 0.28, "token_level_loss": False},
-        {"loss_type": "grpo", "epsilon": 0.2, "epsilon_high": 0.28},
+        {**CLIP_EPS, "token_level_loss": False},
+        {**EPSILON, "loss_type": "grpo"},
     ),
-    "dual clip": Case(
-        {**CLIP, "dual_clip": 1.3},
-        {"clip_eps_low": 0.2, "clip_eps_high": 0.28, "dual_clip": 1.3},
-        {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "delta": 1.3},
-    ),
+    "dual clip": Case({**CLIP, "dual_clip": 1.3}, {**CLIP_EPS, "dual_clip": 1.3}, {**EPSILON, "delta": 1.3}),
     "gspo": Case(  # of MARS2: `openrlhf_on_cpu.MARS2_LOSS`
         {"ratio": "sequence"},
-        {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4},
+        GSPO,
         {
             "loss_type": "grpo",
             "importance_sampling_level": "sequence",
-            "epsilon": 3e-4,
+            "epsilon_low": 3e-4,
             "epsilon_high": 4e-4,
         },
     ),
     "importance correction": Case(
-        {"aggregation": "token-mean", "tis_cap": 1.2, "tis_veto": None},
+        {"aggregation": "token-mean", "tis_cap": TRL_CAP, "tis_veto": None},
         {
             "is_correction_level": "token",
             "is_correction_mode": "clip",
-            "is_correction_threshold": [0.0, 1.2],
+            "is_correction_threshold": [0.0, TRL_CAP],
         },
-        {"loss_type": "dapo", "vllm_importance_sampling_clip_max": 1.2},
+        {},
         old="trainer",
     ),
     "gspo with weights": Case(  # MARS2's
         {"ratio": "sequence"},
-        {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4},
-        {},
+        GSPO,
         old="trainer",
         team={"tis_cap": 1.1, "tis_veto": 0.7},
         bite=("importance", "vetoed"),
@@ -97,29 +92,12 @@ CASES = {
     "mastered tokens": Case(  # MarsRL's
         {"ratio": "token"},
         {},
-        {},
         old="trainer",
         team={"tis_cap": 1.2, "dmmpt_threshold": 0.9},
         bite=("mastered",),
     ),
-    "kl": Case(
-        {"aggregation": "token-mean", "kl_coefficient": 0.1},
-        {},
-        {"loss_type": "dapo", "beta": 0.1},
-        kl=0.1,
-    ),
+    "kl": Case({"aggregation": "token-mean", "kl_coefficient": 0.1}, {}, {"beta": 0.1}, kl=0.1),
 }
-
-
-pytest.importorskip("openrlhf")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def flash_attn():
-    """OpenRLHF imports flash-attn whether it is used or not: a stand-in is put on the path."""
-    sys.path.insert(0, str(SHIM))
-    yield
-    sys.path.remove(str(SHIM))
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +111,8 @@ def before():
 def groups(before):
     """MarsRL: groups of a Solver, Verifiers and Correctors on four problems, one turn of unknown reward."""
     agents = {f"{r}_0": MiniatureAgent(r, before, temperature=TEMPERATURE, max_tokens=24) for r in LIMITS}
-    game = Game(
-        SolveVerifyCorrect(TRAINING),
-        grader_for("math"),
-        grower=grouped(GroupedSettings(group=5, branches=1)),
-    )
+    grower = grouped(GroupedSettings(group=5, branches=1))
+    game = Game(SolveVerifyCorrect(TRAINING), grader_for("math"), grower=grower)
     problems = load_problems("arithmetic", seed=1, split="train")
     jobs = step_jobs(problems, step=0, problems_per_step=4, seed=1)
     trees = asyncio.run(collect(game, agents, jobs, seed=1))
@@ -162,32 +137,28 @@ def with_calls(turn):
 @pytest.fixture(scope="module")
 def tree(groups):
     """The same turns as the nodes of search trees, with parents and rewards along them."""
-    turns = [turn for group in groups for turn in group.turns][:16]
+    turns = iter([turn for group in groups for turn in group.turns][:16])
     ids = ["0", "1", "2", "0.0", "0.1", "1.0", "0.0.0", "2.0"]
-    rewards = [0.0, 0.5, 1.0, 1.0, 0.0, None, 0.25, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.5, 0.0, 0.0]
-    nodes = [
-        replace(
-            turn,
-            tree_id=f"p{i // 8}#0",
-            id=id,
-            parent_id=id.rpartition(".")[0] or None,
-            group_id=f"p{i // 8}#0",
-            reward=reward,
+    rewards = {
+        "p0#0": [0.0, 0.5, 1.0, 1.0, 0.0, None, 0.25, 1.0],
+        "p1#0": [0.0, 0.0, 0.0, 1.0, 0.0, 0.5, 0.0, 0.0],
+    }
+    trees = []
+    for name, values in rewards.items():
+        nodes = tuple(
+            replace(
+                turn, tree_id=name, id=id, parent_id=id.rpartition(".")[0] or None, group_id=name, reward=r
+            )
+            for id, r, turn in zip(ids, values, turns, strict=False)
         )
-        for i, (turn, id, reward) in enumerate(zip(turns, ids * 2, rewards, strict=True))
-    ]
-    return groups_of([Tree(f"p{i}#0", None, tuple(nodes[8 * i : 8 * i + 8])) for i in range(2)])
+        trees.append(Tree(name, None, nodes))
+    return groups_of(trees)
 
 
 @pytest.fixture(scope="module")
 def after(before):
     """Weights a few updates later: ratios differ from 1, some are clipped."""
-    module = load().module.float()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.005)
-    return module
+    return shaken(load().module.float(), seed=0, size=0.005)
 
 
 @pytest.fixture(scope="module")
@@ -207,13 +178,12 @@ def trl_trainer(before, tmp_path_factory):
         report_to=[],
         gradient_checkpointing=False,
     )
-    tokenizer = before.tokenizer
     return GRPOTrainer(
         model=load().module.float(),
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": ["a"]}),
-        processing_class=tokenizer,
+        processing_class=before.tokenizer,
     )
 
 
@@ -222,17 +192,10 @@ def gradient(module):
 
 
 def local_numbers(case, groups, config, before, after):
-    """Loss and gradient of one update by `LocalTrainer`, whole; the weights are put back."""
-    module = load().module.float()
-    module.load_state_dict(after.state_dict())
-    config = config.model_copy(
-        update={
-            "max_grad_norm": 1e9,
-            "old_logprobs": "trainer" if case.old == "trainer" else "rollout",
-            **case.local,
-            **case.team,
-        }
-    )
+    """Loss and gradient of one update by `LocalTrainer`, whole."""
+    module = copy.deepcopy(after)
+    changes = {"max_grad_norm": 1e9, "old_logprobs": case.old, **case.local, **case.team}
+    config = config.model_copy(update=changes)
     trainer = LocalTrainer({"miniature": Policy(module, reference=before.module)}, config)
     figures = trainer.step(groups).policies["miniature"]
     assert case.old == "trainer" or figures["clipped"] > 0
@@ -249,12 +212,7 @@ def arguments(n):
             kl=space(use_loss=False, estimator="k1"),
         ),
         rollout=space(n_samples_per_prompt=n, micro_batch_size=3, max_new_tokens=64),
-        reward=space(
-            clip_range=(-10, 10),
-            overlong_buffer_len=None,
-            overlong_penalty_factor=1.0,
-            stop_properly_penalty_coef=None,
-        ),
+        reward=space(clip_range=(-10, 10), overlong_buffer_len=None, stop_properly_penalty_coef=None),
         train=space(dynamic_batch_enable=False, batch_size=120),
         data=space(max_len=512),
     )
@@ -325,8 +283,7 @@ def summed(case, windows, before, after, divisor=1):
     from openrlhf.models.loss import PolicyLoss, aggregate_loss
     from openrlhf.models.utils import compute_approx_kl
 
-    module = load().module.float()
-    module.load_state_dict(after.state_dict())
+    module = copy.deepcopy(after)
     policy, reference, loss_of = actor(module), actor(before.module), PolicyLoss(**case.openrlhf)
     total = 0.0
     for batch, denominators in windows:
@@ -357,15 +314,12 @@ def trl_numbers(case, samples, trainer, before, after):
     module.load_state_dict(after.state_dict())
     module.zero_grad()
     module.train()
-    settings = {
-        "loss_type": "dapo", "importance_sampling_level": "token", "epsilon": 0.2, "epsilon_high": None,
-        "beta": 0.0, "vllm_importance_sampling_clip_max": None, **case.trl,
+    plain = {
+        "loss_type": "dapo", "importance_sampling_level": "token", "beta": 0.0,
+        "epsilon_low": 0.2, "epsilon_high": 0.2, "delta": None,
     }  # fmt: skip
-    trainer.loss_type, trainer.beta = settings["loss_type"], settings["beta"]
-    trainer.importance_sampling_level = settings["importance_sampling_level"]
-    trainer.epsilon_low = settings["epsilon"]
-    trainer.epsilon_high = settings["epsilon_high"] or settings["epsilon"]
-    trainer.args.delta = settings.get("delta")
+    for name, value in (plain | case.trl).items():
+        setattr(trainer.args if name == "delta" else trainer, name, value)
     trainer.current_gradient_accumulation_steps = 1
     trainer.args.steps_per_generation = 1
     prompts = [torch.tensor(s.prompt_ids) for s in samples]
@@ -392,7 +346,7 @@ def trl_numbers(case, samples, trainer, before, after):
     sampled = right([torch.tensor(s.logprobs) for s in samples])
     if case.old == "rollout":
         inputs["old_per_token_logps"] = sampled
-    if settings["beta"]:
+    if case.kl:
         module.load_state_dict(before.module.state_dict())
         with torch.no_grad():
             inputs["ref_per_token_logps"], *_ = trainer._get_per_token_logps_and_entropies(
@@ -404,8 +358,7 @@ def trl_numbers(case, samples, trainer, before, after):
         with torch.no_grad():
             old, *_ = trainer._get_per_token_logps_and_entropies(module, ids, mask, width)
         gap = (old - sampled) * inputs["completion_mask"] * inputs["tool_mask"]
-        cap = settings["vllm_importance_sampling_clip_max"]
-        inputs["importance_sampling_ratio"] = gap.exp().clamp(max=cap)  # its mode "token_truncate"
+        inputs["importance_sampling_ratio"] = gap.exp().clamp(max=TRL_CAP)  # its mode "token_truncate"
     loss = trainer._compute_loss(module, inputs)
     loss.backward()
     return loss.item(), gradient(module)
@@ -518,22 +471,6 @@ def test_dynamic_batches_lose_no_row_of_an_update_of_any_size(rows, batch_size, 
     assert sum(buffer.dynamic_optimizer_step) == -(-len(made) // batch_size)
 
 
-@pytest.mark.parametrize("rows_of", [by_the_launcher, by_the_agent_file])
-@pytest.mark.parametrize("which", ["groups", "tree"])
-def test_advantages_pass_through_openrlhf(request, which, rows_of):
-    rollouts = request.getfixturevalue(which)
-    samples = turn_samples(rollouts, TrainConfig() if which == "groups" else CREDIT)
-    made = [
-        row[mask.bool()].tolist()
-        for batch in experiences(*rows_of(samples))
-        for row, mask in zip(batch.advantages, batch.action_mask, strict=True)
-    ]
-    made, padding = made[: len(samples)], made[len(samples) :]
-    assert not any(padding)
-    for values, sample in zip(made, samples, strict=True):
-        assert values == pytest.approx([sample.advantage] * sum(sample.completion_mask), abs=AGREE)
-
-
 @pytest.mark.parametrize(("name", "counted"), [("token-mean", "tokens"), ("sequence-mean", "rows")])
 def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, counted, before, after):
     """And in nothing else: the loss is smaller by their share, which docs/other-trainers.md says."""
@@ -542,17 +479,3 @@ def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, count
     filled, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples, 7)), before, after)
     real = len(samples) if counted == "rows" else sum(sum(s.completion_mask) for s in samples)
     assert filled == pytest.approx(bare * real / (real + 7), abs=AGREE)
-
-
-def test_group_normalisations_differ_only_in_what_is_added_to_the_deviation(groups):
-    """Ours adds 1e-6, OpenRLHF's "group_norm" 1e-9, TRL 1e-4; all divide squares by n - 1."""
-    whole = [g for g in groups if None not in [t.reward for t in g.turns]]
-    ours = group_normalised(whole)
-    assert ours
-    for group in whole:
-        rewards = torch.tensor([turn.reward for turn in group.turns])
-        for eps, allowed in ((1e-9, 1e-5), (1e-4, 5e-4)):
-            theirs = (rewards - rewards.mean()) / (rewards.std() + eps)
-            for turn, value in zip(group.turns, theirs.tolist(), strict=True):
-                advantage = ours.get((turn.tree_id, turn.id), 0.0)
-                assert value == pytest.approx(advantage, abs=allowed)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 import sys
 from pathlib import Path
 
+import openrlhf_on_cpu
 import pytest
-from openrlhf_on_cpu import MARS2_LOSS, ended_well, logged, weights
+from openrlhf_on_cpu import logged, weights
 from tiny_checkpoint import tiny_checkpoint
 
-HERE = Path(__file__).parent
-RUN = HERE.parent / "helpers" / "two_policies_run.py"
-SHIM = HERE / "openrlhf_shim"
+RUN = Path(openrlhf_on_cpu.__file__).with_name("two_policies_run.py")
 VLLM_KL = 0.02
 """Engine and trainer compute in bfloat16: 0.0005 apart here. The weights of another update are 0.14 apart."""
-
-pytest.importorskip("openrlhf")
 
 
 def same(a, b):
@@ -38,7 +34,9 @@ def gap(experiences):
 
 def flags_of(folder, bases):
     """Two updates of one tree each."""
-    flags = {
+    return {
+        **openrlhf_on_cpu.folders(folder),
+        **openrlhf_on_cpu.MARS2_LOSS,
         "--mars.env": "programs-tree-search",
         "--mars.options": json.dumps({"schedule": "training", "agents": 2}),
         "--mars.grow": "own",
@@ -50,6 +48,7 @@ def flags_of(folder, bases):
         "--actor.num_gpus_per_node": 1,
         "--vllm.num_engines": 1,
         "--vllm.gpu_memory_utilization": 0.3,
+        "--vllm.enforce_eager": None,
         "--data.max_len": 4096,
         "--rollout.max_new_tokens": 12,
         "--rollout.batch_size": 1,
@@ -60,37 +59,41 @@ def flags_of(folder, bases):
         "--actor.lr_scheduler": "constant",
         "--actor.lr_warmup_ratio": 0,
         "--ds.attn_implementation": "eager",
-        "--ckpt.path": folder / "checkpoints",
-        "--ckpt.output_dir": folder / "model",
         "--ckpt.save_steps": 1,
-        "--logger.tensorboard_dir": folder / "tensorboard",
+        "--ckpt.save_hf": None,
     }
-    words = [str(word) for pair in flags.items() for word in pair]
-    return [*words, "--vllm.enforce_eager", "--ckpt.save_hf", *MARS2_LOSS]
 
 
-def launched(folder, name, flags):
+def launched(folder, environment, name, flags):
     """Run the launcher in a process of its own; what it trained."""
-    environment = os.environ | {
-        "MARS_ENV_OPENRLHF_ON_CPU": "1",
-        "PYTHONPATH": os.pathsep.join([str(SHIM), str(RUN.parent), os.environ.get("PYTHONPATH", "")]),
-        "DS_ACCELERATOR": "cpu",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    }
     out = folder / f"{name}.pickle"
-    ended_well([sys.executable, RUN, out, *flags], folder, environment)
+    words = [sys.executable, RUN, out, *openrlhf_on_cpu.words(flags)]
+    openrlhf_on_cpu.ended_well(words, folder, environment)
     return pickle.loads(out.read_bytes())
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(cluster, tmp_path_factory):
     """A run: its folder, what the policies began with, and its updates."""
     folder = tmp_path_factory.mktemp("two")
     bases = {
         "one": tiny_checkpoint(folder / "base_one", 0, 64),
         "two": tiny_checkpoint(folder / "base_two", 1, 96),
     }
-    return folder, bases, launched(folder, "run", flags_of(folder, bases))
+    return folder, bases, launched(folder, cluster, "run", flags_of(folder, bases))
+
+
+def rows_trained(experiences):
+    """Ids, advantages and the engine's log-probabilities of each row, without the weights of MARS2's loss."""
+    from mars_env.trainers.losses import truncated_weights
+
+    for e in experiences:
+        masks = e.action_mask.bool()
+        plain = e.advantages / truncated_weights(e.action_log_probs, e.rollout_log_probs, masks)
+        rows = zip(e.sequences, e.attention_mask.bool(), masks, plain, e.rollout_log_probs, strict=True)
+        for ids, seen, mask, advantages, logprobs in rows:
+            if mask.any():
+                yield ids[seen].tolist(), advantages[mask].tolist(), logprobs[mask].tolist()
 
 
 def test_advantages_are_the_local_trainers_and_each_policy_sees_its_own_turns(run):
@@ -98,7 +101,6 @@ def test_advantages_are_the_local_trainers_and_each_policy_sees_its_own_turns(ru
 
     from mars_env.trainers.config import TrainConfig, TreeCredit
     from mars_env.trainers.local import LocalTrainer, Policy
-    from mars_env.trainers.losses import truncated_weights
 
     _, bases, updates = run
     assert len(updates) == 2
@@ -111,38 +113,20 @@ def test_advantages_are_the_local_trainers_and_each_policy_sees_its_own_turns(ru
         [tree] = update["groups"]
         assert len(tree.turns) == 8
         advantages = local.estimator(update["groups"])
-        expected = {"one": {}, "two": {}}
+        expected = {"one": [], "two": []}
         for turn in tree.turns:
             assert turn.policy == {"coder_0": "one", "coder_1": "two"}[turn.agent]
             if (turn.tree_id, turn.id) in advantages:
                 [completion] = turn.action.completions
-                ids = (*completion.prompt_ids, *completion.token_ids)
-                expected[turn.policy].setdefault(ids, []).append(
-                    (advantages[turn.tree_id, turn.id], completion)
-                )
-        for policy, turns in expected.items():
-            found = {}
-            for experience in update["experiences"].get(policy, ()):
-                trainer, engine = experience.action_log_probs, experience.rollout_log_probs
-                factors = truncated_weights(trainer, engine, experience.action_mask.bool())  # near 1
-                plain = experience.advantages / factors
-                for i in range(len(experience.sequences)):
-                    if experience.action_mask[i].any():
-                        ids = experience.sequences[i][experience.attention_mask[i].bool()].tolist()
-                        mask = experience.action_mask[i].bool()
-                        found.setdefault(tuple(ids), []).append(
-                            (plain[i][mask], experience.rollout_log_probs[i][mask])
-                        )
-            assert found.keys() == turns.keys()
-            for ids, told in turns.items():
-                assert len(found[ids]) == len(told)
-                key = lambda pair: float(pair[0] if isinstance(pair[0], float) else pair[0][0])  # noqa: E731
-                for (advantage, completion), (tokens, logprobs) in zip(
-                    sorted(told, key=key), sorted(found[ids], key=key), strict=True
-                ):
-                    assert len(tokens) == len(completion.token_ids)
-                    assert tokens.tolist() == pytest.approx([advantage] * len(tokens), abs=1e-6)
-                    assert logprobs.tolist() == pytest.approx(completion.logprobs, abs=1e-6)
+                ids = [*completion.prompt_ids, *completion.token_ids]
+                values = [advantages[turn.tree_id, turn.id]] * len(completion.token_ids)
+                expected[turn.policy].append((ids, values, list(completion.logprobs)))
+        for policy, rows in expected.items():
+            found = sorted(rows_trained(update["experiences"].get(policy, ())))
+            assert [ids for ids, *_ in found] == [ids for ids, *_ in sorted(rows)]
+            for (_, *numbers), (_, *others) in zip(found, sorted(rows), strict=True):
+                for values, other in zip(numbers, others, strict=True):
+                    assert values == pytest.approx(other, abs=1e-6)
 
 
 def test_each_policy_samples_from_its_own_weights_and_its_own_stream(run):
@@ -192,11 +176,11 @@ def test_both_checkpoints_load_and_are_those_of_the_last_update(run):
         assert len(AutoTokenizer.from_pretrained(saved)) == model.config.vocab_size
         assert same(weights(saved), weights(folder / "checkpoints" / name / "global_step2_hf"))
         assert (folder / "checkpoints" / name / "_actor" / "latest").read_text() == "global_step2"
-        assert list((folder / "tensorboard").glob(f"*_{name}/events*"))
+        assert list((folder / "board").glob(f"*_{name}/events*"))
 
 
 @pytest.fixture(scope="module")
-def resumed(run):
+def resumed(cluster, run):
     """The run again, as if killed while it saved its second update; now asynchronous and with a KL term.
 
     It takes the second checkpoint of one policy away: tests of the first run come before those of this one.
@@ -207,10 +191,12 @@ def resumed(run):
     (actor / "latest").write_text("global_step1")
     more = {
         "--ckpt.output_dir": folder / "resumed",
+        "--ckpt.load_enable": None,
         "--train.num_episodes": 2,
         "--mars.staleness": 1,
         "--algo.kl.init_coef": 0.01,
         "--algo.kl.estimator": "k3",
+        "--algo.kl.use_loss": None,
         "--ref.num_nodes": 1,
         "--ref.num_gpus_per_node": 1,
         "--mars.eval_problems": 2,
@@ -218,9 +204,7 @@ def resumed(run):
         "--eval.steps": 4,
         "--eval.n_samples_per_prompt": 1,
     }
-    words = [str(word) for pair in more.items() for word in pair]
-    words += ["--ckpt.load_enable", "--algo.kl.use_loss"]
-    return launched(folder, "resumed", flags_of(folder, bases) + words)
+    return launched(folder, cluster, "resumed", {**flags_of(folder, bases), **more})
 
 
 def test_a_run_that_ended_while_it_saved_goes_on_from_what_all_have_saved(run, resumed):
@@ -264,7 +248,7 @@ def test_the_reference_is_what_the_policy_began_with(run, resumed):
 def test_the_team_is_evaluated_and_logged_beside_each_policy(run, resumed):
     folder, _, _ = run
     for name in ("one", "two"):
-        [board] = [path for path in (folder / "tensorboard").glob(f"*_{name}") if logged(path, "eval")]
+        [board] = [path for path in (folder / "board").glob(f"*_{name}") if logged(path, "eval")]
         [(update, figures)] = logged(board, "eval").items()
         assert update == 4
         assert figures["eval_num_samples"] == 2

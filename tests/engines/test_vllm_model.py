@@ -1,65 +1,21 @@
-"""vLLM in this process, both ways: the contract, exactness, refreshes, adapters, and a training step."""
+"""vLLM in this process, both ways: the contract, exactness, scores, refreshes, adapters, a training step."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import copy
 from dataclasses import replace
 
 import pytest
+import torch
+from messages import raises
+from real_engines import PROMPT, gap, shaken
 
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models.hf import HFModel
 from mars_env.models.vllm import VLLMModel
 from mars_env.testing.model_suite import check_model
-from mars_env.types import Sampling
-
-PROMPT = "a:288b: - 72<|solve|>"
-
-
-@pytest.fixture(scope="module")
-def streaming(checkpoint):
-    with VLLMModel(checkpoint, eager=True, name="streaming") as model:
-        yield model
-
-
-@pytest.fixture(scope="module")
-def offline(checkpoint):
-    with VLLMModel(checkpoint, engine="offline", eager=True, max_lora_rank=8, name="offline") as model:
-        yield model
-
-
-@pytest.fixture(params=["streaming", "offline"])
-def model(request, module):
-    """Either engine, with the checkpoint's weights."""
-    model = request.getfixturevalue(request.param)
-    model.refresh(module, version=0)
-    return model
-
-
-def reference(module, tokenizer=None):
-    """Transformers on the same weights."""
-    from mars_env.models.hf import HFModel
-
-    return HFModel((module, tokenizer))
-
-
-def gap(completion, model):
-    """The largest difference of a log-probability from transformers."""
-    expected = model.logprobs(completion.prompt_ids, completion.token_ids, completion.temperature)
-    return max(abs(a - b) for a, b in zip(completion.logprobs, expected, strict=True))
-
-
-def shaken(module, seed, size=0.05, endless=False):
-    """A module with other weights; an endless one hardly ever ends a completion by itself."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * size)
-        if endless:
-            module.lm_head.weight[module.config.eos_token_id] = 0
-    return module
+from mars_env.types import Sampling, ScoringModel
 
 
 async def test_keeps_the_contract_of_models(model):
@@ -74,15 +30,12 @@ async def test_log_probabilities_are_those_of_transformers(model, module, tolera
     sampling = Sampling(temperature=temperature, max_tokens=100, seed=3)
     for completion in await model.complete(PROMPT, 8, sampling):
         assert completion.trainable
-        assert gap(completion, reference(module)) < tolerance
+        assert gap(completion, module) < tolerance
 
 
 async def test_log_probabilities_are_those_after_top_k(model, module, tolerance):
-    import torch
-
-    for completion in await model.complete(
-        PROMPT, 4, Sampling(temperature=1.5, top_k=3, max_tokens=40, seed=5)
-    ):
+    sampling = Sampling(temperature=1.5, top_k=3, max_tokens=40, seed=5)
+    for completion in await model.complete(PROMPT, 4, sampling):
         ids = torch.tensor([[*completion.prompt_ids, *completion.token_ids]])
         logits = module(input_ids=ids).logits[0, len(completion.prompt_ids) - 1 : -1] / 1.5
         best, places = logits.topk(3)
@@ -93,18 +46,12 @@ async def test_log_probabilities_are_those_after_top_k(model, module, tolerance)
 
 
 async def test_greedy_tokens_texts_and_ends_are_those_of_transformers(model, module):
-    other = reference(module, model.tokenizer)
+    other = HFModel((module, model.tokenizer))
     sampling = Sampling(temperature=0, max_tokens=60)
     for prompt in (PROMPT, "a:1b: + 1c: * 22<|solve|>", [{"role": "user", "content": "a:5"}]):
-        [ours], [theirs] = (
-            await model.complete(prompt, 1, sampling),
-            await other.complete(prompt, 1, sampling),
-        )
-        assert (ours.text, ours.token_ids, ours.prompt_ids) == (
-            theirs.text,
-            theirs.token_ids,
-            theirs.prompt_ids,
-        )
+        [ours], [theirs] = [await asked.complete(prompt, 1, sampling) for asked in (model, other)]
+        assert (ours.text, ours.token_ids) == (theirs.text, theirs.token_ids)
+        assert ours.prompt_ids == theirs.prompt_ids
         assert (ours.finish_reason, ours.token_ids[-1]) == ("stop", module.config.eos_token_id)
 
 
@@ -119,19 +66,16 @@ async def test_samples_have_seeds_of_their_own(model):
 async def test_refresh_changes_the_weights_in_place(model, module, tolerance):
     sampling = Sampling(max_tokens=40, seed=2)
     [before] = await model.complete(PROMPT, 1, sampling)
-    old = reference(module).logprobs(before.prompt_ids, before.token_ids)
     changed = shaken(module, seed=1)
-    new = reference(changed).logprobs(before.prompt_ids, before.token_ids)
-    assert max(abs(a - b) for a, b in zip(old, new, strict=True)) > 100 * tolerance
-
+    assert gap(before, changed) > 100 * tolerance
     model.refresh(changed, version=7)
     for after in await model.complete(PROMPT, 4, sampling):  # the very prompt that is in the prefix cache
-        assert gap(after, reference(changed)) < tolerance
+        assert gap(after, changed) < tolerance
         assert after.versions == ((7, len(after.token_ids)),)
 
     model.refresh(shaken(changed, seed=2).state_dict())
     [again] = await model.complete(PROMPT, 1, sampling)
-    assert gap(again, reference(changed)) < tolerance
+    assert gap(again, changed) < tolerance
     assert again.versions == ((8, len(again.token_ids)),)
 
 
@@ -139,14 +83,13 @@ async def test_refresh_reads_a_checkpoint_and_refuses_half_of_one(model, module,
     shaken(module, seed=3).save_pretrained(tmp_path)
     model.refresh(tmp_path)
     [after] = await model.complete(PROMPT, 1, Sampling(max_tokens=20, seed=1))
-    assert gap(after, reference(module)) < tolerance
+    assert gap(after, module) < tolerance
     state = module.state_dict()
-    with pytest.raises(ConfigError, match=r"1 of the model's \d+ parameters are missing, model.norm.weight"):
-        model.refresh({name: tensor for name, tensor in state.items() if name != "model.norm.weight"})
-    with pytest.raises(ConfigError, match="adapters merged"):
-        model.refresh({f"base_model.{name}": tensor for name, tensor in state.items()})
-    with pytest.raises(ConfigError, match="no checkpoint"):
-        model.refresh(tmp_path / "nowhere")
+    lacking = {name: tensor for name, tensor in state.items() if name != "model.norm.weight"}
+    wrapped = {f"base_model.{name}": tensor for name, tensor in state.items()}
+    for unusable in (lacking, wrapped, tmp_path / "nowhere"):
+        with raises(ConfigError):
+            model.refresh(unusable)
     assert model.version == 1
 
 
@@ -160,7 +103,7 @@ def notes_versions():
 async def test_what_would_have_tokens_of_unknown_versions_is_refused(streaming, module):
     if notes_versions():
         pytest.skip("this vLLM notes the versions of the tokens")
-    with pytest.raises(ConfigError, match="does not note which weights sampled a token"):
+    with pytest.raises(ConfigError):
         streaming.refresh(module, interrupt=True)
 
 
@@ -173,8 +116,6 @@ async def test_an_interrupted_completion_notes_the_version_of_each_token(streami
         sampling = Sampling(max_tokens=450, seed=attempt)
         tasks = [asyncio.create_task(streaming.complete(PROMPT, 2, sampling)) for _ in range(4)]
         await asyncio.sleep(0.2 * attempt)
-        import copy
-
         second = shaken(copy.deepcopy(first), seed=5, endless=True)
         streaming.refresh(second, version=2, interrupt=True)
         completions = [completion for task in tasks for completion in await task]
@@ -187,8 +128,10 @@ async def test_an_interrupted_completion_notes_the_version_of_each_token(streami
         assert sum(parts.values()) == len(completion.token_ids)
         assert set(parts) <= {1, 2}
         then = parts.get(1, 0)  # tokens of the first weights
-        old = reference(first).logprobs(completion.prompt_ids, completion.token_ids)
-        new = reference(second).logprobs(completion.prompt_ids, completion.token_ids)
+        old, new = (
+            HFModel((module, None)).logprobs(completion.prompt_ids, completion.token_ids)
+            for module in (first, second)
+        )
         expected = [*old[:then], *new[then:]]
         assert max(abs(a - b) for a, b in zip(completion.logprobs, expected, strict=True)) < tolerance
 
@@ -202,131 +145,77 @@ async def test_refresh_waits_for_completions_under_way(streaming, module):
     assert all(len(completion.versions) == 1 for completion in await task)
 
 
-def write_adapter(module, path, seed, rank=4, size=0.3):
-    """A random LoRA adapter as PEFT saves it; returns the state dict with it merged in."""
-    import torch
-    from safetensors.torch import save_file
-
-    generator = torch.Generator().manual_seed(seed)
-    state, tensors = dict(module.state_dict()), {}
-    for name in list(state):
-        if name.endswith(("q_proj.weight", "v_proj.weight", "down_proj.weight")):
-            rows, columns = state[name].shape
-            down = torch.randn(rank, columns, generator=generator) * size
-            up = torch.randn(rows, rank, generator=generator) * size
-            stem = f"base_model.model.{name.removesuffix('.weight')}"
-            tensors |= {f"{stem}.lora_A.weight": down, f"{stem}.lora_B.weight": up}
-            state[name] = state[name] + up @ down * (8 / rank)
-    path.mkdir()
-    save_file(tensors, path / "adapter_model.safetensors")
-    config = {"peft_type": "LORA", "r": rank, "lora_alpha": 8, "bias": "none", "task_type": "CAUSAL_LM"}
-    config["target_modules"] = ["q_proj", "v_proj", "down_proj"]
-    (path / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
-    return state
+def adapted(module, path, seed):
+    """The module with a random LoRA adapter merged in, which is saved apart."""
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(seed)
+    targets = ["q_proj", "v_proj", "down_proj"]
+    config = peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets, init_lora_weights=False)
+    model = peft.get_peft_model(copy.deepcopy(module), config)
+    model.save_pretrained(path)
+    return model.merge_and_unload()
 
 
 async def test_adapters_are_models_of_their_own(offline, module, tolerance, tmp_path):
-    import copy
-
     offline.refresh(module, version=3)
     sampling = Sampling(max_tokens=30, seed=1)
-    merged = [copy.deepcopy(module) for _ in range(2)]
-    for i in range(2):
-        merged[i].load_state_dict(write_adapter(module, tmp_path / f"adapter{i}", seed=i))
+    merged = [adapted(module, tmp_path / f"adapter{i}", seed=i) for i in range(2)]
     adapter = offline.adapter(tmp_path / "adapter0", name="solver")
-    (bare,), (adapted,) = await asyncio.gather(
+    (bare,), (first,) = await asyncio.gather(
         offline.complete(PROMPT, 1, sampling), adapter.complete(PROMPT, 1, sampling)
     )
-    assert gap(bare, reference(module)) < tolerance
-    assert gap(adapted, reference(merged[0])) < tolerance
-    assert gap(adapted, reference(module)) > 100 * tolerance
-    assert (bare.versions[0][0], adapted.versions[0][0]) == (3, 0)
+    assert gap(bare, module) < tolerance
+    assert gap(first, merged[0]) < tolerance
+    assert gap(first, module) > 100 * tolerance
+    assert (bare.versions[0][0], first.versions[0][0]) == (3, 0)
 
     adapter.refresh(tmp_path / "adapter1")
-    [adapted] = await adapter.complete(PROMPT, 1, sampling)
-    assert gap(adapted, reference(merged[1])) < tolerance
-    assert adapted.versions == ((1, len(adapted.token_ids)),)
+    [second] = await adapter.complete(PROMPT, 1, sampling)
+    assert gap(second, merged[1]) < tolerance
+    assert second.versions == ((1, len(second.token_ids)),)
     await check_model(adapter, PROMPT, exact=True)
 
 
-async def test_adapters_are_refused_where_there_can_be_none(streaming, offline, tmp_path):
-    with pytest.raises(ConfigError, match="max_lora_rank"):
-        streaming.adapter(tmp_path)
-    with pytest.raises(ConfigError, match="no adapter at"):
-        offline.adapter(tmp_path)
-
-
-async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
-    """One step of MarsRL: vLLM plays, the trainer updates, vLLM gets the new weights."""
-    from mars_env import load_problems
-    from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
-    from mars_env.grading import grader_for
-    from mars_env.miniature import load
-    from mars_env.miniature.agents import team
-    from mars_env.miniature.recipe import RECIPE
-    from mars_env.models.head_padding import pad_heads
-    from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
-
-    trained = load().module
-    settings = RunSettings(
-        steps=1,
-        problems_per_step=4,
-        rollouts=GroupedSettings(group=4),
-        train=TrainConfig(learning_rate=3e-3, warmup_updates=0),
-    )
-    history = await train(
-        Game(SolveVerifyCorrect(RECIPE.training), grader_for("math")),
-        Team(
-            team(model, policy="miniature"),
-            {"miniature": Policy(trained)},
-            refresh=lambda policies: model.refresh(
-                pad_heads(policies["miniature"].model, 32), version=policies["miniature"].version
-            ),
-        ),
-        load_problems("arithmetic", seed=0, split="train"),
-        settings,
-    )
-    figures = history[0].flat()
-    [gap_seen] = [value for name, value in figures.items() if name.endswith("rollout_gap")]
-    assert gap_seen < tolerance  # what vLLM sampled from is what the trainer computes
-    [after] = await model.complete(PROMPT, 1, Sampling(max_tokens=40, seed=2))
-    assert after.versions[0][0] == 1
-    assert gap(after, reference(trained.eval())) < tolerance
-    assert gap(after, reference(load().module)) > 10 * tolerance
-
-
-async def test_what_cannot_be_asked_for_is_refused(model):
-    with pytest.raises(ContextError, match="leaves room for 0 of 4096 in a context of 512"):
-        await model.complete([5] * 512, 1, Sampling(overflow="refuse"))
+async def test_a_context_that_is_full(model):
     [full] = await model.complete([5] * 512, 1, Sampling())
     assert (full.text, full.finish_reason, full.token_ids) == ("", "context", ())
-    with pytest.raises(ModelError, match="token id outside"):
-        await model.complete([5, 10**6], 1, Sampling())
-    for temperature in (0.001, 2.5):
-        with pytest.raises(ConfigError, match=r"0\.01 to 2"):
-            await model.complete(PROMPT, 1, Sampling(temperature=temperature))
     [long] = await model.complete([5] * 508, 1, Sampling(max_tokens=4096, temperature=2, seed=1))
     assert len(long.token_ids) <= 4
     assert long.finish_reason != "length"
 
 
-def test_settings_are_checked(checkpoint, offline, module, tmp_path):
-    with pytest.raises(ConfigError, match="interrupt needs engine='async'"):
-        offline.refresh(module, interrupt=True)
-    with pytest.raises(ConfigError, match="options may not set enforce_eager"):
-        VLLMModel(checkpoint, options={"enforce_eager": True})
-    with pytest.raises(ConfigError, match="'async' or 'offline'"):
-        VLLMModel(checkpoint, engine="other")
-    with pytest.raises(ConfigError, match="cannot be loaded"):
+async def test_what_cannot_be_asked_for_is_refused(model):
+    with raises(ContextError):
+        await model.complete([5] * 512, 1, Sampling(overflow="refuse"))
+    with raises(ModelError):
+        await model.complete([5, 10**6], 1, Sampling())
+    for temperature in (0.001, 2.5):
+        with raises(ConfigError):
+            await model.complete(PROMPT, 1, Sampling(temperature=temperature))
+    with raises(ContextError):
+        await model.score(PROMPT, [3] * model.context, end=False)
+    with raises(ModelError):
+        await model.score(PROMPT, end=False)
+
+
+def test_settings_are_checked(checkpoint, streaming, offline, module, tmp_path):
+    for refused in (
+        lambda: offline.refresh(module, interrupt=True),
+        lambda: streaming.adapter(tmp_path),
+        lambda: offline.adapter(tmp_path),
+        lambda: VLLMModel(checkpoint, options={"enforce_eager": True}),
+        lambda: VLLMModel(checkpoint, engine="other"),
+    ):
+        with raises(ConfigError):
+            refused()
+    with pytest.raises(ConfigError):
         VLLMModel(tmp_path)
 
 
-async def test_a_closed_engine_says_so(checkpoint):
-    with VLLMModel(checkpoint, eager=True) as model:
-        waiting = asyncio.create_task(model.complete(PROMPT, 1, Sampling(max_tokens=5)))
-        await waiting
-    with pytest.raises(ModelError):
-        await model.complete(PROMPT, 1, Sampling(max_tokens=5))
+def test_the_async_engine_with_adapters_scores_them_alone_on_cpus(streaming, monkeypatch):
+    monkeypatch.setattr(streaming, "_adapters_alone", True)
+    with raises(ConfigError):
+        streaming._refuse_alone()
 
 
 async def test_more_seeded_prompts_than_one_step_reads(model, module, tolerance):
@@ -335,4 +224,38 @@ async def test_more_seeded_prompts_than_one_step_reads(model, module, tolerance)
     sampling = Sampling(max_tokens=4, seed=1)
     answers = await asyncio.gather(*(model.complete(prompt, 1, sampling) for prompt in prompts))
     assert all(len(completion.token_ids) > 0 for [completion] in answers)
-    assert gap(answers[-1][0], reference(module)) < tolerance
+    assert gap(answers[-1][0], module) < tolerance
+
+
+@pytest.mark.parametrize("end", [True, False])
+@pytest.mark.parametrize("texts", [("a:288", "b: - 72"), ("b:216",), ("a:288b:216",)])
+async def test_scores_are_those_of_transformers(model, module, tolerance, texts, end):
+    assert isinstance(model, ScoringModel)
+    scored = await model.score(PROMPT, *texts, end=end)
+    expected = await HFModel((module, model.tokenizer)).score(PROMPT, *texts, end=end)
+    assert (scored.prompt_ids, scored.token_ids) == (expected.prompt_ids, expected.token_ids)
+    assert scored.text == expected.text
+    assert gap(scored, module) < tolerance
+    assert scored.trainable and scored.temperature == 1.0
+    assert scored.versions == ((model.version, len(scored.token_ids)),)
+    assert model.written(PROMPT, *texts, end=end).token_ids == scored.token_ids
+
+
+async def test_a_sampled_completion_scores_what_it_was_sampled_at(model, tolerance):
+    for completion in await model.complete(PROMPT, 4, Sampling(max_tokens=40, seed=3)):
+        scored = await model.score(completion.prompt_ids, completion.token_ids, end=False)
+        assert scored.logprobs == pytest.approx(completion.logprobs, abs=tolerance)
+
+
+async def test_new_weights_score_anew(model, module, tolerance):
+    before = await model.score(PROMPT, "a:288")
+    model.refresh(shaken(module, seed=7), version=5)
+    scored = await model.score(PROMPT, "a:288")
+    assert scored.versions[0][0] == 5 and scored.logprobs != before.logprobs
+    assert gap(scored, module) < tolerance
+
+
+async def test_the_longest_text_is_scored(model):
+    longest = model.context - 1 - len(model.encode(PROMPT))
+    scored = await model.score(PROMPT, [3] * longest, end=False)
+    assert len(scored.logprobs) == longest

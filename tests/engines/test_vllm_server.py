@@ -5,44 +5,19 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from vllm_server import Server
+from real_engines import PROMPT, gap, shaken
 
-from mars_env.agents.roles import RoleAgent
-from mars_env.agents.tool_prompts import Asked, Dialogue
 from mars_env.errors import ModelError
+from mars_env.models.hf import HFModel
 from mars_env.models.http import HTTPModel
 from mars_env.models.vllm_servers import refresh_servers
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
-PROMPT = "a:288b: - 72<|solve|>"
-
-
-@pytest.fixture(scope="module")
-def servers(checkpoint, tmp_path_factory):
-    logs = tmp_path_factory.mktemp("servers")
-    servers = [Server(checkpoint, logs / f"{i}.log") for i in range(2)]
-    try:
-        for server in servers:
-            server.wait()
-        yield servers
-    finally:
-        for server in servers:
-            server.kill()
-
 
 def client(servers, **settings):
     settings = {"exact": True, "logprobs": "processed", "samples_per_call": 1} | settings
     return HTTPModel([server.url for server in servers], "miniature", **settings)
-
-
-def gap(completion, module):
-    from mars_env.models.hf import HFModel
-
-    expected = HFModel((module, None)).logprobs(
-        completion.prompt_ids, completion.token_ids, completion.temperature
-    )
-    return max(abs(a - b) for a, b in zip(completion.logprobs, expected, strict=True))
 
 
 async def test_keeps_the_contract_of_models(servers):
@@ -74,36 +49,19 @@ async def test_text_is_never_tokenised_twice(servers, module):
     assert second.prompt_ids == (*odd, *first.token_ids, 6)
 
 
-def add(a: int) -> int:
-    "Add one."
-    return a + 1
+async def test_scores_are_those_of_transformers(servers, module, checkpoint, tolerance):
+    model = client(servers, tokenizer=checkpoint)
+    local = HFModel((module, model.tokenizer))
+    for form in ("prompt_logprobs", "echo"):
+        model._scorer._form = form
+        for texts in (("a:288", "b: - 72"), ("b:216",)):
+            scored, expected = [await each.score(PROMPT, *texts) for each in (model, local)]
+            assert (scored.prompt_ids, scored.token_ids) == (expected.prompt_ids, expected.token_ids)
+            assert gap(scored, module) < tolerance
 
 
-async def test_a_turn_with_tools_is_one_text_of_exact_tokens(
-    servers, module, checkpoint, tolerance, monkeypatch
-):
-    def asked(dialogue, completion, visible):
-        return [Asked("add", {"a": 1}, "{}")]
-
-    monkeypatch.setattr(Dialogue, "calls", asked)
-    model = client(servers, tokenizer=str(checkpoint))
-    sampling = Sampling(max_tokens=200, seed=2)
-    agent = RoleAgent(model, tools=[add], max_calls=1, sampling=sampling, prompt=lambda seen: PROMPT)
-    actions = await agent.act({}, 8, 0)
-    called = [action for action in actions if action.calls]
-    assert called and all(len(action.chains) == 1 for action in called)
-    for completion in called[0].completions:
-        assert completion.trainable and gap(completion, module) < tolerance
-
-
-async def test_refreshed_servers_have_the_new_weights(servers, module, tolerance, tmp_path):
-    import torch
-
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
-    module.save_pretrained(tmp_path)
+async def test_refreshed_servers_have_the_new_weights(servers, module, checkpoint, tolerance, tmp_path):
+    shaken(module, seed=1).save_pretrained(tmp_path)
     sampling = Sampling(max_tokens=40, seed=2)
     model = client(servers)
     before = await model.complete(PROMPT, 4, sampling)
@@ -114,10 +72,11 @@ async def test_refreshed_servers_have_the_new_weights(servers, module, tolerance
     for completion in await model.complete(PROMPT, 8, sampling):  # both servers
         assert gap(completion, module) < tolerance
         assert completion.versions == ((5, len(completion.token_ids)),)
+    await refresh_servers(model, checkpoint)
 
 
 async def test_a_killed_replica_costs_no_completion(servers):
-    """The last test of this file: one server is gone afterwards."""
+    """The last test of the servers: one is gone afterwards."""
     model = client(servers, attempts=4, backoff=0.1, concurrency=8)
     tasks = [
         asyncio.create_task(model.complete(PROMPT, 2, Sampling(max_tokens=60, temperature=2, seed=seed)))
@@ -127,5 +86,5 @@ async def test_a_killed_replica_costs_no_completion(servers):
     servers[1].kill()
     answers = await asyncio.gather(*tasks)
     assert all(len(answer) == 2 and answer[0].trainable for answer in answers)
-    with pytest.raises(ModelError, match="left drained"):
+    with pytest.raises(ModelError):
         await refresh_servers(model, servers[0].log.parent)

@@ -29,15 +29,6 @@ def test_the_papers_rewards_go_to_the_agent_that_acted():
     assert env.tree.final == "0.0.0.0.0"
 
 
-def test_the_record_holds_what_was_played():
-    env = make()
-    completion = Completion("\\boxed{4}", "length", (1,), (2, 3), (-0.5, -0.1))
-    env.step(Action("\\boxed{4}", (completion,)))
-    [turn] = env.tree.turns
-    assert turn.trainable and turn.info["truncated"]
-    assert env.observe("verifier_0")["truncated"] == 1
-
-
 def test_an_unknown_grade_shows_as_zero_and_says_so():
     class Lost:
         async def grade(self, problem, text):

@@ -22,7 +22,7 @@ from mars_env.rollout.engine import play
 from mars_env.rollout.exports import dpo_rows, sft_rows, turn_rows
 from mars_env.rollout.groups import groups_of
 from mars_env.rollout.records import turn_from_row, turn_to_row
-from mars_env.rollout.regrade import regrade
+from mars_env.rollout.rewarding import regrade
 from mars_env.trainers.metrics import role_metrics
 from mars_env.types import Action, Completion, Problem, Sampling, Verdict
 from mars_env.viewer.page import write_page

@@ -2,7 +2,7 @@ import pytest
 from messages import raises
 from sandboxes import need_a_sandbox
 
-from mars_env.envs.selection import Choice, First, Highest, Vote, answer_key, candidates
+from mars_env.envs.selection import Choice, Highest, Vote, answer_key, candidates
 from mars_env.envs.visibility import shown_problem
 from mars_env.errors import ModelError, SandboxError
 from mars_env.grading import grader_for
@@ -34,10 +34,6 @@ def test_candidates_are_the_best_in_the_order_of_asking():
     some = turns("a", "b", "c", "d", scores=[0.5, 1.0, None, 1.0])
     assert [turn.id for turn in candidates(some[::-1])] == ["1", "3"]
     assert candidates(turns("a", scores=[None])) == candidates([]) == []
-
-
-async def test_first_is_the_first():
-    assert await First().choose(PROBLEM, turns("a", "b"), 0) == Choice("0")
 
 
 @pytest.mark.parametrize(

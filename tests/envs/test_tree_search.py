@@ -12,7 +12,7 @@ from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, groups_of, play
 from mars_env.rollout.engine import at_most
-from mars_env.rollout.regrade import regrade
+from mars_env.rollout.rewarding import regrade
 from mars_env.testing import check_env, check_rules
 from mars_env.types import Action, Grade, Problem
 

@@ -117,20 +117,6 @@ def test_differences_of_amounts_are_not_percentages(run, episode):
     assert row.difference_text == "+0.00 [+0.00, +0.00]"
 
 
-def test_runs_on_code_are_compared_without_votes_on_texts(episode):
-    def coded(trees):
-        return [replace(t, problem=replace(t.problem, kind="code")) for t in trees]
-
-    runs = [
-        coded(episode(f"p{i}", k, "S+" if k < right else "S-") for i in range(4) for k in range(4))
-        for right in (1, 3)
-    ]
-    rows = compare_trees(*runs).rows
-    assert rows["solver_accuracy"].difference.value == pytest.approx(0.5)
-    assert not [name for name in rows if "maj" in name]
-    assert [name for name in compare_trees(*runs, answer_of=lambda turn: turn.text).rows if "maj" in name]
-
-
 @pytest.mark.parametrize("name", ["\x9b", "\u202e", "a\udcff"])  # the last: a folder's name that is not UTF-8
 def test_its_json_is_ascii_whatever_the_names_hold(run, name):
     text = compare_trees(run, run, (name, "b")).json_text()

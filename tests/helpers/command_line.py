@@ -1,9 +1,7 @@
 """The command line in a separate process, and the parts of a stored run that must not depend on the clock."""
 
-import signal
 import subprocess
 import sys
-import time
 
 
 def command(*arguments):
@@ -27,18 +25,6 @@ def _called(arguments, code):
     done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
     assert done.returncode == code, done.stderr + done.stdout
     return done
-
-
-def kill_when(arguments, run, rows):
-    """Call mars-env and kill it with SIGKILL once a run has stored `rows` rows of turns."""
-    process = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    turns, until = run / "turns.jsonl", time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < until:
-        if turns.exists() and turns.read_bytes().count(b"\n") >= rows:
-            process.kill()
-            break
-        time.sleep(0.002)
-    assert process.wait(10) == -signal.SIGKILL
 
 
 def timeless(run):

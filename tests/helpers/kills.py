@@ -9,13 +9,47 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from mars_env.loggers import read_jsonl
+from mars_env.trainers.local import LocalTrainer
+from mars_env.trainers.metrics import StepMetrics
+from mars_env.types import Group
+
+TURNS = "turns.jsonl"
+
+
+class Recorded(LocalTrainer):
+    """A trainer that records its input, and the age in updates of each turn of it."""
+
+    directory: Path
+
+    def step(self, groups: Sequence[Group]) -> StepMetrics:
+        """One update, recorded before it runs."""
+        rows = [
+            {
+                "attempt": os.getpid(),
+                "step": self.steps + 1,
+                "tree": turn.tree_id,
+                "turn": turn.id,
+                "policy": turn.policy,
+                "age": self.policies[turn.policy].version - min(version for version, _ in c.versions),
+            }
+            for group in groups
+            for turn in group.turns
+            for c in turn.action.completions
+        ]
+        with (self.directory / TURNS).open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            file.flush()
+            os.fsync(file.fileno())
+        return super().step(groups)
 
 
 def logged(directory: Path) -> int:
@@ -56,6 +90,17 @@ def killed_at_random(run: Callable[[], None], directory: Path, kills: int) -> di
     if status:
         raise SystemExit("the last attempt failed")
     return {"killed": kills, "resumed": resumed}
+
+
+def main(train: Callable[[Path, int], Any]) -> None:
+    """What a script runs with DIRECTORY CHECKPOINT_EVERY KILLS; prints what the run that ended returned."""
+    directory, every, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(1)
+    written = directory / "result.json"
+    counts = killed_at_random(
+        lambda: written.write_text(json.dumps(train(directory, every))), directory, kills
+    )
+    sys.stdout.write(json.dumps({"result": json.loads(written.read_text()), **counts}) + "\n")
 
 
 def killed(script: ModuleType, *arguments: object, timeout: float = 400) -> dict[str, Any]:

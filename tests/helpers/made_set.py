@@ -1,10 +1,8 @@
-"""A set of problems that scripted models make, as a script that can be killed: python made_set.py FOLDER."""
+"""A set of problems that scripted models make."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-import sys
 from pathlib import Path
 
 from mars_env.agents import Solver
@@ -32,10 +30,10 @@ def teacher(prompt: Prompt, sample: int, seed: int) -> str:
     return f"\\boxed{{{number + 1 + (seed % 4 == 0)}}}"
 
 
-async def make(folder: Path, tries: int = MAKING.tries, latency: float = 0.0) -> ProblemSet:
+async def make(folder: Path, tries: int = MAKING.tries) -> ProblemSet:
     """Make the set, or what is missing of it."""
-    model = ScriptedModel(designer, latency=latency, name="designer")
-    voter = Solver(ScriptedModel(teacher, latency=latency, name="teacher"))
+    model = ScriptedModel(designer, name="designer")
+    voter = Solver(ScriptedModel(teacher, name="teacher"))
 
     async def write(index: int, seed: int) -> Design | None:
         return await write_design(model, ChatWriting(), ("addition", str(index % 3)), Sampling(seed=seed))
@@ -50,5 +48,18 @@ async def make(folder: Path, tries: int = MAKING.tries, latency: float = 0.0) ->
     )
 
 
-if __name__ == "__main__":
-    asyncio.run(make(Path(sys.argv[1]), latency=0.02))
+class Writing:
+    """Texts of models that know no words: concepts, then ``rationale;problem``."""
+
+    def from_concepts(self, concepts):
+        return "".join(concepts) + ":"
+
+    def from_problem(self, concepts, problem):
+        return "".join(concepts) + "/" + problem + ":"
+
+    def parts(self, design):
+        return design.rationale + ";", design.problem
+
+    def read(self, text):
+        rationale, _, problem = text.partition(";")
+        return (rationale, problem) if rationale and problem and ";" not in problem else None

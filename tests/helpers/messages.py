@@ -25,6 +25,7 @@ _CHANGING = [
     (rf"{re.escape(tempfile.gettempdir())}/[^\s'\",;:()]*", "<path>"),
     (r"127\.0\.0\.1(:|', )\d+", "<address>"),
     (r"\b(0x[0-9a-f]+|[0-9a-f]{12,})\b", "<hex>"),
+    (r"\.py, line \d+", ".py, line <n>"),
     (r"(known rules are|Known:|no search '\w+':) .*", r"\1 <names>"),  # other tests register rules
 ]
 

@@ -56,7 +56,7 @@ class Server:
         await asyncio.sleep(self.delay)
         self._now -= 1
         rng = random.Random(f"{body.get('seed')} {body['messages'][-1]['content']}")
-        judging = "Correctness:" in str(body["messages"])
+        judging = "one of these two lines" in str(body["messages"])
         known = [a for problem, a in self.answers.items() if problem in str(body["messages"][-1]["content"])]
         texts = [self._text(rng, judging, known) for _ in range(body.get("n") or 1)]
         self.calls += 1

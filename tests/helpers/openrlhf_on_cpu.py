@@ -10,7 +10,9 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-SHIM = Path(__file__).parents[1] / "engines" / "openrlhf_shim"
+ROOT = Path(__file__).parents[2]
+SHIM = ROOT / "tests" / "engines" / "openrlhf_shim"
+EXAMPLES = ROOT / "examples" / "openrlhf"
 
 ENGINES = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -44,16 +46,23 @@ STEADY = {
 }
 """The same at a constant learning rate."""
 
-MARS2_LOSS = (
-    "--actor.policy_loss_type", "gspo", "--actor.loss_agg_mode", "seq-mean-token-mean",
-    "--actor.eps_clip_low_high", "3e-4", "4e-4",
-)  # fmt: skip
+APART = ("--train.colocate_all=false", "--vllm.enable_sleep=false", "--ds.enable_sleep=false")
+"""Engine and trainer do not share a GPU."""
+
+MARS2_LOSS = {
+    "--actor.policy_loss_type": "gspo",
+    "--actor.loss_agg_mode": "seq-mean-token-mean",
+    "--actor.eps_clip_low_high": "3e-4 4e-4",
+}
 """The loss of MARS2, as the settings files of examples/openrlhf have it."""
 
 
-def environment(address, paths=(), float32=False):
-    """The environment of a run's processes, which can import from `paths`. OpenRLHF's dtype is bfloat16."""
-    found = [*map(str, (SHIM, *paths)), *filter(None, [os.environ.get("PYTHONPATH")])]
+def environment(address, float32=False):
+    """The environment of a run's processes, which can import the helpers. OpenRLHF's dtype is bfloat16."""
+    found = [
+        *map(str, (SHIM, Path(__file__).parent, EXAMPLES)),
+        *filter(None, [os.environ.get("PYTHONPATH")]),
+    ]
     return {
         **ENGINES,
         **os.environ,
@@ -69,18 +78,18 @@ def environment(address, paths=(), float32=False):
 
 
 @contextmanager
-def ray_on_cpus(gpus=4, paths=(), float32=False):
+def ray_on_cpus(gpus=4, float32=False):
     """A separate Ray; yields the environment for processes that join it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    env = environment(f"127.0.0.1:{port}", paths, float32)
+    env = environment(f"127.0.0.1:{port}", float32)
     ray = Path(sys.executable).with_name("ray")
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as sockets:
         head = subprocess.Popen(
             [
                 ray, "start", "--head", "--block", "--disable-usage-stats", "--include-dashboard=false",
-                f"--num-gpus={gpus}", "--num-cpus=8", f"--port={port}", f"--temp-dir={sockets}",
+                f"--num-gpus={gpus}", "--num-cpus=12", f"--port={port}", f"--temp-dir={sockets}",
             ],
             env={name: value for name, value in env.items() if name != "RAY_ADDRESS"},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -92,26 +101,33 @@ def ray_on_cpus(gpus=4, paths=(), float32=False):
             head.wait(60)
 
 
-def command(flags):
-    """The launcher's command line."""
-    words = []
+def words(flags):
+    """Flags and their values as words of a command line."""
+    found = []
     for name, value in flags.items():
-        several = name.endswith(".betas")
-        words += [name, *([] if value is None else str(value).split() if several else [str(value)])]
-    return [sys.executable, "-W", "ignore", "-m", "mars_env.trainers.openrlhf", *words]
+        several = name.endswith((".betas", "_low_high"))
+        found += [name, *([] if value is None else str(value).split() if several else [str(value)])]
+    return found
 
 
-def launched(folder, checkpoint, flags, *, gpus=4, float32=False):
-    """The folder of a run of the launcher to its end, which must be a good one."""
-    own = {
-        "--actor.model_name_or_path": checkpoint,
+def command(flags, *more):
+    """The launcher's command line."""
+    return [sys.executable, "-W", "ignore", "-m", "mars_env.trainers.openrlhf", *more, *words(flags)]
+
+
+def folders(folder):
+    """Flags for what a run writes, all in one folder."""
+    return {
         "--ckpt.path": folder / "checkpoints",
         "--ckpt.output_dir": folder / "model",
         "--mars.record": folder / "record",
         "--logger.tensorboard_dir": folder / "board",
     }
-    with ray_on_cpus(gpus, [Path(__file__).parent], float32) as env:
-        ended_well(command({**flags, **own}), folder, env)
+
+
+def launched(folder, environment, flags, *more):
+    """The folder of a run of the launcher to its end, which must be a good one."""
+    ended_well(command({**folders(folder), **flags}, *more), folder, environment)
     return folder
 
 
@@ -151,3 +167,20 @@ def logged(board, kind):
             for scalar in events.Scalars(tag) if tag.startswith(f"{kind}/") else ():
                 found.setdefault(scalar.step, {})[tag.removeprefix(f"{kind}/")] = scalar.value
     return found
+
+
+def updates(folder):
+    """What the record of a run says of its updates."""
+    return _recorded(folder, "UPDATES")
+
+
+def samples(folder):
+    """The rows that a run trained on."""
+    return _recorded(folder, "SAMPLES")
+
+
+def _recorded(folder, name):
+    from mars_env.trainers.openrlhf.rollouts import record
+    from mars_env.trainers.rollouts import read_lines
+
+    return read_lines(folder / "record" / getattr(record, name))

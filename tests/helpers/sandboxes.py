@@ -81,7 +81,8 @@ def mbpp_rows():
 def descendants(pid, depth=99):
     """Processes below one, so many generations: fork servers, bubblewraps around them, boxes, programs."""
     found = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children") if depth else ():
-        with contextlib.suppress(OSError):  # it has ended
-            found += map(int, children.read_text().split())
+    with contextlib.suppress(OSError):  # the process has ended
+        for thread in Path(f"/proc/{pid}/task").iterdir() if depth else ():
+            with contextlib.suppress(OSError):  # the thread has ended
+                found += map(int, (thread / "children").read_text().split())
     return found + [each for child in found for each in descendants(child, depth - 1)]

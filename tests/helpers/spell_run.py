@@ -10,8 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-import torch
-from kills import killed_at_random
+from kills import main
 from spell_team import Script
 from toy_training import digest
 
@@ -48,7 +47,6 @@ def agent(name, model):
 
 def train(directory, every):
     """Train, resuming from the directory; returns a digest of all weights, and the text of the memory."""
-    torch.set_num_threads(1)
     settings = lookups.run_settings(seed=7, steps=STEPS, clusters=4, rate=1e-3)
     settings = settings.model_copy(
         update={"train": settings.train.model_copy(update={"train_roles": ("responder",)})}
@@ -72,16 +70,5 @@ def train(directory, every):
     return digest(made[-1]), (Path(directory) / MEMORY).read_text()
 
 
-def main():
-    """Kill the run the given number of times, each at a random moment, then let it end."""
-    directory, every, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    written = directory / "result.json"
-    counts = killed_at_random(
-        lambda: written.write_text(json.dumps(train(directory, every))), directory, kills
-    )
-    end, memory = json.loads(written.read_text())
-    sys.stdout.write(json.dumps({"digest": end, "memory": memory, **counts}) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(train)

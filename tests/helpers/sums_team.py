@@ -10,10 +10,15 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
-from mars_env.rollout import Job
+from mars_env.rollout import Job, Store, play_all
 from mars_env.types import Problem
 
-PROBLEMS = [Problem(f"sum/{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(8)]
+
+def sums(number):
+    return [Problem(f"sum/{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(number)]
+
+
+PROBLEMS = sums(8)
 
 
 def jobs(samples):
@@ -52,19 +57,6 @@ def slow_model():
     return ScriptedModel(script, latency=0.05)
 
 
-class Deadly(ScriptedModel):
-    """Ends its process when asked about one particular problem."""
-
-    async def complete(self, prompt, n, sampling):
-        if "3 + 3" in prompt[-1]["content"]:
-            os._exit(1)
-        return await super().complete(prompt, n, sampling)
-
-
-def deadly_team():
-    return team(model=Deadly(script, ids=True, latency=0.005))
-
-
 def broken_team():
     return make_agents("no_such_module:agent", game().rules.possible_agents)
 
@@ -86,6 +78,15 @@ class ProcessGrader:
 
 def game_graded_by_processes():
     return replace(game(), grader=ProcessGrader())
+
+
+async def stored(directory, game, agents, jobs, problems=PROBLEMS, **options):
+    """Play what a stored run lacks of these jobs; yields the trees."""
+    options = {"seed": 1, **options}
+    with Store(directory, {"seed": options["seed"]}, problems) as store:
+        owed = [job for job in jobs if job.tree_id not in store.finished]
+        async for tree in play_all(game, agents, owed, journal=store, **options):
+            yield tree
 
 
 def told(tree):

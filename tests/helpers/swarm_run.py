@@ -7,7 +7,6 @@ python swarm_run.py learner FOLDER PORT BOUND STEPS
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 
 import torch
-from kills import fork, logged
+from kills import Recorded, fork, logged
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
@@ -28,7 +27,7 @@ from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import loop
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.local import Policy
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
 
@@ -36,7 +35,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from studies.rubrics.lock import PATTERN, SAMPLING, SHAPE, VOCABULARY, locks, opener, step_is_right
 
-GROUP, LOCKS, TURNS = 4, 3, "turns.jsonl"
+GROUP, LOCKS = 4, 3
 AGENTS = {"solver_0": "opener"}
 
 
@@ -76,31 +75,6 @@ async def sample(url: str, playing: HFModel | None = None, key="", weights=None,
     playing, chosen = playing or model(), SamplerSettings(**options)
     agents = {"solver_0": opener(playing)}
     return await run_sampler(agents, {"opener": playing}, url, chosen, key=key, weights=weights)
-
-
-class Recorded(LocalTrainer):
-    """A trainer that records what it is given, with the age of each turn in updates."""
-
-    directory: Path
-
-    def step(self, groups):
-        """One update, recorded before it runs."""
-        rows = [
-            {
-                "attempt": os.getpid(),
-                "step": self.steps + 1,
-                "turn": f"{turn.tree_id}/{turn.id}",
-                "age": self.policies[turn.policy].version - min(v for v, _ in c.versions),
-            }
-            for group in groups
-            for turn in group.turns
-            for c in turn.action.completions
-        ]
-        with (self.directory / TURNS).open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in rows))
-            file.flush()
-            os.fsync(file.fileno())
-        return super().step(groups)
 
 
 async def learn(folder: Path, port: int, chosen: RunSettings, **options) -> HFModel:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import json
-import sys
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from kills import killed_at_random
+from kills import main
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from mars_env.loggers import JsonlLogger
@@ -157,14 +155,5 @@ def digest(trainer: LocalTrainer) -> str:
     return sha.hexdigest()
 
 
-def main() -> None:
-    """Kill the run the given number of times, each at a random moment, then let it end."""
-    directory, every, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    torch.set_num_threads(1)
-    written = directory / "digest"
-    counts = killed_at_random(lambda: written.write_text(train(directory, every)), directory, kills)
-    sys.stdout.write(json.dumps({"digest": written.read_text(), **counts}) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(train)

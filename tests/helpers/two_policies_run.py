@@ -18,8 +18,6 @@ def reward(turn, path, problem):
 
 
 def main(out, flags):
-    import ray
-
     from mars_env.trainers.openrlhf.command_line import read_argv
     from mars_env.trainers.openrlhf.launch import launch
     from mars_env.trainers.openrlhf.workers import driver
@@ -39,7 +37,6 @@ def main(out, flags):
 
     driver.turn_samples = turn_samples
     TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
-    ray.init(num_gpus=6, num_cpus=12, include_dashboard=False)
     launch(read_argv(flags))
     Path(out).write_bytes(pickle.dumps(updates))
 

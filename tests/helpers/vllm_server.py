@@ -49,6 +49,12 @@ class Server:
                 time.sleep(0.5)
         pytest.fail(f"vllm serve did not start: {self.log.read_text(errors='replace')[-2000:]}")
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.kill()
+
     def kill(self):
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)

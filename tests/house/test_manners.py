@@ -24,14 +24,8 @@ def evaluate(**options):
 
 
 WRONG = {
-    "rounds=-1": lambda: mars_env.make(TEAM, rounds=-1),
-    "rounds='3'": lambda: mars_env.make(TEAM, rounds="3"),
-    "schedul=": lambda: mars_env.make(TEAM, schedul="training"),
-    "nodess=": lambda: mars_env.make("aime-tree-search", nodess=3),
-    "revision=": lambda: mars_env.make("aime-self-refine", revision=3),
     "make(None)": lambda: mars_env.make(None),
     "spec(3)": lambda: mars_env.spec(3),
-    "a wrong id": lambda: mars_env.make("aime-solve-verify-corect"),
     "a list to load": lambda: mars_env.load_problems([{"id": "a"}]),
     "rows": lambda: mars_env.make(TEAM, problems=[{"id": "a"}]),
     "a row": lambda: mars_env.make(TEAM, problems={"id": "a"}),

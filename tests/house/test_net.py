@@ -1,16 +1,15 @@
 """Answers of every form over one session, faults as typed errors, and servers that guard their address."""
 
 import asyncio
-import contextlib
 import gc
 import subprocess
 import sys
 import warnings
 
-import aiohttp
 import pytest
 from aiohttp import web
 from messages import raises
+from raw_server import Script
 
 from mars_env.errors import ConfigError
 from mars_env.net import (
@@ -25,45 +24,6 @@ from mars_env.net import (
 )
 
 
-class Script:
-    """A server that answers each request with given pieces of bytes; None ends the connection."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.requests, self.connections = [], 0
-        self.gone = asyncio.Event()
-
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}/v1/x?key=1"
-        return self
-
-    async def __aexit__(self, *_):
-        self.server.close()
-
-    async def serve(self, reader, writer):
-        self.connections += 1
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):  # the client goes
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = int(head.lower().partition("content-length: ")[2].partition("\r\n")[0])
-                self.requests.append((head, await reader.readexactly(length)))
-                for piece in self.answers.pop(0):
-                    if piece is None:
-                        writer.close()
-                        return
-                    if isinstance(piece, float):
-                        with contextlib.suppress(TimeoutError):
-                            async with asyncio.timeout(piece):
-                                await reader.read(1)
-                                self.gone.set()
-                    else:
-                        writer.write(piece)
-                        await writer.drain()
-                        await asyncio.sleep(0)
-        writer.close()
-
-
 def sized(body, *headers, status="200 OK"):
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
@@ -74,8 +34,7 @@ CHUNKED = HEAD + b"3;x=1\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n"
 
 
 async def post(server, body=b"", *, most=1 << 20, timeout=5.0):
-    limit = aiohttp.ClientTimeout(total=timeout)
-    return await request("POST", server.url, most, data=body, headers={"X-A": "b"}, timeout=limit)
+    return await request("POST", server.url, most, timeout, data=body, headers={"X-A": "b"})
 
 
 async def exchange(*answers, **options):

@@ -15,7 +15,7 @@ from messages import raises  # noqa: E402
 from mars_env.errors import ConfigError  # noqa: E402
 from mars_env.miniature import CHECKPOINT, load  # noqa: E402
 from mars_env.miniature import protocol as p  # noqa: E402
-from mars_env.miniature.agents import LIMITS, MiniatureAgent, prompt, team  # noqa: E402
+from mars_env.miniature.agents import LIMITS, MiniatureAgent, prompt  # noqa: E402
 from mars_env.miniature.model import build_model, build_tokenizer  # noqa: E402
 from studies.marsrl.demonstrations import draw_chain, tell  # noqa: E402
 from studies.marsrl.warm_start import STAGES, Stage, save, train  # noqa: E402
@@ -72,22 +72,6 @@ def test_the_shipped_checkpoint_is_small_and_solves_short_problems() -> None:
     ]
     right = sum(f"\\boxed{{{c.values[-1]:03d}}}" in t for c, t in zip(chains, texts, strict=True))
     assert right > 0.7 * len(chains)
-
-
-async def test_the_team_plays_in_process() -> None:
-    model = load()
-    agents = team(model)
-    statement = tell(p.Chain(100, (("+", 5), ("-", 3))))
-    solutions = await agents["solver_0"].act({"problem": statement}, n=4, seed=1)
-    assert len(solutions) == 4 and all(a.completions[0].trainable for a in solutions)
-    observation = {"problem": statement, "solution": solutions[0].text, "truncated": 0, "round": 0}
-    [report] = await agents["verifier_0"].act(observation, n=1, seed=2)
-    assert "Correctness: " in report.text
-    observation |= {"report": report.text}
-    [correction] = await agents["corrector_0"].act(observation, n=1, seed=3)
-    assert correction.text.startswith(("a:", "b:", "c:"))
-    again = await agents["corrector_0"].act(observation, n=1, seed=3)
-    assert again[0].text == correction.text
 
 
 async def test_what_the_next_agent_reads_is_exactly_what_was_written() -> None:

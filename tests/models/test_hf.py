@@ -85,19 +85,6 @@ async def test_rows_of_a_batch_do_not_influence_each_other(tiny_pair):
     assert await play(model) == await play(small)
 
 
-async def test_the_same_requests_give_the_same_bits(tiny_pair):
-    async def play():
-        model = HFModel(tiny_pair)
-
-        async def chain(i):
-            [first] = await model.complete(PROMPTS[i % 4], 1, Sampling(max_tokens=20, seed=i))
-            return first, await model.complete(first.token_ids, 2, Sampling(max_tokens=20, seed=i))
-
-        return await asyncio.gather(*map(chain, range(12)))
-
-    assert await play() == await play()
-
-
 async def test_samples_follow_the_model_s_distribution(tiny_pair):
     model = HFModel(tiny_pair)
     sampling = Sampling(max_tokens=1, seed=0, temperature=0.8)

@@ -339,14 +339,6 @@ async def test_exact_requests_leave_nothing_to_a_checkpoint_s_own_sampling(serve
     assert not server.bodies[2].keys() & neutral.keys()
 
 
-async def test_token_counts_add_up_to_the_server_s(server):
-    model = HTTPModel(server.url, "m")
-    completions = await model.complete("p", 7, Sampling(seed=1))
-    texts = [c.text for c in completions]
-    assert sum(c.completion_tokens for c in completions) == sum(map(len, texts))
-    assert {c.prompt_tokens for c in completions} == {len('"p"')}
-
-
 async def test_apis_may_be_forced(server):
     model = HTTPModel(server.url, "m", api="chat")
     await model.complete("p", 1, Sampling())
@@ -438,19 +430,6 @@ async def until(condition, act):
         assert time.monotonic() < begun + 60
         await act()
         await asyncio.sleep(0.01)
-
-
-async def test_a_server_that_is_back_is_used_again(servers):
-    first, second = servers
-    settings = {"health_interval": 0.05, "backoff": 0.01}
-    model = HTTPModel([first.url, second.url], "m", **settings)
-    port = int(second.url.rpartition(":")[2].removesuffix("/v1"))
-    await second.stop()
-    for _ in range(6):  # some of them try the second server in vain
-        assert len(await model.complete("1 + 1 =", 1, Sampling())) == 1
-    await second.start(port)
-    await until(lambda: second.bodies, lambda: model.complete("1 + 1 =", 1, Sampling()))
-    assert second.health_checks > 0
 
 
 async def test_a_server_that_is_ill_is_left_alone(servers):

@@ -1,6 +1,5 @@
 """Keys that servers say back are masked before anything is cut."""
 
-import asyncio
 import base64
 import json
 import traceback
@@ -11,6 +10,7 @@ from aiohttp import web
 from http_app import served
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_server import Script
 
 from mars_env.errors import ModelError
 from mars_env.models import HTTPModel
@@ -79,27 +79,6 @@ def test_what_is_no_secret_stays():
     assert KEY not in repr(Secrets([KEY]))
 
 
-class Raw:
-    """A server that answers with given bytes."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}/v1"
-        return self
-
-    async def __aexit__(self, *_):
-        self.server.close()
-
-    async def serve(self, reader, writer):
-        head = await reader.readuntil(b"\r\n\r\n")
-        key = head.decode().partition("Authorization: ")[2].partition("\r\n")[0]
-        writer.write(self.answer.replace(b"KEY", key.encode()))
-        writer.close()
-
-
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
 ECHOES = {
@@ -120,7 +99,8 @@ ECHOES = {
 async def test_no_error_of_a_model_holds_the_key(monkeypatch, name):
     monkeypatch.setenv("MY_KEY", KEY)
     options = {"api_key_env": "MY_KEY", "attempts": 2, "backoff": 0.001, "patience": 0.5}
-    async with Raw(ECHOES[name]) as server:
+    answer = ECHOES[name].replace(b"KEY", f"Bearer {KEY}".encode())
+    async with Script(*[[answer, None]] * 99) as server:
         model = HTTPModel(server.url, "m", **options)
         with pytest.raises(ModelError) as caught:
             await model.complete("p", 1, Sampling())

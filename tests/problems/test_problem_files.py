@@ -1,14 +1,11 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems import load_set
-from mars_env.problems.files import file_rows
 
 pa = pytest.importorskip("pyarrow", reason="parquet needs the extra 'datasets'")
 pq = pytest.importorskip("pyarrow.parquet", reason="parquet needs the extra 'datasets'")
@@ -115,17 +112,6 @@ def test_a_broken_parquet_file(tmp_path):
     path.write_bytes(b"PAR1 nothing")
     with raises(ProblemError):
         load_problems(path)
-
-
-@given(st.binary(max_size=200))
-def test_no_bytes_raise_anything_else(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("fuzz") / "fuzz.jsonl"
-    path.write_bytes(data)
-    try:
-        for place, row in file_rows(path):
-            assert place.startswith(str(path)) and isinstance(row, dict)
-    except ProblemError as error:
-        assert "line" in str(error)
 
 
 def test_blank_lines_and_a_byte_order_mark_are_skipped(tmp_path):

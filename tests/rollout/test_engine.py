@@ -4,14 +4,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 from messages import raises
+from sums_team import told
 
-from mars_env.envs import Game, GroupedSettings, Solve, SolveVerifyCorrect, grouped, team_outcome
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, groups_of, play, play_all
+from mars_env.rollout import Job, collect, play, play_all
 from mars_env.rollout.engine import at_most
-from mars_env.rollout.regrade import regrade
+from mars_env.rollout.rewarding import regrade
 from mars_env.types import Action, Grade, Problem
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(6)]
@@ -44,14 +45,10 @@ GAME = Game(SolveVerifyCorrect(TRAINING), ExactGrader())
 GROUPED = replace(GAME, grower=grouped(GroupedSettings(group=4)))
 
 
-def timeless(tree):
-    return replace(tree, turns=tuple(replace(turn, seconds=0.0) for turn in tree.turns))
-
-
 async def trees_of(game, agent, concurrency):
     jobs = [Job(problem, sample) for sample in range(3) for problem in PROBLEMS]
     return [
-        timeless(t)
+        told(t)
         for t in await collect(game, assign_agents(game.rules, agent), jobs, seed=5, concurrency=concurrency)
     ]
 
@@ -73,15 +70,6 @@ async def test_rewards_are_the_papers():
                 assert turn.grade is None
             else:
                 assert turn.reward == turn.grade.score
-
-
-async def test_groups_share_one_input():
-    trees = await trees_of(GROUPED, Guesser(), 8)
-    groups = groups_of(trees)
-    assert sum(len(group.turns) for group in groups) == sum(len(tree.turns) for tree in trees)
-    for group in groups:
-        assert len(group.turns) == 4
-        assert len({(turn.tree_id, turn.parent_id, turn.agent) for turn in group.turns}) == 1
 
 
 async def test_finished_groups_are_handed_on_at_once():
@@ -170,12 +158,6 @@ async def test_async_rewards_and_the_path_that_led_there():
     assert [turn.reward for turn in tree.turns] == [float(i) for i in range(len(tree.turns))]
 
 
-async def test_a_team_reward_takes_the_place_of_the_step_rewards():
-    game = replace(GAME, team_reward=team_outcome)
-    for tree in await trees_of(game, Guesser(), 4):
-        assert len({turn.reward for turn in tree.turns}) == 1  # one chain, one outcome
-
-
 async def test_a_team_reward_is_the_mean_over_branches():
     game = replace(GROUPED, team_reward=team_outcome)
     tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[4]), seed=1)
@@ -201,14 +183,6 @@ async def test_grading_again_gives_the_same_tree_and_another_grader_another():
 
     again = await regrade(tree, replace(GAME, grader=Strict()))
     assert all(turn.grade.score == 0.0 for turn in again.turns if turn.grade)
-
-
-async def test_one_agent_alone():
-    game = Game(Solve(), ExactGrader())
-    [tree] = await collect(game, assign_agents(game.rules, lambda o: "2"), [Job(PROBLEMS[1])], seed=0)
-    assert tree.final == "0"
-    assert tree.turns[0].grade.score == 1.0
-    assert not tree.turns[0].trainable
 
 
 async def cancelled_future(*_):

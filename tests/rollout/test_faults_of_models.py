@@ -4,18 +4,16 @@ import asyncio
 import time
 
 import pytest
+from sums_team import game, stored, sums, told
 
 from mars_env.agents import make_agents
-from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ServerDown
-from mars_env.grading import grader_for
 from mars_env.models import HTTPModel
-from mars_env.rollout import Job, Store, play_all, read_run
+from mars_env.rollout import Job, read_run
 from mars_env.types import Problem
 
-PROBLEMS = [Problem(f"sum/{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(10)]
-GAME = Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+PROBLEMS = sums(10)
+GAME = game()
 
 
 async def run(directory, url, *, problems=PROBLEMS, seconds=90, on_tree=None, **options):
@@ -23,28 +21,20 @@ async def run(directory, url, *, problems=PROBLEMS, seconds=90, on_tree=None, **
     options = {"backoff": 0.01, "attempts": 12, "timeout": 20.0} | options
     jobs = [Job(problem, sample) for sample in range(4) for problem in problems]
     async with asyncio.timeout(seconds):
-        model = HTTPModel(url, "m", **options)
-        agents = make_agents(model, GAME.rules.possible_agents)
-        with Store(directory, {"seed": 3}, problems) as store:
-            owed = [job for job in jobs if job.tree_id not in store.finished]
-            async for tree in play_all(GAME, agents, owed, seed=3, concurrency=8, journal=store):
-                if on_tree is not None:
-                    on_tree(tree)
+        agents = make_agents(HTTPModel(url, "m", **options), GAME.rules.possible_agents)
+        async for tree in stored(directory, GAME, agents, jobs, problems, seed=3, concurrency=8):
+            if on_tree is not None:
+                on_tree(tree)
     trees = read_run(directory).trees
     assert len(trees) == len(jobs)
-    return list(map(timeless, trees))
-
-
-def timeless(tree):
-    turns = [(t.id, t.agent, t.text, t.reward, t.grade and t.grade.verdict) for t in tree.turns]
-    return tree.id, tree.final, tree.fault, turns
+    return list(map(told, trees))
 
 
 async def undisturbed(chaos, directory, problems=PROBLEMS):
     trees = await run(directory, chaos.start().url, problems=problems)
     chaos.kill()
     await asyncio.sleep(0.05)  # until the loop's session knows that its connections are closed
-    assert not any(fault for _, _, fault, _ in trees)
+    assert not any(tree.fault for tree in trees)
     return trees
 
 
@@ -85,16 +75,14 @@ async def test_what_does_not_pass_is_a_fault_with_its_reason_and_never_a_reward(
     began = time.monotonic()
     trees = await run(tmp_path / "run", chaos.url, attempts=1, timeout=0.5)
     assert time.monotonic() - began < 300  # the server hangs for an hour
-    given_up = [tree for tree in trees if tree[2]]
+    given_up = {tree.id: tree for tree in trees if tree.fault}
     assert 10 < len(given_up) < 40
-    whole = {tree[0]: tree for tree in expected}
-    for id, final, reason, turns in given_up:
-        assert "ModelError" in reason
-        assert final is None
-        assert turns == whole[id][3][: len(turns)]  # what was finished before stays as it was
-    assert [tree for tree in trees if not tree[2]] == [
-        tree for tree in expected if tree[0] not in {t[0] for t in given_up}
-    ]
+    for tree, whole in zip(trees, expected, strict=True):
+        if tree.id in given_up:
+            assert "ModelError" in tree.fault and tree.final is None
+            assert tree.turns == whole.turns[: len(tree.turns)]  # what was finished before stays as it was
+        else:
+            assert tree == whole
 
     before = (tmp_path / "run" / "turns.jsonl").read_bytes()
     chaos.kill()
@@ -110,8 +98,8 @@ async def test_one_poisoned_problem_costs_its_own_trees_only(chaos, tmp_path, fa
     chaos.start(fault)
     trees = await run(tmp_path / "run", chaos.url, problems=poisoned, attempts=2, timeout=0.5)
     for tree, calm in zip(trees, expected, strict=True):
-        if tree[0].startswith("bad#"):
-            assert tree[2] and tree[1] is None and tree[3] == []
+        if tree.problem.id == "bad":
+            assert tree.fault and tree.final is None and not tree.turns
         else:
             assert tree == calm
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from messages import raises
 from small_runs import ABOUT
+from sums_team import stored
 
 import mars_env
 from mars_env.agents import make_agents
@@ -23,9 +24,9 @@ from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
-from mars_env.rollout import Job, Store, collect, play_all, read_run
+from mars_env.rollout import Job, Store, collect, read_run
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
-from mars_env.rollout.regrade import regrade
+from mars_env.rollout.rewarding import regrade
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.metrics import role_metrics
 from mars_env.trainers.openrlhf.rollouts.metrics import training_metrics
@@ -86,9 +87,7 @@ FINE = [1, True, 0.25, np.float32(0.5), np.int64(2), np.bool_(True), Fraction(1,
 async def run(game, out=None, agents=AGENTS, problems=PROBLEMS):
     if out is None:
         return await collect(game, agents, list(map(Job, problems)), seed=0)
-    with Store(out, {"seed": 0}, problems) as store:
-        owed = [job for job in map(Job, problems) if job.tree_id not in store.finished]
-        trees = [t async for t in play_all(game, agents, owed, seed=0, journal=store)]
+    trees = [tree async for tree in stored(out, game, agents, map(Job, problems), problems, seed=0)]
     return sorted(trees, key=lambda tree: tree.id)
 
 

@@ -55,6 +55,11 @@ def write_rows(run, name, rows):
         write_rows(run, "trees", [{**row, **stated(run, row["tree"])} for row in rows_of(run, "trees")])
 
 
+def change_manifest(run, **changes):
+    file = run / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
 def stated(run, tree):
     lines = (run / "turns.jsonl").read_bytes().splitlines(keepends=True)
     lines = [line for line in lines if isinstance(row := json.loads(line), dict) and row.get("tree") == tree]
@@ -164,8 +169,7 @@ def test_what_is_written_anew_replaces_links_alone(tmp_path):
 
 @pytest.mark.parametrize("change", [{"format": 0}, {"format": None}, {"format": "1", "versions": []}])
 async def test_a_run_in_another_format(run, change):
-    manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    change_manifest(run, **change)
     for reads in (lambda: read_run(run), lambda: Store(run, CONFIG, PROBLEMS)):
         with pytest.raises(StoreError):
             reads()
@@ -174,9 +178,7 @@ async def test_a_run_in_another_format(run, change):
 async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monkeypatch):
     (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["config"]["title"] = "evil_module:arithmetic-self-refine"
-    (run / "manifest.json").write_text(json.dumps(manifest))
+    change_manifest(run, config={**CONFIG, "title": "evil_module:arithmetic-self-refine"})
     with raises(ConfigError):
         stored_game(read_run(run), None, {})
     assert "evil_module" not in sys.modules
@@ -185,9 +187,7 @@ async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monke
 
 @pytest.mark.parametrize("settings", [[], "x", {"rounds": "[[[[["}, {"revisions": {"a": []}}, {1: 2}, None])
 async def test_settings_of_a_manifest_are_data(run, settings):
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["config"]["settings"] = settings
-    (run / "manifest.json").write_text(json.dumps(manifest))
+    change_manifest(run, config={**CONFIG, "settings": settings})
     try:
         assert stored_game(read_run(run), None, {}).rules
     except MarsError as error:
@@ -204,9 +204,7 @@ async def test_settings_of_a_manifest_are_data(run, settings):
     ],
 )
 async def test_settings_that_do_not_fit_are_one_sentence(run, title, settings):
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["config"] = {"title": title, "settings": settings}
-    (run / "manifest.json").write_text(json.dumps(manifest))
+    change_manifest(run, config={"title": title, "settings": settings})
     with pytest.raises(ConfigError) as raised:
         stored_game(read_run(run), None, {})
     assert "\n" not in str(raised.value) and "http" not in str(raised.value)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sums_team import told
 
 from mars_env.rollout import read_run
 
@@ -47,13 +48,6 @@ def kill_when(directory, turns):
     assert process.returncode == -signal.SIGKILL, f"it was to be killed at {turns} turns: {errors.decode()}"
 
 
-def timeless(tree):
-    turns = [
-        (t.id, t.parent_id, t.agent, t.action, t.reward, t.grade and t.grade.verdict) for t in tree.turns
-    ]
-    return tree.id, tree.final, tree.fault, turns
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """An uninterrupted run: its directory and its memory while it ran."""
@@ -89,7 +83,7 @@ def test_a_run_killed_at_a_random_moment_resumes_to_the_uninterrupted_one(whole,
     left = (killed / "turns.jsonl").read_bytes()
     played(killed)
 
-    assert list(map(timeless, read_run(killed).trees)) == list(map(timeless, expected.trees)), at
+    assert list(map(told, read_run(killed).trees)) == list(map(told, expected.trees)), at
     stored = (killed / "turns.jsonl").read_bytes()
     assert stored.count(b"\n") == turns, at  # nothing was lost, nothing played twice
     assert stored.startswith(left[: left.rfind(b"\n") + 1]), at

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import math
 import os
 import random
 import resource
@@ -241,6 +242,20 @@ def test_any_turn_survives_the_store(tmp_path_factory, text, ids, logprobs, rewa
         store.write_turns([turn])
     with Store(path, CONFIG, []) as store:
         assert store.turns_of("t#0") == {"0.1": turn}
+
+
+def test_only_references_hold_what_json_has_not(tmp_path):
+    infinite = Problem("p9", "Largest?", math.inf)
+    turn = Turn("p0#0", "0", None, "g", "solver_0", "", "p0", Action("4"), info={"x": math.nan})
+    with Store(tmp_path, CONFIG, [*PROBLEMS[:1], infinite]) as store:
+        with pytest.raises(StoreError):
+            store.write_turns([turn])
+        store.write_turns([replace(turn, info={})])
+        store.write_tree(Tree("p0#0", PROBLEMS[0], (turn,), "0"), {})
+    with pytest.raises(StoreError):  # closed
+        store.write_turns([replace(turn, info={})])
+    assert [tree.turns[0].info for tree in read_run(tmp_path).trees] == [{}]
+    assert read_run(tmp_path).problems["p9"] == infinite
 
 
 def test_problems_that_become_known_later_are_kept_and_a_torn_line_is_cut_off(tmp_path):

@@ -1,4 +1,4 @@
-"""The recorder before a stand-in for vLLM's server; tests/engines/test_recorder.py has the server itself."""
+"""The recorder before a stand-in for vLLM's server; tests/engines/test_vllm_recorder.py has a real one."""
 
 import asyncio
 import json

@@ -138,6 +138,7 @@ def test_the_command_answers_and_tells_of_its_turns(tmp_path):
     )
     assert json.loads(done.stdout)["answer"] == "4", done.stderr
     assert "wrote" in run_cli("view", tmp_path / "run")
+    assert "You check solutions" in (tmp_path / "run" / "report.html").read_text("utf-8")  # a prompt
 
 
 def test_a_person_plays_a_role():

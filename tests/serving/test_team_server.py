@@ -129,17 +129,12 @@ async def test_a_repeated_request_reads_no_other_answer(tmp_path):
 @pytest.mark.parametrize(
     ("messages", "options"),
     [
-        *(
-            ([QUESTION], options)
-            for options in (
-                {"model": "gpt-5"},
-                {"tools": [{"type": "function"}]},
-                {"logprobs": True},
-                {"n": 65},
-                {"extra": {"seed": "7"}},
-                {"extra": {"mars_env": {"test": []}}},
-            )
-        ),
+        ([QUESTION], {"model": "gpt-5"}),
+        ([QUESTION], {"tools": [{"type": "function"}]}),
+        ([QUESTION], {"logprobs": True}),
+        ([QUESTION], {"n": 65}),
+        ([QUESTION], {"extra": {"seed": "7"}}),
+        ([QUESTION], {"extra": {"mars_env": {"test": []}}}),
         ([{"role": "user", "content": " "}], {}),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], {}),
         ([QUESTION, {"role": "assistant", "content": "4"}], {}),

@@ -11,7 +11,6 @@ from mars_env.agents.reward_model import make_reward_model
 from mars_env.envs.selection import First
 from mars_env.errors import ConfigError
 from mars_env.models import HFModel
-from studies.mars2 import protocol
 from studies.mars2.experiment import (
     chosen_by,
     right_within,
@@ -23,14 +22,11 @@ from studies.mars2.experiment import (
 from studies.mars2.recipe import Mars2Recipe
 from studies.mars2.warm_start import (
     WarmStart,
-    coder_tokenizer,
-    demonstrate,
     draw,
     warm_start,
 )
 from studies.mars2_choice.choice import (
     CHOICE_ARMS,
-    TEMPLATE,
     ChoiceRecipe,
     Judged,
     RewardRecipe,
@@ -84,19 +80,6 @@ def test_another_number_of_outputs_is_refused(shown):
         load_problems("nibbles", shown=shown)
 
 
-def test_demonstrations_show_what_the_problems_show():
-    settings = WarmStart(shown=2)
-    rng = random.Random(3)
-    for _ in range(200):
-        found = demonstrate(rng, 0.5, settings, refine=True)
-        examples = found.prompt[: found.prompt.index(protocol.OLD)]
-        assert [text.split(" = ")[0] for text in examples] == ["f(6, 0)", "f(15, 0)", "f(6, 1)", "f(15, 1)"]
-        failed = [token for token in found.prompt if token in protocol.FAILS]
-        assert all(
-            token.split(" fails")[0] in [text.split(" = ")[0] for text in examples] for token in failed
-        )
-
-
 # ---------------------------------------------------------------------------------------- the reward model
 
 
@@ -106,24 +89,6 @@ def programs(count, seed=0):
     rng, settings = random.Random(seed), WarmStart(shown=3)
     drawn = [draw(rng, 0.5, settings) for _ in range(count)]
     return [Judged(problems[i].statement, pair.program, not pair.v) for i, pair in enumerate(drawn)]
-
-
-def test_the_reward_model_reads_the_examples_and_the_program_and_nothing_else():
-    tokenizer = coder_tokenizer()
-    tokenizer.chat_template = TEMPLATE
-    pair = protocol.Pair(("inc", "fold"), ("xor5",))
-    problem = load_problems("nibbles", registers=2, level=(1, 3), shown=3)[0]
-    chat = [
-        {"role": "user", "content": problem.statement},
-        {"role": "assistant", "content": pair.program},
-    ]
-    ids = tokenizer(tokenizer.apply_chat_template(chat, tokenize=False), add_special_tokens=False)[
-        "input_ids"
-    ]
-    read = [protocol.VOCABULARY[i] for i in ids]
-    examples = protocol.prompt({"problem": problem.statement}).removesuffix(protocol.GENERATE[0])
-    assert "".join(read) == examples + protocol.OLD + "".join(pair.lines) + protocol.END
-    assert protocol.PAD not in read and len(read) == 6 + 1 + 3 + 1
 
 
 def test_it_learns_what_right_programs_have_in_common_and_is_an_ordinary_checkpoint(tmp_path):

@@ -5,8 +5,6 @@ import random
 from dataclasses import replace
 
 import pytest
-import torch
-from messages import raises
 from sandboxes import need_a_sandbox
 
 import mars_env
@@ -14,7 +12,6 @@ import studies.mars2.study as study
 from mars_env import load_problems
 from mars_env.envs.selection import Highest
 from mars_env.envs.tree_search import T_PLUS
-from mars_env.errors import ConfigError
 from mars_env.evaluation.provenance import provenance
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.rollout import Job, collect
@@ -33,7 +30,6 @@ from studies.mars2.experiment import (
     evaluate_team,
     evaluation_game,
     held_out,
-    lean_of,
     right_diversity,
     training_game,
     warm_model,
@@ -43,11 +39,7 @@ from studies.mars2.protocol import Pair
 from studies.mars2.recipe import RECIPE, Mars2Recipe
 from studies.mars2.warm_start import (
     WarmStart,
-    _examples,
     coder_tokenizer,
-    demonstrate,
-    draw,
-    warm_start,
 )
 
 TINY = Mars2Recipe(
@@ -59,7 +51,6 @@ TINY = Mars2Recipe(
     cuts=(8,),
     diversity_nodes=4,
 )
-BY_NAME = {arm.name: arm for arm in ARMS}
 
 
 def pairs():
@@ -116,15 +107,6 @@ def test_what_is_not_in_the_language_is_wrong_and_never_run(text):
     assert grade.score == 0.0 and grade.feedback
 
 
-def test_other_problems_and_roles_are_refused():
-    with raises(ConfigError):
-        protocol.prompt({"problem": load_problems("nibbles")[0].statement, "mode": "generate"})
-    with raises(ConfigError):
-        protocol.prompt({"problem": pairs()[0].statement, "mode": "generate"}, role=2)
-    with raises(ConfigError):
-        MiniatureCoder(2, None)
-
-
 # ---------------------------------------------------------------------------------------------- the grader
 
 
@@ -162,42 +144,6 @@ def test_it_grades_as_the_sandbox_does(options):
 # ------------------------------------------------------------------------------------------ the warm start
 
 
-def test_what_a_model_leans_to_is_what_it_is_shown():
-    rng, settings = random.Random(1), WarmStart()
-    drawn = [draw(rng, 0.75, settings) for _ in range(400)]
-    first, second = sum(bool(d.u) for d in drawn), sum(bool(d.v) for d in drawn)
-    assert first > 2 * second > 0 and all(d.u or d.v for d in drawn)
-    assert lean_of("g0", RECIPE) == lean_of("g1", RECIPE) == 0.5
-    assert lean_of("a", RECIPE) + lean_of("b", RECIPE) == 1
-
-
-def test_demonstrations_are_in_the_language_and_their_edits_mend():
-    rng, settings = random.Random(2), WarmStart()
-    mended = 0
-    for _ in range(300):
-        row = demonstrate(rng, 0.5, settings, refine=True)
-        assert set(row.prompt) | set(row.completion) <= set(protocol.VOCABULARY)
-        failed = [piece for piece in row.prompt if piece in protocol.FAILS]
-        if failed:
-            old = protocol._pair([piece for piece in row.prompt if piece in protocol.STATEMENTS])
-            new = protocol.edited(old, "".join(row.completion[:-1]))
-            register = protocol.FAILS.index(failed[0]) // 6
-            wanted = [piece for piece in row.prompt if piece in protocol.EXAMPLES]
-            half = slice(0, 6) if register == 0 else slice(6, 12)
-            assert _examples(new)[half] == wanted[half]
-            mended += 1
-    assert mended > 150
-
-
-def test_a_warm_start_learns_and_is_the_same_again():
-    losses: list[float] = []
-    settings = TINY.warm_start.model_copy(update={"updates": 60})
-    one, _ = warm_start(3, 0.5, settings, lambda n, a, b: losses.append(a + b))
-    two, _ = warm_start(3, 0.5, settings)
-    assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
-
-
 # ------------------------------------------------------------------------------------------ the experiment
 
 
@@ -211,8 +157,8 @@ def test_every_arm_gives_each_model_the_same_nodes_but_the_control_that_has_twic
     assert evaluation_game(RECIPE.searched(), 2).visibility.sees == "grader"
 
 
-def test_a_search_at_test_time_is_blind_to_private_tests():
-    agents = {"coder_0": MiniatureCoder(0, warm_model("g0", 0, TINY)), "coder_1": Scripted()}
+def test_a_search_at_test_time_is_blind_to_private_tests(tmp_path):
+    agents = {"coder_0": MiniatureCoder(0, warm_model("g0", 0, TINY, tmp_path)), "coder_1": Scripted()}
     game = evaluation_game(TINY.searched(depth_decay=0.98), 2)
     problems = list(held_out(0, TINY))
     other = [replace(p, reference={**p.reference, "tests": shuffled(p)}) for p in problems]
@@ -249,44 +195,35 @@ def shuffled(problem):
     ]
 
 
-def test_diversity_counts_functions_texts_and_agents():
-    right, same, wrong = (
-        Pair(("xor5",), ("inc",)),
-        Pair(("xor10", "xor10", "xor5"), ("inc",)),
-        Pair(("inc",), ()),
+RIGHT, WRONG = Grade.correct(), Grade.wrong("no")
+
+
+def searched(*nodes):
+    """A search by best-of-n: text, agent, grade and score of each program."""
+    turns = tuple(
+        Turn("p#0", str(i), None, "", agent, "", "p", Action(text), grade, score, None, {"call": i})
+        for i, (text, agent, grade, score) in enumerate(nodes)
     )
+    return Tree("p#0", Problem("p", "?", None, "code"), turns)
 
-    def turn(i, pair, agent):
-        grade = Grade.wrong("no") if pair is wrong else Grade.correct()
-        return Turn(
-            "p#0", str(i), None, "", agent, "", "p", Action(pair.program), grade, 0.0, None, {"call": i}
-        )
 
-    two = [
-        turn(0, right, "coder_0"),
-        turn(1, same, "coder_1"),
-        turn(2, wrong, "coder_0"),
-        turn(3, wrong, "coder_1"),
-    ]
-    found = diversity([Tree("p#0", Problem("p", "?", None, "code"), tuple(two))], nodes=4)
-    assert found == {
+def test_diversity_counts_functions_texts_and_agents():
+    right = Pair(("xor5",), ("inc",)).program
+    same = Pair(("xor10", "xor10", "xor5"), ("inc",)).program
+    wrong = Pair(("inc",), ()).program
+    programs = [(right, RIGHT), (same, RIGHT), (wrong, WRONG), (wrong, WRONG)]
+    two = searched(*((text, f"coder_{i % 2}", grade, 0.0) for i, (text, grade) in enumerate(programs)))
+    assert diversity([two], nodes=4) == {
         "pass@1": 0.5, "distinct": 0.5, "distinct_right": 2.0, "different": 0.5, "disagree": 0.5,
     }  # fmt: skip
-    alone = [replace(t, agent="coder_0") for t in two]
-    found = diversity([Tree("p#0", Problem("p", "?", None, "code"), tuple(alone))], nodes=4)
+    found = diversity([searched(*((text, "coder_0", grade, 0.0) for text, grade in programs))], nodes=4)
     assert found["different"] == pytest.approx(4 / 6) and found["disagree"] == pytest.approx(4 / 6)
 
 
 def test_the_choices_choose_among_what_passes_best():
     long, short = Pair(("xor5", "inc"), ("inc",)), Pair(("inc",), ("inc",))
-
-    def turn(i, pair, score):
-        return Turn(
-            "p#0", str(i), None, "", "coder_0", "", "p", Action(pair.program), None, score, None, {"call": i}
-        )
-
-    turns = (turn(0, Pair((), ()), 0.5), turn(1, long, 1.0), turn(2, short, 1.0), turn(3, long, 1.0))
-    tree = Tree("p#0", Problem("p", "?", None, "code"), turns, final="1")
+    scored = (Pair((), ()), 0.5), (long, 1.0), (short, 1.0), (long, 1.0)
+    tree = replace(searched(*((pair.program, "coder_0", None, score) for pair, score in scored)), final="1")
     for name, final in (("vote", "1"), ("shortest", "2")):
         (chosen,) = asyncio.run(chosen_by(CHOICES[name], [tree]))
         assert chosen.final == final
@@ -322,13 +259,7 @@ def test_a_search_that_stops_early_leaves_fewer_candidates():
     one, other = Pair(("inc",), ("inc",)), Pair(("inc", "xor5", "xor5"), ("inc",))
 
     def tree(*passing):
-        turns = tuple(
-            Turn(
-                "p#0", str(i), None, "", "c_0", "", "p", Action(pair.program), None, score, None, {"call": i}
-            )
-            for i, (pair, score) in enumerate(passing)
-        )
-        return Tree("p#0", Problem("p", "?", None, "code"), turns)
+        return searched(*((pair.program, "coder_0", None, score) for pair, score in passing))
 
     trees = [
         tree((one, 0.5), (one, 1.0), (other, 0.5), (other, 1.0)),  # a second one in the next wave of 2
@@ -342,13 +273,8 @@ def test_a_search_that_stops_early_leaves_fewer_candidates():
 
 
 def fresh_programs(*programs):
-    """A search by best-of-n: (text, agent, whether it is right) of each program."""
-    turns = tuple(
-        Turn("p#0", str(i), None, "", agent, "", "p", Action(text),
-             Grade.correct() if right else Grade.wrong("no"), 0.0, None, {"call": i})
-        for i, (text, agent, right) in enumerate(programs)
-    )  # fmt: skip
-    return Tree("p#0", Problem("p", "?", None, "code"), turns)
+    """Of programs of which is known whether they are right."""
+    return searched(*((text, agent, RIGHT if right else WRONG, 0.0) for text, agent, right in programs))
 
 
 def test_diversity_of_right_programs_counts_no_wrong_ones():

@@ -1,8 +1,6 @@
 """One agent that revises its own solution: what it reads, what it is taught, and what it is judged by."""
 
 import asyncio
-import random
-import re
 from dataclasses import replace
 
 import pytest
@@ -13,39 +11,10 @@ from mars_env.grading import grader_for
 from mars_env.miniature import protocol
 from mars_env.rollout import Job, collect
 from mars_env.types import Completion
-from studies.marsrl.demonstrations import Faults
 from studies.marsrl_refining.refining import (
     RefiningSolver,
     at_budget,
-    demonstrate_refining,
 )
-
-PLAIN = Faults(shown=(0.0, 0.5), continued=0.3)
-
-
-def demonstrations(number):
-    rng = random.Random(3)
-    return [demonstrate_refining("corrector", rng, PLAIN) for _ in range(number)]
-
-
-def test_a_revision_ends_right_from_right_and_from_wrong_solutions():
-    shown_right, ended = 0, 0
-    for row in demonstrations(200):
-        problem, _, rest = row.prompt.partition(protocol.SOLVE)
-        shown = protocol.flip(rest.removesuffix(protocol.VERIFY + protocol.CORRECT))
-        start = int(protocol.flip(problem)[2:5])
-        signs = {" + ": "+", " - ": "-"}
-        terms = [
-            (signs[sign], int(size))
-            for sign, size in re.findall(r"[b-g]:( [+-] )([0-9]{2})", protocol.flip(problem))
-        ]
-        answer = protocol.Chain(start, tuple(terms)).values[-1]
-        text = protocol.flip("".join(row.completion))
-        shown_right += f"\\boxed{{{answer:03d}}}" in shown
-        if protocol.END in row.completion:  # not cut off by the limit
-            ended += 1
-            assert f"\\boxed{{{answer:03d}}}" in text
-    assert shown_right > 20 and ended > 100
 
 
 class Slow:

@@ -7,10 +7,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from messages import raises
 
 from mars_env import load_problems
-from mars_env.errors import ConfigError
 from mars_env.grading import grade
 from mars_env.miniature.model import build_tokenizer
 from mars_env.miniature.protocol import SPECIAL
@@ -40,23 +38,6 @@ def test_a_token_is_a_number_or_a_word_and_what_is_written_is_read_back():
         assert protocol.read(report, protocol.REPORT_TOKENS) == report
         assert report.endswith("Correct") == (tuple(chosen) in subsets_with_sum(numbers, target))
         assert report.endswith("Correct") == (grade(problem, protocol.shown(written)).verdict == "CORRECT")
-
-
-@pytest.mark.parametrize("text", ["", "none", "3 short", "\\boxed{x}", "7" * 5000, "\x00<|verify|> 3"])
-def test_any_text_gives_a_prompt_of_limited_length(text):
-    tokenizer = build_tokenizer(protocol.VOCABULARY, SPECIAL, protocol.PATTERN)
-    seen = {"problem": PROBLEM.statement, "solution": text, "report": text}
-    ids = tokenizer(protocol.prompt("corrector", seen))["input_ids"]
-    assert len(ids) <= 12 + protocol.ANSWER_TOKENS + protocol.REPORT_TOKENS and 0 not in ids
-    assert protocol.honest(PROBLEM.statement, text).endswith("Wrong")
-
-
-@pytest.mark.parametrize(
-    "statement", ["What is 1 + 1?", "the numbers 60, 70, each at most once: add up to 70."]
-)
-def test_other_problems_are_refused(statement):
-    with raises(ConfigError):
-        protocol.read_statement(statement)
 
 
 def rewarded(answer, report):

@@ -75,6 +75,7 @@ def test_what_is_dropped_is_counted():
     assert advantage_stats(groups, advantages) == AdvantageStats(
         groups=5, turns=10, unknown=4, small=3, uniform=1, kept=2
     )
+    assert advantage_stats([], {}) == AdvantageStats()
 
 
 def test_equal_rewards_with_a_rounded_standard_deviation_are_dropped():
@@ -125,6 +126,7 @@ def test_overlong_penalty():
     long, short = group("a", [1.0, None], length=9), group("b", [1.0, 0.0], length=2)
     penalised = penalise_overlong([long, short], max_length=10, buffer=4)
     assert [[t.reward for t in g.turns] for g in penalised] == [[0.25, None], [1.0, 0.0]]
+    assert overlong_penalty(2, 2, buffer=1) == -1.0
     with raises(ConfigError):
         overlong_penalty(1, 2, buffer=0)
 

@@ -1,7 +1,5 @@
 """The local trainer on given texts (likelihood) and on preferences (DPO), against updates worked out here."""
 
-import copy
-import math
 from dataclasses import replace
 
 import pytest
@@ -107,16 +105,6 @@ def test_a_preference_step_is_the_papers(toy, groups, budget):
     assert figures["preferred"] == sum(m.item() > 0 for m in margins) / 2
     assert figures["pairs"] == 2 and figures["completions"] == 4
     torch.testing.assert_close(flat(policy.model), stepped(plain, loss), rtol=1e-3, atol=1e-5)
-
-
-def test_preferences_against_the_own_start_begin_at_the_logarithm_of_two(toy, groups):
-    model = toy.tiny_model()
-    policy = Policy(model, reference=copy.deepcopy(model))
-    trainer = LocalTrainer({"mars": policy}, CONFIG, preferences=Preferences())
-    assert trainer.step(groups).policies["mars"]["loss"] == pytest.approx(math.log(2), abs=1e-5)
-    for _ in range(20):
-        figures = trainer.step(groups).policies["mars"]
-    assert figures["loss"] < 0.6 and figures["preferred"] == 1.0
 
 
 def test_a_turn_of_unknown_reward_changes_nothing(toy, groups):

@@ -4,7 +4,7 @@ from collections import Counter
 import mars2_run
 import pytest
 import tiny_team
-from kills import killed, lasting
+from kills import TURNS, killed, lasting
 
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
@@ -18,7 +18,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kill
 def test_killed_at_random_moments_a_run_ends_bitwise_the_same(toy, tmp_path, every):
     never_killed = toy.train(None, every)
     result = killed(toy, tmp_path, every, 3)
-    assert result["digest"] == never_killed
+    assert result["result"] == never_killed
     assert result["killed"] == 3
     assert result["resumed"] >= 1  # not all kills came before the first checkpoint
     assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, toy.STEPS + 1))
@@ -30,7 +30,7 @@ def test_killed_asynchronous_training_on_trees_loses_repeats_and_over_ages_no_tu
     assert result["killed"] == 2 and result["resumed"] >= 1
     steps = list(range(1, mars2_run.STEPS + 1))
 
-    updates = lasting(read_jsonl(tmp_path / mars2_run.TURNS))
+    updates = lasting(read_jsonl(tmp_path / TURNS))
     assert list(updates) == steps
     turns = [turn for update in updates.values() for turn in update]
     problems = tiny_team.environment(2).problems

@@ -11,7 +11,7 @@ from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.rewards import team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
+from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.grading import grader_for
 from mars_env.grading.cover import CoverMatch
 from mars_env.miniature import load
@@ -299,12 +299,6 @@ async def test_groups_of_a_policy_that_is_not_trained_do_not_fill_an_update():
     assert min(solvers) >= 4
 
 
-async def test_a_name_that_no_inner_setting_has_is_refused():
-    loss = COMMON["train"].model_copy(update={"learning_rat": 1e-3})
-    with raises(ConfigError):
-        await Run(shared=True).train(RunSettings(**COMMON).model_copy(update={"train": loss}))
-
-
 class Helped(MiniatureAgent):
     """Acts by how much of the run is done, as an agent with a scaffold does."""
 
@@ -323,11 +317,3 @@ async def test_with_agents_that_act_by_the_runs_progress_the_number_of_steps_is_
     assert await helped().train(settings, directory=tmp_path) == []
     with raises(StoreError):
         await helped().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
-
-
-async def test_models_that_are_never_told_of_new_weights_end_a_run_that_goes_step_by_step():
-    run = Run(shared=True)
-    run.refresh = None
-    with raises(MarsError):
-        await run.train(RunSettings(**COMMON))
-    assert len(run.logged) == 1  # the first update's groups were as new as could be

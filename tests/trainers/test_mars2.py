@@ -1,9 +1,6 @@
 """MARS2's training: several agents in one tree, each policy on its own nodes; the three stages; resuming."""
 
 import asyncio
-import os
-import signal
-import time
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -13,7 +10,6 @@ from made_by_make import needed
 from messages import raises
 from tiny_team import LOSS, Rows, brief, environment, flat, made, models_of, settings, tiny, weights
 
-import mars_env
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
 from mars_env.rollout.pipeline import PipelineSettings
@@ -139,16 +135,6 @@ def test_training_raises_the_reward():
     assert sum(rewards[-3:]) > sum(rewards[:3]) + 0.3
 
 
-def run(directory, steps=4):
-    """The weights after some steps, and which steps this call did."""
-    torch.set_num_threads(1)
-    env, players, wanted = made(2, ["a", "b"], steps=steps)
-    history = asyncio.run(
-        train(env.game, players, env.problems, wanted, directory=directory, checkpoint_every=1)
-    )
-    return weights(players), [metrics.step for metrics in history]
-
-
 @pytest.mark.parametrize("bound", [1, 2])
 def test_asynchronous_training_keeps_within_the_bound_and_trains_every_tree_once(bound):
     env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(staleness=bound), steps=6)
@@ -166,35 +152,6 @@ def test_asynchronous_training_keeps_within_the_bound_and_trains_every_tree_once
         assert not torch.equal(old, flat(players.policies[name].model))
         assert torch.equal(flat(models_of(players)[name].module), flat(players.policies[name].model))
         assert models_of(players)[name].version == players.policies[name].version
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the run that is killed is a fork of this process")
-def test_killed_a_run_of_two_policies_ends_as_if_never_killed(tmp_path):
-    whole, _ = run(None)
-    child = os.fork()
-    if child == 0:
-        try:
-            run(tmp_path)
-        finally:
-            os._exit(1)
-    while not any(tmp_path.glob("step-*")):
-        assert os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        time.sleep(0.002)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    assert not any(tmp_path.glob("step-00000004"))
-    resumed, rest = run(tmp_path)
-    assert 0 < len(rest) < 4 and rest[-1] == 4  # it was resumed, not run again
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-@pytest.mark.parametrize("bound", [0, 1])
-def test_a_run_with_smaller_trees_is_not_taken_up(tmp_path, bound):
-    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(staleness=bound), steps=1)
-    asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
-    smaller = environment(2, nodes=4)
-    with raises(mars_env.errors.StoreError):
-        asyncio.run(train(smaller.game, players, env.problems, wanted, directory=tmp_path))
 
 
 def test_adapters_on_one_base_are_a_heterogeneous_team():

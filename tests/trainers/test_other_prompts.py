@@ -65,12 +65,6 @@ def test_the_importance_ratio_is_plain_over_scaffolded(toy, groups):
     assert abs(figures["ratio"] - 1) > 0.01
 
 
-def test_the_scaffolded_ratio_is_one_with_either_denominator(toy, groups):
-    read = changed(groups, train_prompt_ids=())
-    for old in ("trainer", "rollout"):
-        assert step(toy, read, old_logprobs=old)[0]["ratio"] == pytest.approx(1.0, abs=1e-5)
-
-
 def test_the_gap_to_the_engine_is_that_of_samples_with_the_prompt_that_was_read(toy, groups):
     mixed = [groups[0], *changed(groups[1:], train_prompt_ids=())]
     figures, _ = step(toy, mixed)

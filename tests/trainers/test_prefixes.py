@@ -166,22 +166,6 @@ def test_preferences_share_too():
     assert_same(*found)
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
-    def made():
-        return LocalTrainer({"one": Policy(new_model())}, TrainConfig(learning_rate=1e-3))
-
-    straight, first, second = made(), made(), made()
-    assert straight.policies["one"].shares
-    for trainer in (straight, first):
-        trainer.step(groups_of(ALIKE))
-    first.save(tmp_path)
-    assert second.resume(tmp_path)
-    for trainer in (straight, second):
-        trainer.step(groups_of(ALIKE[::-1]))
-    one, other = (t.policies["one"].model.state_dict() for t in (straight, second))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 @pytest.mark.parametrize(
     ("config", "others", "shares"),
     [

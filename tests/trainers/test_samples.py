@@ -33,13 +33,6 @@ def test_a_sample_says_what_its_turn_and_completion_say():
     assert (other.reward, other.score, other.advantage) == (0.0, None, -0.5)
 
 
-def test_all_completions_of_a_turn_share_its_advantage():
-    second = replace(GOOD, token_ids=(8, 1))
-    samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
-    assert [(s.turn_id, s.completion_ids) for s in samples] == [("0", (3, 4)), ("0", (8, 1)), ("1", (3, 4))]
-    assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
-
-
 def test_calls_cost_what_the_settings_say():
     paid = replace(turn("0", 1.0), action=Action("x", (GOOD,), (ToolCall(0, "f", "", ""),) * 2))
     groups = [Group("g", (paid, turn("1", 1.0), turn("2", None)))]
@@ -80,6 +73,7 @@ def test_completions_that_do_not_continue_are_samples_of_their_own(second):
     samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
     assert [sample.completion_ids for sample in samples] == [(3, 4), (5,), (3, 4)]
     assert all(sample.completion_mask == (1,) * len(sample.completion_ids) for sample in samples)
+    assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
 
 
 def test_the_penalty_of_length_counts_what_a_chain_sampled():

@@ -6,14 +6,11 @@ from messages import raises
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.contexts import needs
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ConfigError, ContextError
-from mars_env.evaluation.counts import count_trees
+from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
-from mars_env.rollout import Job, collect
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import train
@@ -83,21 +80,3 @@ async def test_what_the_context_cuts_off_is_counted_by_role_and_not_trained(monk
     assert metrics.advantages.unknown >= len(cut)
     assert metrics.advantages.kept <= known
     assert 0 < metrics.policies["miniature"]["completions"] <= known
-
-
-def test_the_longest_prompts_that_are_foreseen_are_the_longest_that_occur():
-    """The miniature's, by hand: the problem, a full solution, a full report, a mark after each."""
-    found = {need.agent: need.prompt for need in needs(game().rules, team(load(), "check"), problems())}
-    problem = found["solver_0"]
-    assert found["verifier_0"] == problem + LIMITS["solver"] + 1
-    assert found["corrector_0"] == problem + LIMITS["solver"] + 1 + LIMITS["verifier"] + 1
-
-
-async def test_an_evaluation_reports_the_cut_turns_or_ends():
-    jobs = [Job(problem) for problem in problems()[:8]]
-    trees = await collect(game(), team(load(context=SMALL), "unknown"), jobs, seed=0)
-    counts = count_trees(trees)
-    assert counts.interrupted["solver"] > 0 and counts.interrupted["verifier"] > 0
-    assert sum(counts.unknown.values()) >= counts.interrupted["solver"]
-    with raises(ContextError):
-        await collect(game(), team(load(context=SMALL), "refuse"), jobs, seed=0)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_env.viewer.mathml import MAX_ELEMENTS, MAX_FORMULA, limited_formulas, mathml
+from mars_env.viewer.mathml import MAX_ELEMENTS, MAX_FORMULA, mathml
+from mars_env.viewer.prose import limited
 
 
 @pytest.mark.parametrize(
@@ -50,16 +51,14 @@ def test_brackets_grow_only_where_latex_lets_them():
 
 
 def test_a_page_parses_only_so_much():
-    formulas = limited_formulas(10)
+    formulas = limited(mathml, 10)
     assert formulas("x" * 6, False) and formulas("y" * 6, False) is None and formulas("z" * 4, False)
     assert formulas("x" * 6, False)  # known
 
 
 def test_without_the_library_formulas_stay_latex(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "latex2mathml.converter", None)
-    mathml.cache_clear()
     assert mathml("q_1") is None
-    mathml.cache_clear()
 
 
 PIECES = [

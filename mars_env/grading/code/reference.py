@@ -70,7 +70,7 @@ _FORMS = {name: _form(name) for name in _FIELDS}
 
 
 def check_tests(reference: Any) -> None:
-    """Refuse a reference by which no program could be judged.
+    """Reject a reference by which no program could be judged.
 
     Raises:
         ProblemError: A field is missing or its value cannot be used; the message says which.

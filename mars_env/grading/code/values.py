@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from typing import Any
 
 MAX_DEPTH = 150
-"""Both sides refuse deeper nesting."""
+"""Both sides reject deeper nesting."""
 
 NAMED = -1 << 62
 """The number of a handle for an object of the standard library; its kind is then ``module:name``."""
@@ -250,7 +250,7 @@ def decode(
     Example:
         >>> decode(b"nonsense")
         Traceback (most recent call last):
-        mars_env.grading.code.values.BadValue: the bytes are no value: JSONDecodeError
+        mars_env.grading.code.values.BadValue: the bytes are not a value: JSONDecodeError
     """
     reader = _Reader(resolve or (lambda handle: handle), hashed, originals or [])
     try:
@@ -258,7 +258,7 @@ def decode(
     except BadValue:
         raise
     except (ValueError, IndexError, RecursionError) as error:
-        raise BadValue(f"the bytes are no value: {type(error).__name__}") from error
+        raise BadValue(f"the bytes are not a value: {type(error).__name__}") from error
     if containers is not None:
         containers.extend(reader.seen)
     return value

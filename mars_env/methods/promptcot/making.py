@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.errors import StoreError
 from mars_env.methods.promptcot.designs import Design
@@ -39,10 +39,8 @@ PROBLEMS: Final = "problems.jsonl"
 _FORMAT: Final = "mars-env.candidates/1"
 
 
-class CandidateSettings(BaseModel):
+class CandidateSettings(BaseModel, frozen=True, extra="forbid"):
     """How a set is made."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tries: int = Field(ge=1)
     """How many candidates are written; more of them may be asked for later, in the same folder."""
@@ -89,7 +87,7 @@ async def make_problems(
     folder.mkdir(parents=True, exist_ok=True)
     depends = {
         **settings.model_dump(mode="json", exclude={"tries"}),
-        "protected": _digest(runs),
+        "protected": f"{derive_seed(*sorted(' '.join(run) for run in runs.runs)):x}",
         "of": dict(of or {}),
     }
     with _journal(folder / JOURNAL, depends, settings.concurrency) as (journal, rows):
@@ -177,8 +175,3 @@ def _journal(
         elif found[0][1] != head:
             raise StoreError(f"{path} was made with other settings: give the same ones, or another folder")
         yield file, [row for _, row in found[1:]]
-
-
-def _digest(runs: NGrams) -> str:
-    """Of the protected statements."""
-    return f"{derive_seed(*sorted(' '.join(run) for run in runs.runs)):x}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.errors import ConfigError, ContextError
 from mars_env.loggers import Logger
@@ -31,8 +31,8 @@ from mars_env.methods.promptcot.designs import (
     is_readable,
     rationales,
 )
-from mars_env.models.encoding import require_fit
 from mars_env.models.hf import HFModel
+from mars_env.models.requests import require_fit
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown
@@ -46,10 +46,8 @@ PROBLEM, RATIONALE = "problem", "rationale"
 """Names of the two policies."""
 
 
-class Loop(BaseModel):
+class Loop(BaseModel, frozen=True, extra="forbid"):
     """The numbers of the EM loop."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = Field(default=100, ge=1)
     """E- and M-steps, in pairs. The paper alternates "to convergence"."""
@@ -89,13 +87,13 @@ class Designers:
         """What the problem model is to write.
 
         Raises:
-            ConfigError: The design would be read otherwise than it is.
+            ConfigError: The design could not be read back as it is.
             ContextError: It is longer than the model's context.
         """
         if not is_readable(self.writing, design):
             raise ConfigError(
-                f"the problem {shown(design.problem)} with its rationale would be read otherwise than it is: "
-                "each must be there, without a heading of the other"
+                f"the problem {shown(design.problem)} and its rationale could not be read back: "
+                "give both, neither with a heading of the other"
             )
         prompt = self.writing.from_concepts(design.concepts)
         return _fitting(self.problem, self.problem.written(prompt, *self.writing.parts(design)))
@@ -121,7 +119,7 @@ def _fitting(model: HFModel, text: Completion) -> Completion:
 
 
 def batch_of(number: int, size: int, step: int, seed: int) -> list[int]:
-    """Places of a step's batch: whole passes over everything, each in an order of its own.
+    """Places of a step's batch: whole passes over everything, each in another order.
 
     Example:
         >>> sorted(batch_of(4, 2, 0, seed=0) + batch_of(4, 2, 1, seed=0))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -51,21 +50,22 @@ class QuestionMemory:
         """The last n questions of a cluster."""
         return self.questions.get(cluster, ())[-n:] if n else ()
 
-    def plus(self, new: Iterable[Remembered]) -> QuestionMemory:
-        """The memory with new questions, except those that it has: of all times, not of the last n only."""
-        questions = dict(self.questions)
-        for each in new:
+    def plus(self, some: Iterable[Remembered]) -> tuple[QuestionMemory, list[Remembered]]:
+        """The memory with those of some questions that it does not have, and these: it compares with all."""
+        questions, new = dict(self.questions), list[Remembered]()
+        for each in some:
             there = questions.get(each.cluster, ())
             if all(each.key != old.key for old in there):
                 questions[each.cluster] = (*there, each)
-        return QuestionMemory(MappingProxyType(questions))
+                new.append(each)
+        return QuestionMemory(MappingProxyType(questions)), new
 
     def updated(self, trees: Sequence[Tree]) -> tuple[QuestionMemory, list[Remembered]]:
         """The memory after a batch of trees, in any order, and what is new in it.
 
         A question is admitted if its Questioner has a reward above 0 and some answers, not all, solve it.
         """
-        solvable = [
+        return self.plus(
             Remembered(
                 tree.problem.id,
                 found.turn.info["question"],
@@ -75,21 +75,7 @@ class QuestionMemory:
             for tree in sorted(trees, key=_order)
             for found in outcomes(tree)
             if found.kind == "some" and (found.turn.reward or 0.0) > 0
-        ]
-        after = self.plus(solvable)
-        new = [
-            each
-            for cluster in dict.fromkeys(each.cluster for each in solvable)
-            for each in after.questions[cluster][len(self.questions.get(cluster, ())) :]
-        ]
-        return after, new
-
-
-def remembered(rows: Iterable[Mapping[str, Any]]) -> list[Remembered]:
-    """Questions from plain data."""
-    return [
-        Remembered(row["cluster"], row["question"], row["answer"], tuple(row["documents"])) for row in rows
-    ]
+        )
 
 
 def question_job(
@@ -103,21 +89,13 @@ def question_job(
 ) -> Job:
     """The tree in which a new question about a cluster is made.
 
-    The Questioner sees the last questions of the cluster with their answers and documents, and some fresh
-    documents: 5 documents, then 10, 15, 20 with SPELL's numbers.
-
-    Args:
-        cluster: The documents.
-        memory: What is remembered.
-        fresh: How many documents that were not shown before are shown, as far as there are any.
-        last: How many questions are shown.
-        seed: The run's seed; which documents are fresh follows from it, the cluster and the sample.
-        sample: Which episode of the cluster this is.
-        progress: See `Job.progress`.
+    The Questioner sees the last questions of the cluster with their answers and documents, and `fresh`
+    documents that were not shown before, as far as there are any: 5 documents, then 10, 15, 20 with SPELL's
+    numbers. Which ones are fresh follows from the run's seed, the cluster and the sample.
 
     Example:
         >>> from mars_env.methods.spell.rules import cluster
-        >>> memory = QuestionMemory().plus([Remembered("c", "Which profit?", "17", (0, 3))])
+        >>> memory, _ = QuestionMemory().plus([Remembered("c", "Which profit?", "17", (0, 3))])
         >>> documents = cluster("c", "Ask.", list("abcdef"))
         >>> job = question_job(documents, memory, fresh=2, last=3, seed=0, sample=1)
         >>> sorted({0, 3} | set(job.problem.metadata["fresh"])) == job.problem.metadata["shown"]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from gymnasium import Space
 
+from mars_env.checks import require_integer
 from mars_env.envs.spaces import UnicodeText
 from mars_env.errors import ConfigError
 from mars_env.grading.cover import words_of
@@ -69,7 +70,7 @@ def documents_of(problem: Problem) -> list[str]:
         or not all(isinstance(each, str) and each for each in documents)
     ):
         raise ConfigError(
-            f"the problem {shown(problem.id)} has no documents: its metadata needs a list of texts, "
+            f"the problem {shown(problem.id)} has no documents: its metadata needs a list of strings, "
             "'documents' (mars_env.methods.spell.rules.cluster makes such a problem)"
         )
     if task not in TASKS:
@@ -219,9 +220,7 @@ class Spell:
         if not isinstance(self.grounding, bool):
             raise ConfigError(f"grounding is true or false, got {shown(self.grounding)}")
         for name in ("longest_answer", "most_characters"):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be an integer above 0, got {shown(value)}")
+            require_integer(getattr(self, name), name)
 
     @property
     def max_turns(self) -> int:

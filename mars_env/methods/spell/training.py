@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, TypeAdapter
 
 from mars_env.envs import Game
 from mars_env.envs.growers import levels
 from mars_env.errors import ConfigError
 from mars_env.grading.cover import CoverMatch
 from mars_env.loggers import Logger
-from mars_env.methods.spell.memory import QuestionMemory, question_job, remembered
+from mars_env.methods.spell.memory import QuestionMemory, Remembered, question_job
 from mars_env.methods.spell.rewards import SpellReward, majority_vote, outcomes, votes_of
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, Spell
 from mars_env.models.batching import whole_waves
@@ -42,14 +42,14 @@ from mars_env.types import Grade, Grader, Group, Tree, Verdict, role_of
 MEMORY: Final = "memory.jsonl"
 """A file beside the checkpoints: what each update's batch added to the memory."""
 
+_REMEMBERED: Final = TypeAdapter(list[Remembered])
+
 OnTrees = Callable[[int, Sequence[Tree]], None]
 """Gets the number of the updates done, and all trees of the next batch."""
 
 
-class SpellSettings(BaseModel):
+class SpellSettings(BaseModel, frozen=True, extra="forbid"):
     """The numbers of SPELL; `RunSettings` has those that every run has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     group: PositiveInt = 8
     """Answers to a question."""
@@ -66,7 +66,7 @@ class SpellSettings(BaseModel):
     difficulty: Literal["gaussian", "unsolved", "tent"] = "gaussian"
     """The Questioner's reward; see `mars_env.methods.spell.rewards.DIFFICULTY`."""
     grounding: bool = True
-    """Whether questions that are answered without documents are refused."""
+    """Whether questions that are answered without documents are rejected."""
     least_agreement: float = Field(default=0.51, ge=0, le=1)
     """A Verifier's group is trained only if at least this share of it votes as its majority ..."""
     most_agreement: float = Field(default=0.99, ge=0, le=1)
@@ -199,14 +199,16 @@ async def spell_batches(
         run: What is played.
         done: Updates that are done already.
         directory: Where `MEMORY` is kept; it is cut to the updates that are done.
-        on_trees: For metrics of your own.
+        on_trees: For your own metrics.
         concurrency: Most trees played at the same time; each has up to ``group * verifiers`` requests.
     """
     assert run.game is not None
     whole_waves()
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
-    memory = QuestionMemory().plus(remembered(new for row in rows for new in row["new"]))
+    memory, _ = QuestionMemory().plus(
+        _REMEMBERED.validate_python([new for row in rows for new in row["new"]])
+    )
     config = settings.train
     lost = LostTrees(
         lambda turn: turn.policy in team.policies and config.trains(turn.role), settings.problems_per_step
@@ -223,9 +225,9 @@ async def spell_batches(
             ]
             played = await collect(game, team.agents, jobs, seed=settings.seed, concurrency=concurrency)
             for tree in played:
-                lost.note(tree)
+                lost.write_tree(tree, {})
             trees += played
-            if _solvable(trees) >= spell.questions:
+            if sum(found.kind == "some" for tree in trees for found in outcomes(tree)) >= spell.questions:
                 break
         if on_trees is not None:
             on_trees(step, trees)
@@ -234,11 +236,6 @@ async def spell_batches(
         log.write(step + 1, {"new": added})  # before its checkpoint; without one the line is removed
         groups = role_groups(trees, spell, derive_seed(settings.seed, "turns of step", step))
         yield UpdateBatch(step, tuple(groups), (0,) * len(groups), tuple(tree.id for tree in trees))
-
-
-def _solvable(trees: Sequence[Tree]) -> int:
-    """How many questions some answers solve, and not all."""
-    return sum(found.kind == "some" for tree in trees for found in outcomes(tree))
 
 
 async def train_spell(

@@ -7,8 +7,7 @@ async with reporting(monitor, logger=TensorBoardLogger("logs"), port=9400):
         monitor.record_tree(tree)
 """
 
-from mars_env.rollout.monitor.live_view import live_view
-from mars_env.rollout.monitor.monitor import Measured, Monitor
+from mars_env.rollout.monitor.monitor import Measured, Monitor, live_view
 from mars_env.rollout.monitor.reporting import prometheus_text, reporting
 from mars_env.rollout.monitor.trace import Trace
 

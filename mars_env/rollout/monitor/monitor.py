@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from rich.console import Group as Lines
 from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from mars_env.rollout.monitor.live_view import live_view
 from mars_env.rollout.monitor.trace import Trace
 from mars_env.types import Action, Agent, Observation, Tree, Turn, Verdict
 
@@ -26,12 +28,10 @@ class Measured(Protocol):
     @property
     def capacity(self) -> int:
         """Number of places."""
-        ...
 
     @property
     def under_way(self) -> int:
         """Requests that have a place or wait for one."""
-        ...
 
 
 class Monitor:
@@ -129,10 +129,10 @@ class Monitor:
         if not turns:
             return
         self.record_turns(turns)
-        self._count(len(turns), sum(_tokens(turn.action) for turn in turns))
+        tokens = sum(_tokens(turn.action) for turn in turns)
+        self._count(len(turns), tokens)
         if self._trace is not None:
             now, first = time.perf_counter(), turns[0]
-            tokens = sum(_tokens(turn.action) for turn in turns)
             self._trace.turn(first.agent, now - first.seconds, now, n=len(turns), tokens=tokens)
 
     def record_remote_acting(self, process: int, acting: Mapping[str, int]) -> None:
@@ -184,20 +184,22 @@ class Monitor:
         """The live view: a line of progress, a line of rates, a line for each kind of problem."""
         return live_view(self.figures())
 
-    @contextmanager
-    def _act(self, agent: str, n: int) -> Iterator[list[Action]]:
-        """Observes an agent's act; the caller puts the resulting actions into the list."""
+    async def _observed(self, agent: str, n: int, acting: Awaitable[list[Action]]) -> list[Action]:
+        """What an agent's act gives."""
         self._under_way(agent, 1)
-        began, error, actions = time.perf_counter(), "", list[Action]()
+        began, error, known = time.perf_counter(), "", list[Action]()
         try:
-            yield actions
+            actions = await acting
+            if isinstance(actions, list | tuple):  # the engine says what is wrong
+                known = [each for each in actions if isinstance(each, Action)]
+            return actions
         except BaseException as raised:
             error = type(raised).__name__
             raise
         finally:
             self._under_way(agent, -1)
-            tokens = sum(_tokens(action) for action in actions if isinstance(action, Action))
-            self._count(len(actions), tokens)
+            tokens = sum(map(_tokens, known))
+            self._count(len(known), tokens)
             if self._trace is not None:
                 self._trace.turn(agent, began, time.perf_counter(), n=n, tokens=tokens, error=error)
 
@@ -247,15 +249,12 @@ class _WatchedAgent:
         return self._agent.policy
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        with self._monitor._act(self._name, n) as observed:
-            actions = await self._agent.act(observation, n, seed)
-            observed += actions if isinstance(actions, list | tuple) else []  # the engine says what is wrong
-        return actions
+        return await self._monitor._observed(self._name, n, self._agent.act(observation, n, seed))
 
 
 def _tokens(action: Action) -> int:
     """Tokens that were sampled for an action."""
-    return sum(len(c.token_ids) or c.completion_tokens for c in action.completions)
+    return sum(completion.sampled_tokens for completion in action.completions)
 
 
 def _kind_of(fault: str) -> str:
@@ -267,3 +266,39 @@ def _kind_of(fault: str) -> str:
 def _short(reason: str) -> str:
     """A reason as the name of a counter: one line without numbers, so that there are few different ones."""
     return re.sub(r"[0-9]+(\.[0-9]+)?", "N", " ".join(reason.split()))[:80] or "no reason given"
+
+
+def live_view(figures: Mapping[str, float]) -> RenderableType:
+    """Metrics of a `Monitor` as a few lines for a terminal."""
+    done, total = figures["trees/finished"], figures.get("trees/total")
+    bar = Table.grid(padding=(0, 2))
+    left = figures.get("seconds/left")
+    bar.add_row(
+        ProgressBar(total, done, width=30),
+        f"{done:,.0f}/{total:,.0f} episodes" if total is not None else f"{done:,.0f} episodes",
+        f"{_clock(figures['seconds/elapsed'])} elapsed",
+        f"{_clock(left)} left" if left is not None else "",
+    )
+    rates = [f"{figures['turns/per_second']:,.1f} turns/s", f"{figures['tokens/per_second']:,.0f} tokens/s"]
+    rates.append(f"{figures['turns/in_flight']:,.0f} in flight")
+    rates.append(f"idle {figures['idle_share']:.0%}")
+    rates += [f"{role} correct {share:.0%}" for role, share in _under("correct", figures)]
+    rates += [f"{role} accepts {share:.0%}" for role, share in _under("accepted", figures)]
+    lines: list[RenderableType] = [bar, Text("  ".join(rates))]
+    if queues := _under("queue", figures):
+        parts = (f"{name}: {n:,.0f} wait, idle {figures[f'idle/{name}']:.0%}" for name, n in queues)
+        lines.append(Text("  ".join(parts)))
+    for kind, sign in (("unknown", "UNKNOWN"), ("fault", "discarded")):
+        for what, count in sorted(_under(kind, figures), key=lambda row: -row[1])[:3]:
+            lines.append(Text(f"{sign} {count:,.0f}: {what}", style="yellow"))
+    return Lines(*lines)
+
+
+def _under(kind: str, figures: Mapping[str, float]) -> list[tuple[str, float]]:
+    return [(name.partition("/")[2], value) for name, value in figures.items() if name.startswith(f"{kind}/")]
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}"

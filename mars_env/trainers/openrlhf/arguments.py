@@ -32,14 +32,10 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
     Raises:
         MissingExtra: OpenRLHF is not installed.
         ConfigError: A flag is unknown, or OpenRLHF rejects a value or a combination.
-
-    Example:
-        With OpenRLHF's files there, ``parsed_arguments({"--train.batch_size": ["64"]}).train.batch_size`` is
-        64.
     """
     received: list[SimpleNamespace] = []
     entry = ModuleType("__main__")
-    vars(entry).update(train=received.append, hierarchize=_hierarchize)
+    vars(entry).update(train=received.append)
     errors = io.StringIO()
     loader = _EntryBlock(entry.__name__, str(_source()))
     try:
@@ -49,10 +45,10 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
         if not stop.code:  # --help
             raise
         *_, last = errors.getvalue().strip().splitlines() or [""]
-        raise ConfigError(f"OpenRLHF refuses these flags: {last.partition('error: ')[2] or last}") from stop
+        raise ConfigError(f"OpenRLHF rejects these flags: {last.partition('error: ')[2] or last}") from stop
     except Exception as error:  # its checks meet values that they do not expect, or a package is missing
         kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        raise ConfigError(f"OpenRLHF refuses these flags: {kind}{error}") from error
+        raise ConfigError(f"OpenRLHF rejects these flags: {kind}{error}") from error
     if not received:
         raise ConfigError(f"{ENTRY} did not call its train(): this version of OpenRLHF is not supported")
     return received[0]
@@ -65,24 +61,13 @@ class _EntryBlock(SourceFileLoader):
         """Compile past the cache of bytecode, which holds the whole module."""
         tree = ast.parse(self.get_data(self.path), self.path)
         tree.body = [node for node in tree.body if isinstance(node, ast.If) or _is_standard(node)]
-        return compile(ast.fix_missing_locations(_Changed().visit(tree)), self.path, "exec")
-
-
-class _Changed(ast.NodeTransformer):
-    """Leaves out the import of `hierarchize`, which would import torch, and abbreviations of flags.
-
-    The launcher adds and rejects flags by their whole names.
-    """
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Make a parser that takes whole names only."""
-        if ast.unparse(node.func) == "argparse.ArgumentParser":
-            node.keywords.append(ast.keyword("allow_abbrev", ast.Constant(False)))
-        return self.generic_visit(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
-        """Keep every other import."""
-        return None if node.module == "openrlhf.utils.config" else node
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "openrlhf.utils.config":
+                node.module = __name__  # that package would import torch
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "argparse.ArgumentParser":
+                # The launcher adds and rejects flags by their whole names.
+                node.keywords.append(ast.keyword("allow_abbrev", ast.Constant(False)))
+        return compile(ast.fix_missing_locations(tree), self.path, "exec")
 
 
 def _is_standard(node: ast.stmt) -> bool:
@@ -93,7 +78,7 @@ def _is_standard(node: ast.stmt) -> bool:
     return all(name.partition(".")[0] in sys.stdlib_module_names for name in names)
 
 
-def _hierarchize(args: object) -> SimpleNamespace:
+def hierarchize(args: object) -> SimpleNamespace:
     """OpenRLHF's own function, of a module that imports nothing but the standard library."""
     config = runpy.run_path(str(_source().parents[1] / "utils" / "config.py"))
     made: SimpleNamespace = config["hierarchize"](args)

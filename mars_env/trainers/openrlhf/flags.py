@@ -18,7 +18,7 @@ DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--algo.advantage.estimator": ("reinforce",),  # no critic; mars_env computes the advantages
     "--algo.kl.init_coef": ("0",),
     "--reward.remote_url": ("mars_env",),  # no reward model; this address is never used
-    "--vllm.num_engines": ("0",),  # `require_supported` rejects it; OpenRLHF would compare None
+    "--vllm.num_engines": ("0",),  # `gpu_pools` rejects it; OpenRLHF would compare None
     "--ckpt.path": ("./ckpt/checkpoints_ppo_ray",),
     "--ckpt.output_dir": ("./ckpt",),
 }
@@ -84,7 +84,7 @@ def complete(settings: TeamSettings, flags: Flags) -> Flags:
         >>> complete(settings, {"--ckpt.path": ["run"]})["--rollout.n_samples_per_prompt"]
         ['20']
     """
-    wrong = [f"{flag} is rejected: {REFUSED[flag]}" for flag in flags if flag in REFUSED]
+    wrong = [f"leave {flag} out: {REFUSED[flag]}" for flag in flags if flag in REFUSED]
     wrong += [
         f"{flag} must be at least 1, got {value}"
         for flag in AT_LEAST_ONE
@@ -189,11 +189,7 @@ def _existing(path: str) -> str:
 
 
 def require_supported(settings: TeamSettings, args: SimpleNamespace) -> None:
-    """Reject arguments that would fail later, or do something wrong silently.
-
-    Raises:
-        ConfigError: A line for each says what is wrong and what to do.
-    """
+    """Reject arguments that would fail later, or do something wrong silently: a line of ConfigError each."""
     if wrong := list(_unsupported(settings, args)):
         raise ConfigError("\n".join(wrong))
 
@@ -222,8 +218,6 @@ def _unsupported(settings: TeamSettings, args: SimpleNamespace) -> Iterator[str]
         yield "asynchronous training needs --mars.staleness 1 or more"
     if args.vllm.enable_sleep and settings.staleness > 0:
         yield "engines that sleep while the policy is trained roll nothing out: set --mars.staleness 0"
-    if not args.vllm.num_engines:
-        yield "rollouts need engines: give --vllm.num_engines, at least 1"
     if settings.tis_cap is not None and level != "off":
         yield f"--mars.tis_cap and {_LEVEL} correct the same difference: leave one of them out"
     if settings.dmmpt_threshold is not None and args.actor.policy_loss_type == "gspo":

@@ -49,11 +49,8 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
     the file `LATEST` names, and writes the file when a checkpoint is complete; here it is set back if
     necessary.
 
-    Returns:
-        The tag; None if there is no common checkpoint yet and the run starts from the beginning.
-
-    Raises:
-        StoreError: There is no update that all policies have saved.
+    Returns the tag; None if nothing is saved yet, so that the run starts from the beginning. A `StoreError`
+    if there is no update that all policies have saved.
     """
     saved = [_complete_updates(directory) for directory in directories]
     if not all(saved) and max(map(len, saved)) <= 1:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
 from pydantic import (
-    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveInt,
@@ -34,7 +33,7 @@ from mars_env.trainers.recipes import require_order
 from mars_env.types import role_of
 
 
-class TeamSettings(GroupedSettings, PipelineSettings, Credit):
+class TeamSettings(GroupedSettings, PipelineSettings, Credit, frozen=True):
     """The flags ``--mars.*``, by their names: also those of grouped rollouts, the pipeline, and credit.
 
     On the command line a field is given as ``--mars.NAME VALUE``. Tables and lists are written as JSON; a
@@ -44,8 +43,6 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit):
         >>> TeamSettings(env="aime-solve-verify-correct").config.advantage
         'group_normalised'
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     env: str
     """The environment's id; ``my_module:my-set-my-rules`` first imports my_module, on each node."""
@@ -133,11 +130,7 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit):
         return self.model_copy(update={"train_roles": self.trained_roles()})
 
     def trained_roles(self) -> tuple[str, ...] | None:
-        """The roles whose turns are trained; None: all.
-
-        Raises:
-            ConfigError: There is no such role, or other models play one or all of them.
-        """
+        """The roles whose turns are trained; None: all. A `ConfigError` if other models play one of them."""
         if not self.others and self.train_roles is None and not self.batch_roles:
             return None
         agents = self.game().rules.possible_agents
@@ -159,11 +152,7 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit):
         return agent in self.others or role_of(agent) in self.others
 
     def game(self) -> Game:
-        """The game in training.
-
-        Raises:
-            ConfigError: There is no such environment, or it has no such setting.
-        """
+        """The game in training."""
         game = self._made(self.options, self.training_problems())
         return game if self.grow == "own" else replace(game, grower=grouped(self))
 
@@ -177,12 +166,7 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit):
         return self.model_dump(include={"max_num_seqs", "max_num_batched_tokens"}, exclude_none=True)
 
     def training_problems(self) -> ProblemSet:
-        """The training problems.
-
-        Raises:
-            ConfigError: There is no such set, its loader has no such option, or no split of it is named
-                where the set gives another one than that for training.
-        """
+        """The training problems; a `ConfigError` if the set would give another split, and none is named."""
         name = self.problem_set or spec(self.env).problems
         if "split" not in self.problem_options and (held_out := held_out_by_default(name)):
             raise ConfigError(

@@ -10,7 +10,7 @@ from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
 from mars_env.agents.tools import toolbox_of
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.lazy import import_object
 from mars_env.players import by_name
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -23,10 +23,8 @@ POLICY: Final = "actor"
 def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, str]:
     """Which policy each agent acts with; agents that other models play are left out.
 
-    Without ``plays`` all agents have the only policy, or as many agents as policies are paired in order.
-
-    Raises:
-        ConfigError: An agent has no policy, a policy has no agent, or a name is unknown.
+    Without ``plays`` all agents have the only policy, or as many agents as policies are paired in order. An
+    agent without a policy raises ConfigError, and so does a policy without an agent, or an unknown name.
 
     Example:
         >>> settings = TeamSettings(env="aime-solve", policies={"s": "base", "c": "base"},
@@ -40,10 +38,8 @@ def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, s
         plays = dict.fromkeys(names, policies[0])
     if not plays and len(names) == len(policies):
         plays = dict(zip(names, policies, strict=True))
-    try:
+    with explained(ConfigError, "--mars.plays", ConfigError):
         found = by_name(plays, names)
-    except ConfigError as error:
-        raise ConfigError(f"--mars.plays: {error}") from error
     if wrong := [policy for policy in found.values() if policy not in policies]:
         raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
     if idle := [policy for policy in policies if policy not in found.values()]:
@@ -61,14 +57,7 @@ def agents_by_name(
     *,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> dict[str, Agent]:
-    """The agents by name.
-
-    Args:
-        settings: Their `agents`, `others`, `plays`, `thinking` and `tools` are used.
-        names: Names of the agents.
-        models: The models of the policies, by policy, which is their name.
-        sampling: How they are sampled.
-        roles: The agents that models become, by role: `mars_env.agents.registry.roles_of` the rules.
+    """The agents of these names, of models by policy; `roles` are those of the rules (`roles_of`).
 
     Raises:
         ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 
-class Capacity(BaseModel):
+class Capacity(BaseModel, frozen=True, extra="forbid"):
     """A learner, its samplers and the bound of staleness, in seconds.
 
     With T the time of an update, D that in which weights spread, w the time in which m samplers play one
@@ -21,8 +21,6 @@ class Capacity(BaseModel):
         >>> print(str(plan).partition(":")[0])
         6 samplers keep the learner busy
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     update_seconds: PositiveFloat
     """Of one update, publishing the weights included."""

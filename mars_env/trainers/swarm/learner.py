@@ -13,11 +13,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from aiohttp import WSCloseCode, web
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.net import Guard, Refusal, Server, start_server
@@ -37,10 +36,8 @@ _GRACE = 2.0  # seconds in which samplers learn, at the end, that the training i
 _REMINDER = 60.0  # seconds between two warnings that asks wait and there is no sampler
 
 
-class SwarmSettings(BaseModel):
+class SwarmSettings(BaseModel, frozen=True, extra="forbid"):
     """How a learner treats its samplers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_staleness: NonNegativeInt = 0
     """That of the run's settings; here it decides how many publications are kept."""
@@ -160,9 +157,7 @@ class Swarm:
         self._reminder = asyncio.create_task(self._remind())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await end_tasks([self._reminder])
         if error is None:
             self._over = True
@@ -269,7 +264,7 @@ class Swarm:
                 self._hear(sampler, wire.FROM_SAMPLER.validate_json(message.data))
         except (ValidationError, Refusal) as error:
             why = describe_error(error)
-            log.warning("the sampler %s is refused: %s", name, why)
+            log.warning("the sampler %s is rejected: %s", name, why)
             sampler.out.put_nowait(wire.Bye(why=why))
             await asyncio.wait([sender], timeout=_GRACE)
         finally:
@@ -303,15 +298,17 @@ class Swarm:
         if opened is None or opened.answer.done():
             return
         self._release(opened)
-        actions, why = ([], give.fault) if give.fault else self._received(give, opened)
-        if why:
-            log.warning("an answer of the sampler %s is refused: %s", sampler.name, one_line(why, 300))
-            self._fail(opened, f"{sampler.name}: {one_line(why, 300)}")
-        else:
-            opened.answer.set_result(actions)
+        try:
+            opened.answer.set_result(self._received(give, opened))
+        except ValueError as error:
+            why = one_line(str(error), 300)
+            log.warning("an answer of the sampler %s is rejected: %s", sampler.name, why)
+            self._fail(opened, f"{sampler.name}: {why}")
         self._dispatch()
 
-    def _received(self, give: wire.Give, opened: _Open) -> tuple[list[Action], str]:
+    def _received(self, give: wire.Give, opened: _Open) -> list[Action]:
+        if give.fault:
+            raise ValueError(give.fault)
         oldest, name = opened.ask.weights.number, opened.policy
         versions = [p.policies[name].version for p, _ in self._published if p.number >= oldest]
         config = self._policies[name].model.config.get_text_config(decoder=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, PositiveFloat, PositiveInt, ValidationError
 from yarl import URL
 
-from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.errors import ConfigError, ModelError, StoreError, explained
 from mars_env.models.batching import whole_waves
 from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, session
@@ -39,10 +39,8 @@ _RECONNECT = 0.1  # seconds before a sampler connects, or fetches weights, again
 _FAREWELL = 2.0  # seconds in which a sampler that is stopped tells its learner
 
 
-class SamplerSettings(BaseModel):
+class SamplerSettings(BaseModel, frozen=True, extra="forbid"):
     """How a sampler works."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     concurrency: PositiveInt = 64
     """Most acts at the same time."""
@@ -70,10 +68,8 @@ class Connection:
     """
 
     def __init__(self, url: str, key: str = "", patience: float = 600.0, file_bytes: int = 2**44) -> None:
-        try:
+        with explained(ConfigError, f"{url!r} is not an address", ValueError):
             self._base = URL(url)
-        except ValueError as error:
-            raise ConfigError(f"{url!r} is not an address: {error}") from error
         if self._base.scheme not in ("http", "https") or not self._base.host:
             raise ConfigError(f"a learner's address is like http://10.0.0.1:8700, got {url!r}")
         self._patience, self._file_bytes = patience, file_bytes
@@ -86,19 +82,17 @@ class Connection:
         """Connect as a sampler.
 
         Raises:
-            ConfigError: The learner refuses the sampler.
+            ConfigError: The learner rejects the sampler.
             ModelError: It is gone.
         """
-
-        async def connect() -> aiohttp.ClientWebSocketResponse:
-            return await (await session()).ws_connect(
-                self._base / "v1/sampler",
-                headers=self._headers,
-                heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
-                max_msg_size=_MESSAGE_BYTES,
-                timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
-            )
-
+        connect = partial(
+            (await session()).ws_connect,
+            self._base / "v1/sampler",
+            headers=self._headers,
+            heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
+            max_msg_size=_MESSAGE_BYTES,
+            timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
+        )
         return await self._persistently(connect)
 
     async def fetch(self, publication: Publication) -> Tensors:
@@ -142,7 +136,7 @@ class Connection:
             except NETWORK_ERRORS as error:
                 if isinstance(error, aiohttp.ClientResponseError) and 300 <= error.status < 500:
                     why = f"({error.status}) {one_line(error.message, 300)}: are address and key right?"
-                    raise ConfigError(f"the learner at {self} refuses {why}") from error
+                    raise ConfigError(f"the learner at {self} rejects {why}") from error
                 if time.monotonic() - began > self._patience:
                     why = describe_error(error)
                     raise ModelError(
@@ -245,7 +239,7 @@ class _Sampler:
                 case wire.Bye():
                     if heard.why:
                         raise ConfigError(
-                            f"the learner at {self._connection} refuses: {one_line(heard.why, 300)}"
+                            f"the learner at {self._connection} rejects it: {one_line(heard.why, 300)}"
                         )
                     return True
         return False

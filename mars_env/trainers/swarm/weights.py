@@ -18,19 +18,19 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, cast
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, ValidationError
 
-from mars_env.errors import ConfigError, MissingExtra, StoreError
+from mars_env.checks import require_integer
+from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
+from mars_env.lazy import needs
 from mars_env.trainers.checkpoints import remove_folder, whole_folder
 from mars_env.trainers.local import Policy
 
-try:
+with needs("hf", "the weight store needs torch and safetensors"):
     import safetensors
     import safetensors.torch
     from torch import Tensor
-except ImportError as error:
-    raise MissingExtra("the weight store needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
 Tensors = dict[str, dict[str, Tensor]]
 """Weights by policy and name."""
@@ -43,20 +43,16 @@ _NUMBER = re.compile(r"[0-9]{8}")
 _PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
 
 
-class PolicyWeights(BaseModel):
+class PolicyWeights(BaseModel, frozen=True, extra="forbid"):
     """The weights of one policy in a publication: their version, and the size and hash of their file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: NonNegativeInt
     size: NonNegativeInt
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Publication(BaseModel):
+class Publication(BaseModel, frozen=True, extra="forbid"):
     """What was published together: one version of each policy. A `store` made again has another name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = 1
     store: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -77,7 +73,6 @@ class Weights(Protocol):
         Raises:
             StoreError: They are no longer there, or are not what the manifest says.
         """
-        ...
 
 
 class WeightStore:
@@ -88,9 +83,7 @@ class WeightStore:
     """
 
     def __init__(self, path: str | Path, *, keep: int = 2) -> None:
-        if keep < 1:
-            raise ConfigError(f"a weight store keeps at least one publication, got keep={keep}")
-        self.path, self._keep = Path(path), keep
+        self.path, self._keep = Path(path), require_integer(keep, "keep")
 
     def publish(self, policies: Mapping[str, Policy]) -> Publication:
         """Publish the present weights of some policies, and remove what is older than the newest `keep`.
@@ -101,7 +94,7 @@ class WeightStore:
         last = self.newest()
         number = (last.number if last is not None else 0) + 1
         files = {}
-        try:
+        with explained(StoreError, f"the weights cannot be published in {self.path}", OSError, ValueError):
             with whole_folder(self._folder(number)) as draft:
                 for name, policy in policies.items():
                     path = draft / f"{name}.safetensors"
@@ -113,8 +106,6 @@ class WeightStore:
                 (draft / MANIFEST).write_text(publication.model_dump_json(), encoding="utf-8")
             for old in self._numbers()[self._keep :]:
                 remove_folder(self._folder(old))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"the weights cannot be published in {self.path}: {error}") from error
         return publication
 
     def newest(self) -> Publication | None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     FiniteFloat,
     NonNegativeInt,
@@ -20,9 +20,9 @@ from pydantic import (
     TypeAdapter,
 )
 
-from mars_env.checks import SLACK
+from mars_env.checks import logprobs
 from mars_env.trainers.swarm.weights import Publication
-from mars_env.types import INTERRUPTIONS, UNKNOWN_LOGPROB, Action, Completion
+from mars_env.types import INTERRUPTIONS, Action, Completion
 
 MOST = 4096
 """Most samples of one ask, and most asks that a sampler works on."""
@@ -37,11 +37,11 @@ _Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 _Reason = Annotated[StrictStr, Field(max_length=MOST_FAULT)]
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Message(BaseModel, frozen=True, extra="forbid"):
+    """What the two send."""
 
 
-class Hello(_Message):
+class Hello(_Message, frozen=True):
     """A sampler's first message: the policies of its agents, and how many asks it works on at a time."""
 
     kind: Literal["hello"] = "hello"
@@ -49,14 +49,14 @@ class Hello(_Message):
     room: Annotated[StrictInt, Field(ge=1, le=MOST)]
 
 
-class Holds(_Message):
+class Holds(_Message, frozen=True):
     """A sampler has received the weights of this publication."""
 
     kind: Literal["holds"] = "holds"
     number: NonNegativeInt
 
 
-class Give(_Message):
+class Give(_Message, frozen=True):
     """The actions of an ask, or why there are none; `busy`: seconds of sampling since the last one."""
 
     kind: Literal["give"] = "give"
@@ -66,14 +66,14 @@ class Give(_Message):
     busy: Annotated[FiniteFloat, Field(ge=0, le=86_400)] = 0.0
 
 
-class News(_Message):
+class News(_Message, frozen=True):
     """Newer weights are published."""
 
     kind: Literal["news"] = "news"
     publication: Publication
 
 
-class RemoteAct(_Message):
+class RemoteAct(_Message, frozen=True):
     """An ask: one act of one agent, with the oldest publication whose weights may sample it."""
 
     kind: Literal["act"] = "act"
@@ -85,15 +85,15 @@ class RemoteAct(_Message):
     weights: Publication
 
 
-class Drop(_Message):
+class Drop(_Message, frozen=True):
     """This ask is cancelled."""
 
     kind: Literal["drop"] = "drop"
     ask: _Name
 
 
-class Bye(_Message):
-    """The training is over, or the learner refuses the sampler."""
+class Bye(_Message, frozen=True):
+    """The training is over, or the learner rejects the sampler."""
 
     kind: Literal["bye"] = "bye"
     why: _Reason = ""
@@ -109,64 +109,49 @@ FROM_LEARNER: TypeAdapter[News | RemoteAct | Drop | Bye] = TypeAdapter(
 
 def received(
     actions: Sequence[Action], n: int, versions: tuple[int, int], vocabulary: int, context: int
-) -> tuple[list[Action], str]:
-    """The actions of an answer, or why a learner cannot train on them.
+) -> list[Action]:
+    """The actions of an answer; a ValueError says why a learner cannot train on them.
 
-    Args:
-        actions: The answer's.
-        n: How many were asked for.
-        versions: The oldest and the newest version of the policy that may have sampled them.
-        vocabulary: Number of the policy's token ids.
-        context: Most tokens of prompt and completion together.
+    `n` were asked for, `versions` are the oldest and the newest of the policy that may have sampled them, and
+    `context` is the most tokens of prompt and completion together.
 
     Example:
         >>> one = Completion("4", "stop", (1,), (7,), (-1.0,), versions=((3, 1),))
-        >>> received([Action("4", (one,))], 1, (3, 4), vocabulary=8, context=16)[1]
-        ''
-        >>> received([Action("4", (one,))], 1, (4, 4), vocabulary=8, context=16)[1]
-        'weights of version 3 sampled it, where 4 to 4 are asked for'
+        >>> [action] = received([Action("4", (one,))], 1, (3, 4), vocabulary=8, context=16)
+        >>> received([action], 1, (4, 4), vocabulary=8, context=16)
+        Traceback (most recent call last):
+        ValueError: weights of version 3 sampled it, where 4 to 4 are asked for
     """
     if len(actions) != n:
-        return [], f"{len(actions)} samples where {n} were asked for"
-    for action in actions:
-        if not action.completions:
-            return [], "an action without a completion"
-        for completion in action.completions:
-            if why := _fault_of(completion, versions, vocabulary, context):
-                return [], why
-    return [replace(a, completions=tuple(map(_counted, a.completions))) for a in actions], ""
+        raise ValueError(f"{len(actions)} samples where {n} were asked for")
+    if not all(action.completions for action in actions):
+        raise ValueError("an action without a completion")
+    whole = partial(_whole, versions=versions, vocabulary=vocabulary, context=context)
+    return [replace(action, completions=tuple(map(whole, action.completions))) for action in actions]
 
 
-def _fault_of(completion: Completion, versions: tuple[int, int], vocabulary: int, context: int) -> str:
-    prompt, tokens, logprobs = completion.prompt_ids, completion.token_ids, completion.logprobs
+def _whole(completion: Completion, versions: tuple[int, int], vocabulary: int, context: int) -> Completion:
+    """The completion with our own counts, and log-probabilities that rounding has not lifted above 0."""
+    prompt, tokens = completion.prompt_ids, completion.token_ids
     if completion.finish_reason not in INTERRUPTIONS and not completion.trainable:
-        return "token ids and log-probabilities are needed to train on it, one for each token"
-    if len(logprobs) != len(tokens):
-        return f"{len(logprobs)} log-probabilities for {len(tokens)} tokens"
-    if not all(UNKNOWN_LOGPROB < value <= SLACK for value in logprobs):
-        return "an unknown log-probability, or one above 0"
+        raise ValueError("token ids and log-probabilities are needed to train on it, one for each token")
+    if len(completion.logprobs) != len(tokens):
+        raise ValueError(f"{len(completion.logprobs)} log-probabilities for {len(tokens)} tokens")
     if not all(0 <= token < vocabulary for token in (*prompt, *tokens)):
-        return f"a token id beyond the vocabulary of {vocabulary}"
+        raise ValueError(f"a token id beyond the vocabulary of {vocabulary}")
     if tokens and len(prompt) + len(tokens) > context:  # a prompt that leaves no room is cut off, and UNKNOWN
-        return f"{len(prompt) + len(tokens)} tokens, where the context holds {context}"
+        raise ValueError(f"{len(prompt) + len(tokens)} tokens, where the context holds {context}")
     if not 1 / _HOTTEST <= completion.temperature <= _HOTTEST:
-        return f"the temperature {completion.temperature}"
+        raise ValueError(f"the temperature {completion.temperature}")
     if completion.train_prompt_ids:
-        return "another prompt to train on than the one that was read"
+        raise ValueError("another prompt to train on than the one that was read")
     counts = [count for _, count in completion.versions]
     if sum(counts) != len(tokens) or min(counts, default=0) < 0:
-        return "the versions do not cover the tokens"
+        raise ValueError("the versions do not cover the tokens")
     odd = [version for version, _ in completion.versions if not versions[0] <= version <= versions[1]]
     if odd:
-        return f"weights of version {odd[0]} sampled it, where {versions[0]} to {versions[1]} are asked for"
-    return ""
-
-
-def _counted(completion: Completion) -> Completion:
-    """With our own counts, and log-probabilities that rounding has not lifted above 0."""
-    return replace(
-        completion,
-        logprobs=tuple(min(0.0, value) for value in completion.logprobs),
-        prompt_tokens=len(completion.prompt_ids),
-        completion_tokens=len(completion.token_ids),
-    )
+        raise ValueError(
+            f"weights of version {odd[0]} sampled it, where {versions[0]} to {versions[1]} are asked for"
+        )
+    read, sampled, known = len(prompt), len(tokens), logprobs(completion.logprobs)
+    return replace(completion, logprobs=known, prompt_tokens=read, completion_tokens=sampled)

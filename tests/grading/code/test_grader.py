@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from messages import raises
-from sandboxes import descendants, judge, mbpp_rows, need_a_sandbox
+from sandboxes import descendants, judge, need_a_sandbox
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading import grade, grader_for
@@ -212,30 +212,24 @@ def length(node):
 """
 
 
+ADDS = "```python\ndef add(a, b): return a + b\n```\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "verdict"),
+    ("text", "right"),
     [
-        ("```python\nprint(add(1, 2))\n```", Verdict.WRONG),
-        ("```python\nfrom operator import add\n```", Verdict.CORRECT),
-        ("class Solution:\n    def add(self, a, b): return add(a, b)", Verdict.CORRECT),
-        (
-            "```python\ndef add(a, b): return a + b\n```\n```python\nassert add(1, 2) == 3\n```",
-            Verdict.CORRECT,
-        ),
-        (
-            "```python\nclass Solution: pass\n```\n```python\ndef add(a, b): return a + b\n```",
-            Verdict.CORRECT,
-        ),
-        (
-            "```python\ndef add(a, b): return a + b\n```\n```python\ndef add(a, b): return 3\n```",
-            Verdict.WRONG,
-        ),
+        ("```python\nprint(add(1, 2))\n```", False),
+        ("```python\nfrom operator import add\n```", True),
+        ("class Solution:\n    def add(self, a, b): return add(a, b)", True),
+        (f"{ADDS}```python\nassert add(1, 2) == 3\n```", True),
+        (f"```python\nclass Solution: pass\n```\n{ADDS}", True),
+        (f"{ADDS}```python\ndef add(a, b): return 3\n```", False),
     ],
 )
-def test_the_program_defines_the_function_itself(graders, text, verdict):
+def test_the_program_defines_the_function_itself(graders, text, right):
     row = {**ADD, "starter_code": "class Solution:\n    def add(self, a, b):"}
     found = judge(graders(), row, text)
-    assert found.verdict is verdict, found
+    assert found.verdict is (Verdict.CORRECT if right else Verdict.WRONG), found
 
 
 @pytest.mark.parametrize("field", ["inputs", "outputs"])
@@ -536,15 +530,3 @@ def test_the_options_are_checked():
 def test_a_math_problem_is_refused(graders):
     with raises(ConfigError):
         asyncio.run(graders().grade(Problem("p", "1 + 1?", "2"), "2"))
-
-
-@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
-def test_reference_solutions_of_mbpp(graders, step):
-    grader, rows = graders(limits=Limits()), mbpp_rows()[::step]
-
-    async def many():
-        jobs = (grader.grade(code_problem_from_row(row), row["reference_solution"]) for row in rows)
-        return await asyncio.gather(*jobs)
-
-    found = asyncio.run(many())
-    assert [row["id"] for row, g in zip(rows, found, strict=True) if g.verdict is not Verdict.CORRECT] == []

@@ -3,10 +3,6 @@
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 
 import made_set
@@ -43,27 +39,6 @@ async def test_a_set_keeps_what_is_new_and_says_where_it_is_from(tmp_path):
         assert (problem.reference is None) == (reference["agreement"] < 0.75)
         votes = reference["votes"]
         assert problem.reference in (None, max(votes, key=votes.get))
-
-
-def test_killed_at_random_moments_a_set_is_the_same_to_the_byte(tmp_path):
-    subprocess.run([sys.executable, made_set.__file__, str(tmp_path / "whole")], check=True)
-    journal = tmp_path / "killed" / JOURNAL
-    moments, killed = random.Random(1), 0
-    while killed < 4:
-        size = journal.stat().st_size if journal.exists() else 0
-        child = subprocess.Popen([sys.executable, made_set.__file__, str(tmp_path / "killed")])
-        while child.poll() is None and (not journal.exists() or journal.stat().st_size <= size):
-            time.sleep(0.002)
-        time.sleep(moments.uniform(0.0, 0.05))
-        child.send_signal(signal.SIGKILL)
-        assert child.wait() == -signal.SIGKILL, "it ended before it could be killed"
-        killed += 1
-        assert not (tmp_path / "killed" / PROBLEMS).exists()
-    subprocess.run([sys.executable, made_set.__file__, str(tmp_path / "killed")], check=True)
-    whole = tmp_path / "whole"
-    assert journal.read_bytes() == (whole / JOURNAL).read_bytes()
-    ours, theirs = (load_problems(folder / PROBLEMS) for folder in (journal.parent, whole))
-    assert list(ours) == list(theirs) and ours.notes == theirs.notes
 
 
 async def test_cut_off_at_any_byte_a_journal_is_completed_to_the_same(tmp_path):

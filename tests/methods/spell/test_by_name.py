@@ -83,15 +83,6 @@ def test_the_command_line_plays_and_exports_it(tmp_path):
     assert "reports-spell" in run_cli("envs").split()
 
 
-def test_printed_documents_are_a_problem_file(tmp_path):
-    path = tmp_path / "printed.jsonl"
-    path.write_text(run_cli("problems", "reports", "--limit", 2, "--jsonl"))
-    again, first = mars_env.load_problems(path), mars_env.load_problems("reports", n=2)
-    assert [(p.id, p.statement, p.metadata["documents"]) for p in again] == [
-        (p.id, p.statement, p.metadata["documents"]) for p in first
-    ]
-
-
 def test_trainers_that_do_not_know_spell_say_which_function_does(tmp_path):
     said = run_cli("train", "reports-spell", "--model", "nowhere", "--out", tmp_path / "run", code=2)
     assert "mars_env.methods.spell.training.train_spell" in " ".join(said.split()).replace(

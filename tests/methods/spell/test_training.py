@@ -154,7 +154,7 @@ def test_the_questioner_sees_more_documents_from_round_to_round():
         assert [each["question"] for each in metadata["examples"]] == [
             f"question {n}" for n in range(max(0, sample - 3), sample)
         ]
-        memory = memory.plus([Remembered("c", f"question {sample}", "a", tuple(metadata[FRESH]))])
+        memory, _ = memory.plus([Remembered("c", f"question {sample}", "a", tuple(metadata[FRESH]))])
     assert seen[:4] == [5, 10, 15, 20] and min(seen[4:]) >= 15
     again = question_job(problem, memory, fresh=5, last=3, seed=0, sample=5)
     assert again == question_job(problem, memory, fresh=5, last=3, seed=0, sample=5)

@@ -50,7 +50,6 @@ def test_supported(settings, changes):
         ({}, {"rollout__top_p": 0.9}),
         ({}, {"train__async_queue_size": 2}),
         ({}, {"train__async_enable": True}),
-        ({}, {"vllm__num_engines": 0}),
         ({}, {"train__enable_ema": True}),
         ({"train_roles": ("solver_0",)}, {}),
         ({"staleness": 1}, {"vllm__enable_sleep": True}),

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import swarm_run
 import torch
-from kills import killed, lasting
+from kills import TURNS, killed, lasting
 
 from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
@@ -25,17 +25,19 @@ STEPS = 12
 @pytest.mark.parametrize("bound", [0, 2])
 def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
     killed(swarm_run, tmp_path, bound, STEPS)
-    updates = lasting(read_jsonl(tmp_path / swarm_run.TURNS))
+    updates = lasting(read_jsonl(tmp_path / TURNS))
     assert list(updates) == list(range(1, STEPS + 1))
     assert len({row["attempt"] for update in updates.values() for row in update}) == 3
     turns = [row for update in updates.values() for row in update]
     wanted = {
-        f"{job.tree_id}/{sample}"
+        (job.tree_id, str(sample))
         for step in range(STEPS)
         for job in step_jobs(swarm_run.problems(), step=step, problems_per_step=swarm_run.LOCKS, seed=1)
         for sample in range(swarm_run.GROUP)
     }
-    assert Counter(row["turn"] for row in turns) == dict.fromkeys(wanted, 1)  # none twice, none lost
+    assert Counter((row["tree"], row["turn"]) for row in turns) == dict.fromkeys(
+        wanted, 1
+    )  # none twice, none lost
     assert max(row["age"] for row in turns) <= bound
     ledger = read_lines(tmp_path / LEDGER)
     assert [row["update"] for row in ledger] == list(range(1, STEPS + 1))

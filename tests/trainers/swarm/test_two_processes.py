@@ -100,21 +100,6 @@ async def test_with_drop_samplers_do_not_wait_and_what_is_too_old_is_dropped_and
         await apart(tmp_path / "four", swarm_run.settings(1, steps=4), **options)
 
 
-async def test_a_swarm_also_plays_outside_of_training_by_its_newest_weights(tmp_path):
-    trained = swarm_run.model()
-    policies = {"opener": Policy(trained.module, trained.tokenizer)}
-    async with Swarm(swarm_run.AGENTS, policies, tmp_path) as swarm:
-        other = asyncio.create_task(swarm_run.sample(swarm.url))
-        for version in (0, 1):
-            policies["opener"].version = version
-            swarm.publish(policies)
-            jobs = [Job(problem) for problem in swarm_run.problems()]
-            trees = await collect(swarm_run.game(), swarm.team.agents, jobs, seed=0)
-            told = {c.versions for tree in trees for turn in tree.turns for c in turn.action.completions}
-            assert {version for ((version, _),) in told} == {version}
-    assert await other == 2 * swarm_run.LOCKS
-
-
 async def test_a_sampler_whose_agents_cannot_be_trained_is_refused():
     hot = swarm_run.model()
     greedy = opener(hot)

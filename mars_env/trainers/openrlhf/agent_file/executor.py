@@ -12,8 +12,8 @@ from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
-from mars_env.models.encoding import Sampled
 from mars_env.models.preflight import preflight
+from mars_env.models.requests import Sampled
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
@@ -42,11 +42,7 @@ ATTEMPTS = 3
 
 
 class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
-    """OpenRLHF asks it for rows, in the process of each engine.
-
-    Raises:
-        ConfigError: The file that the environment variable `SETTINGS` names has no fitting settings.
-    """
+    """OpenRLHF asks it for rows, in the process of each engine; `SETTINGS` names its settings."""
 
     def __init__(self, settings: TeamSettings | None = None) -> None:
         self._settings = settings or _named_settings()
@@ -54,7 +50,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
         self._problems: dict[str, ProblemSet] = {}
-        self._calls: SharedCalls[dict[str, Any]] = SharedCalls()
+        self._calls = SharedCalls()
         self._played = 0
 
     async def execute(
@@ -99,12 +95,12 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
             row = await self._calls.share(
                 id(sampling_params), lambda n: self._train(problem, n, team, sampling.temperature, filler)
             )
-        if sampling_params.logprobs is None:  # OpenRLHF does not correct with them, and refuses them then
+        if sampling_params.logprobs is None:  # OpenRLHF does not correct with them, and rejects them then
             row = row | {"rollout_log_probs": None}
         return row | {"prompt": prompt, "label": label, "images": None, "mm_train_inputs": None}
 
     async def _make_team(self, label: str, sampling: Sampling, model: Model) -> dict[str, Agent]:
-        """Who plays; refused where a prompt could leave less room than an agent's limit."""
+        """Who plays; rejected where a prompt could leave less room than an agent's limit."""
         rules = self._games[label].rules
         models = {POLICY: model}
         team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))

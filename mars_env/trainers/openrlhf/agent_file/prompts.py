@@ -25,12 +25,7 @@ AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 
 
 def read_settings(path: str | Path) -> TeamSettings:
-    """The settings in a JSON file.
-
-    Raises:
-        ConfigError: The file cannot be read, its contents do not fit, or a setting has no effect with the
-            agent file.
-    """
+    """The settings in a JSON file; a `ConfigError` if one does not fit, or has no effect here."""
     try:
         settings = TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -51,11 +46,8 @@ def read_settings(path: str | Path) -> TeamSettings:
 def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
     """Write the prompts, and return the flags of OpenRLHF that belong to them.
 
-    The number of samples per prompt is that of the largest tree; smaller trees are filled up.
-
-    Raises:
-        ConfigError: There are no problems, or OpenRLHF cannot read the directory.
-        StoreError: A file cannot be written.
+    The number of samples per prompt is that of the largest tree; smaller trees are filled up. A directory
+    that OpenRLHF cannot read raises ConfigError.
 
     Example:
         >>> import tempfile

@@ -12,30 +12,27 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.rollouts.responses import response, response_row
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Completion
 
-T = TypeVar("T")
+Row = dict[str, Any]
 
 
-class SharedCalls(Generic[T]):
+class SharedCalls:
     """Calls with the same key, made at the same time, share what one of them makes."""
 
     def __init__(self) -> None:
-        self._running: dict[Hashable, _Calls[T]] = {}
+        self._running: dict[Hashable, _Calls] = {}
 
-    async def share(self, key: Hashable, make: Callable[[int], Awaitable[Sequence[T]]]) -> T:
+    async def share(self, key: Hashable, make: Callable[[int], Awaitable[Sequence[Row]]]) -> Row:
         """This call's part of what `make` makes; `make` gets the number of calls with this key.
 
         All calls with one key must start before the event loop does anything else, as the tasks of one
-        `asyncio.gather` do. Parts are given in the order of the calls.
-
-        Raises:
-            ConfigError: `make` made another number of parts.
+        `asyncio.gather` do. Parts are given in the order of the calls; a `ConfigError` if there are others.
         """
         group = self._running.setdefault(key, _Calls())
         place, group.number = group.number, group.number + 1
@@ -49,29 +46,20 @@ class SharedCalls(Generic[T]):
 
 
 @dataclass(slots=True)
-class _Calls(Generic[T]):
+class _Calls:
     """The calls of one key, and what they share."""
 
     number: int = 0
-    parts: asyncio.Future[Sequence[T]] | None = None
+    parts: asyncio.Future[Sequence[Row]] | None = None
 
 
-def training_rows(
-    samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int
-) -> list[dict[str, Any]]:
+def training_rows(samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int) -> list[Row]:
     """The n rows of a prompt: its samples, filled up to n with rows of one token and no advantage.
 
     OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each. A row's
     ``reward`` is the advantage, ``scores`` the turn's reward, which OpenRLHF's dynamic filtering uses.
-
-    Args:
-        samples: Samples of one tree; the sum of their advantages is zero.
-        n: OpenRLHF's ``--rollout.n_samples_per_prompt``.
-        temperature: OpenRLHF's ``--rollout.temperature``.
-        filler: The token of the filling rows.
-
-    Raises:
-        ConfigError: There are more samples than rows, or the advantages' sum is not zero.
+    `filler` is the token of the filling rows. More samples than rows raise ConfigError, and so do advantages
+    whose sum is not zero.
 
     Example:
         >>> sample = TurnSample("p#0", "0", "g", "solver_0", "solver", "mars", (5, 6), (7,), (-0.5,), 1.0, (),
@@ -102,7 +90,7 @@ def training_rows(
     return rows + [_filler(filler, 0.0, mean, 1.0) for _ in range(n - len(samples))]
 
 
-def evaluation_row(completion: Completion | None, score: float, filler: int) -> dict[str, Any]:
+def evaluation_row(completion: Completion | None, score: float, filler: int) -> Row:
     """The row of an evaluated episode: one of its completions, if there is any, and the score as reward."""
     if completion is None:
         return _filler(filler, score, score, 0.0)
@@ -111,6 +99,6 @@ def evaluation_row(completion: Completion | None, score: float, filler: int) -> 
     return row | {"truncated": completion.finish_reason == "length"}
 
 
-def _filler(token: int, reward: float, score: float, filler: float) -> dict[str, Any]:
+def _filler(token: int, reward: float, score: float, filler: float) -> Row:
     logs = {"turn_reward": score, "filler": filler}
     return response_row((token,), (token,), (0.0,), reward, score, logs)

@@ -12,8 +12,7 @@ from typing import Any, Final, cast
 from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
-from mars_env.models.encoding import encode_prompt
-from mars_env.models.requests import prompt_text
+from mars_env.models.requests import encode_prompt, prompt_text
 from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.flags import require_supported, sampling_of
 from mars_env.trainers.openrlhf.planning.memory import gpu_pools
@@ -67,11 +66,7 @@ def _run_all(*checks: Callable[[], Any]) -> None:
 
 
 def require_model(checkpoint: str, flag: str) -> None:
-    """Check that a checkpoint is there, as far as this machine can tell; a name on a hub passes.
-
-    Raises:
-        ConfigError: It is a path to nothing, a folder without a model, or no name that a hub could have.
-    """
+    """Check that a checkpoint is there, as far as this machine can tell, with ConfigError; hub names pass."""
     path = Path(checkpoint)
     if not checkpoint:
         raise ConfigError(f"say what is trained: {flag}, a checkpoint's path or name")
@@ -96,11 +91,8 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
     """Reject flags with which a prompt can leave less room than a completion may need, evaluation included.
 
     Prompts are counted by the model's tokenizer if its folder is on this machine. Otherwise a word counts as
-    one token, which underestimates rather than overestimates.
-
-    Raises:
-        ConfigError: A prompt can; the message has the numbers. Or a completion fills the context by itself,
-            whatever ``--mars.overflow`` is.
+    one token, which underestimates rather than overestimates. A completion that fills the context by itself
+    is rejected whatever ``--mars.overflow`` is.
     """
     context, limit = args.data.max_len, args.rollout.max_new_tokens
     if limit and limit >= context:

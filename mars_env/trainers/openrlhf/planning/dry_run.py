@@ -57,10 +57,7 @@ def gpu_memory(values: Sequence[str]) -> float:
 
 
 def dry_run(given: Flags) -> DryRun:
-    """Check a run's flags as at its start, and describe it; problem sets are not downloaded.
-
-    Args:
-        given: The launcher's flags. `DRY_RUN` among them gives the memory of one GPU.
+    """Check a launcher's flags as at a run's start, and describe the run; problem sets are not downloaded.
 
     Raises:
         ConfigError: A flag is rejected, here or by OpenRLHF: a line for each.

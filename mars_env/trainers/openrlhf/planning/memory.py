@@ -61,11 +61,7 @@ class GPUMemory:
 
 
 def gpu_pools(args: SimpleNamespace) -> tuple[GPUPool, ...]:
-    """The GPUs that OpenRLHF asks Ray for, by who shares them.
-
-    Raises:
-        ConfigError: OpenRLHF would reject the numbers only after it has started: a line for each.
-    """
+    """The GPUs that OpenRLHF asks Ray for, by who shares them; a `ConfigError` if it would reject them."""
     parallel = args.vllm.tensor_parallel_size
     actor, reference, engines = _gpus(args.actor), _gpus(args.ref), (args.vllm.num_engines or 0) * parallel
     if not engines:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 
 FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe")
 """Values of ``model_type`` for which the sizes are right."""
@@ -57,11 +57,7 @@ class Architecture:
 
 
 def architecture(config: Mapping[str, Any]) -> Architecture:
-    """Read the contents of a `config.json`.
-
-    Raises:
-        ConfigError: The model is not one of `FAMILIES`, or a size is missing.
-    """
+    """Read the contents of a `config.json`; a `ConfigError` for others than `FAMILIES`, or without a size."""
     kind = config.get("model_type")
     if kind not in FAMILIES:
         raise ConfigError(
@@ -109,13 +105,9 @@ PRESETS: Final[Mapping[str, Architecture]] = {
 
 
 def architecture_of(model: str) -> Architecture:
-    """The architecture of a model by its path or name.
+    """The architecture of a directory with a `config.json`, of `PRESETS`, or of Hugging Face's cache.
 
-    Args:
-        model: A directory with a `config.json`, one of `PRESETS`, or a model in Hugging Face's cache.
-
-    Raises:
-        ConfigError: It is none of these, not one of `FAMILIES`, or its `config.json` cannot be read.
+    A `ConfigError` if it is none of these, not one of `FAMILIES`, or its `config.json` cannot be read.
 
     Example:
         >>> architecture_of("Qwen/Qwen3-30B-A3B-Thinking-2507").parameters
@@ -130,10 +122,8 @@ def architecture_of(model: str) -> Architecture:
             f"the sizes of {model!r} are not known: it is not a directory with a config.json, not in Hugging "
             "Face's cache, and no preset; whether a hub has it is not checked"
         )
-    try:
+    with explained(ConfigError, f"{path} cannot be read", OSError, ValueError):
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"{path} is not a model's config.json: it holds no object")
     return architecture(config)

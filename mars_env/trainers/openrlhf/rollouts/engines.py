@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from mars_env.errors import ConfigError, MarsError, ModelError
-from mars_env.models.encoding import Sampled, encode_prompt, sampled_completion
-from mars_env.models.requests import check_request, room_for, without_room
+from mars_env.errors import MarsError, ModelError
+from mars_env.models.requests import Sampled, TokenModel, sampled_completion
 from mars_env.rollout.segments import merged_runs
-from mars_env.types import Completion, Prompt, Sampling
+from mars_env.types import Completion, Sampling
 
 CALLS = 512
 """Most calls of one engine at a time: a Ray actor runs a thousand, and new weights must not queue."""
@@ -40,7 +39,6 @@ class SamplingEngine(Protocol):
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
         """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
-        ...
 
 
 class RayEngine:
@@ -73,26 +71,17 @@ def require_alive(engines: Sequence[RayEngine]) -> None:
             raise MarsError(f"an engine is dead (its log says why); resume the run: {engine.dead}")
 
 
-class EnginesModel:
+class EnginesModel(TokenModel):
     """Several engines with the same weights, as one model. Each request goes to the least busy engine.
 
-    Args:
-        engines: The engines.
-        tokenizer: The model's tokenizer.
-        context: Most tokens of prompt and completion together (``--data.max_len``).
-        name: Name of the policy.
-
-    Raises:
-        ConfigError: There are no engines.
+    `context` is the most tokens of prompt and completion together (``--data.max_len``).
     """
 
     def __init__(
         self, engines: Sequence[SamplingEngine], tokenizer: Any, context: int, *, name: str = "actor"
     ) -> None:
-        if not engines:
-            raise ConfigError("rollouts need at least one engine: set --vllm.num_engines")
         self.name, self.tokenizer, self.context = name, tokenizer, context
-        self._vocabulary = len(tokenizer)
+        self.vocabulary = len(tokenizer)
         self._engines = list(engines)
         self._busy = [0] * len(self._engines)
         self._calls = [asyncio.Semaphore(CALLS) for _ in self._engines]
@@ -100,23 +89,8 @@ class EnginesModel:
     def __repr__(self) -> str:
         return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
 
-    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt; schemas of `tools` go to the chat template."""
-        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, {}, tools)
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt, on one engine, so that they share its prefix cache.
-
-        Raises:
-            ModelError: The engine failed.
-            ContextError: There is too little room, and the sampling settings refuse that.
-            ConfigError: n is below 1, or a sampling setting is invalid.
-        """
-        check_request(n, sampling)
-        ids = self.encode(prompt)
-        room = room_for(self.name, len(ids), sampling, self.context)
-        if not room:
-            return without_room(ids, n, sampling)
+    async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
+        """The samples of one prompt, on one engine, so that they share its prefix cache."""
         requests = [_request(sampling, room)] * n
         least = min(range(len(self._engines)), key=self._busy.__getitem__)
         self._busy[least] += n

@@ -33,9 +33,6 @@ class RolloutFeed:
         waited: Seconds that the trainer waited for the latest batch.
         between: Seconds between the latest two batches.
         verifier: The Verifier's metrics in the latest batch.
-
-    Raises:
-        ConfigError: Agents and settings do not fit.
     """
 
     def __init__(
@@ -65,11 +62,7 @@ class RolloutFeed:
         self._latest = time.perf_counter()
 
     def next(self) -> UpdateBatch | None:
-        """The next batch; None if everything is trained. The previous batch now counts as trained.
-
-        Raises:
-            MarsError: The rollouts failed, or as many trees in a row as a step has could not be played.
-        """
+        """The next batch; None if everything is trained. The previous batch now counts as trained."""
         began = time.perf_counter()
         batch = run_sync(self._next())
         now = time.perf_counter()

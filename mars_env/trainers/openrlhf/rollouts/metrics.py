@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import is_right, judged_turn
@@ -40,7 +41,7 @@ def training_metrics(
     completions = [c for group in batch.groups for turn in group.turns for c in turn.action.completions]
     return {
         **{f"team/{role}/{name}": value for role, table in roles.items() for name, value in table.items()},
-        **{f"team/groups/{name}": float(count) for name, count in stats.asdict().items()},
+        **{f"team/groups/{name}": float(count) for name, count in asdict(stats).items()},
         **batch_metrics(batch),
         "pipeline/mixed": float(sum(len(completion.versions) > 1 for completion in completions)),
         "pipeline/waited": waited,

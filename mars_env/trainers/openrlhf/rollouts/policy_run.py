@@ -11,9 +11,6 @@ class PolicyRun:
     """In the place of OpenRLHF's ``WandbLogger``, which logs to the one run of its process.
 
     A second one of OpenRLHF's ends the first policy's run; and it writes the API key into the run's settings.
-
-    Args:
-        args: OpenRLHF's arguments of the policy.
     """
 
     def __init__(self, args: SimpleNamespace) -> None:
@@ -54,11 +51,8 @@ class PolicyRun:
         self._run.finish()
 
     def _log(self, kind: str, global_step: int, metrics: Mapping[str, Any]) -> None:
-        known = {key: value for key, value in metrics.items() if value is not None}
-        known.pop("generated_samples", None)
-        self._run.log(
-            {f"{kind}/{key}": value for key, value in {**known, "global_step": global_step}.items()}
-        )
+        known = {**metrics, "generated_samples": None, "global_step": global_step}
+        self._run.log({f"{kind}/{key}": value for key, value in known.items() if value is not None})
 
 
 def _settings(args: Any) -> Any:

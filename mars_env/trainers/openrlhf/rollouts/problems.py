@@ -23,12 +23,7 @@ INPUT, SOURCE = "input", "datasource"
 
 
 def write_ids(problems: ProblemSet, path: Path, **more: str) -> Path:
-    """Write problems' ids as a data set for OpenRLHF, a line each, with `more` fields, and its folder.
-
-    Raises:
-        ConfigError: There are no problems.
-        StoreError: The file cannot be written.
-    """
+    """Write problems' ids as a data set for OpenRLHF, a line each, with `more` fields, and its folder."""
     if not len(problems):
         raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to train on")
     rows = ({INPUT: problem.id, SOURCE: problems.name, **more} for problem in problems)
@@ -56,6 +51,10 @@ class DrawnProblems:
         loader: OpenRLHF's stateful data loader; gives batches of one row, the id in the second field.
         problems: The problems.
         passes: Passes over the problems (``--train.num_episodes``).
+
+    Attributes:
+        updates: Number of batches so far, those of earlier runs included.
+        trained: Ids of trained groups whose trees are not wholly trained.
     """
 
     def __init__(self, loader: Any, problems: ProblemSet, passes: int) -> None:
@@ -66,21 +65,11 @@ class DrawnProblems:
         self._pass = 0
         self._resumed: list[Job] = []
         self._open: dict[str, Job] = {}
-        self._trained: set[str] = set()
-        self._updates = 0
+        self.trained: set[str] = set()
+        self.updates = 0
 
     def __len__(self) -> int:
         return len(self._loader)
-
-    @property
-    def updates(self) -> int:
-        """Number of batches so far, those of earlier runs included."""
-        return self._updates
-
-    @property
-    def trained(self) -> frozenset[str]:
-        """Ids of trained groups whose trees are not wholly trained."""
-        return frozenset(self._trained)
 
     def steps(self, size: int) -> Iterator[list[Job]]:
         """The remaining jobs, `size` at a time: first those that an earlier run had started."""
@@ -96,13 +85,13 @@ class DrawnProblems:
         Trees in `lost` could not be played: they stay open, and a resumed run plays them again.
         """
         with self._lock:
-            self._updates += 1
-            self._trained.update(group.id for group in batch.groups)
+            self.updates += 1
+            self.trained.update(group.id for group in batch.groups)
             for tree in batch.trained_tree_ids:
                 if tree not in lost:
                     self._open.pop(tree, None)
             closed = tuple(f"{tree}/" for tree in self._open)
-            self._trained = {id for id in self._trained if id.startswith(closed)}
+            self.trained = {id for id in self.trained if id.startswith(closed)}
 
     def state_dict(self) -> dict[str, Any]:
         """The loader's state and the ledger, which OpenRLHF stores in its checkpoints."""
@@ -111,8 +100,8 @@ class DrawnProblems:
                 "loader": self._loader.state_dict(),
                 "pass": self._pass,
                 "open": [(job.problem.id, job.sample) for job in self._open.values()],
-                "trained": sorted(self._trained),
-                "updates": self._updates,
+                "trained": sorted(self.trained),
+                "updates": self.updates,
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -124,10 +113,10 @@ class DrawnProblems:
                     "resume with the same problems, or give another --ckpt.path"
                 )
             self._loader.load_state_dict(state["loader"])
-            self._pass, self._updates = state["pass"], state["updates"]
+            self._pass, self.updates = state["pass"], state["updates"]
             self._resumed = [Job(self._problems[id], sample) for id, sample in state["open"]]
             self._open = {job.tree_id: job for job in self._resumed}
-            self._trained = set(state["trained"])
+            self.trained = set(state["trained"])
 
     def _draw(self, size: int) -> list[Job]:
         with self._lock:

@@ -19,11 +19,9 @@ SAMPLES: Final = "samples.jsonl"
 
 
 class UpdateRecord:
-    """Writes a record into a folder. After a resume it continues after the checkpoint's last update.
+    """Writes a record into a folder, which is created if it does not exist.
 
-    Args:
-        directory: The folder; created if it does not exist.
-        updates: Updates done. Lines of later updates are removed, since their weights are lost.
+    Lines of later updates than those done are removed, since their weights are lost.
     """
 
     def __init__(self, directory: str | Path, updates: int) -> None:

@@ -57,11 +57,7 @@ class BatchShape:
 
 
 def batch_shape(args: Any) -> BatchShape:
-    """The shape that OpenRLHF's arguments require.
-
-    Raises:
-        ConfigError: The batch size is not divisible into micro-batches, or the GPUs not into groups.
-    """
+    """The shape that OpenRLHF's arguments require; a `ConfigError` if batch or GPUs are not divisible."""
     gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
     if gpus % (args.ds.ring_attn_size * args.ds.tensor_parallel_size):
         raise ConfigError(
@@ -107,15 +103,9 @@ def response_row(
 
 
 def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[str, Any]:
-    """One sample in the form in which OpenRLHF takes an agent's response.
+    """One sample in the form in which OpenRLHF takes an agent's response; `age` is that of its group.
 
-    Args:
-        sample: The sample.
-        temperature: The trainer divides its logits by it (``--rollout.temperature``).
-        age: Versions between its group's oldest token and the policy.
-
-    Raises:
-        ConfigError: It was sampled at another temperature.
+    A `ConfigError` if it was sampled at another temperature than the trainer divides its logits by.
     """
     if sample.temperature != temperature:
         raise ConfigError(
@@ -144,12 +134,7 @@ def responses(
 ) -> list[dict[str, Any]]:
     """The rows of an update, filled up with rows that train no token and count in no mean of the loss.
 
-    Args:
-        samples: The samples; at least one.
-        shape: How the rows must be divisible.
-        temperature: See `response`.
-        padding_token: Any token of the vocabulary.
-        ages: The groups' ages, by id.
+    `padding_token` is any token of the vocabulary; `ages` are the groups', by id.
     """
     refuse_other_prompts(samples, "OpenRLHF")
     rows = [response(sample, temperature=temperature, age=ages.get(sample.group_id, 0)) for sample in samples]

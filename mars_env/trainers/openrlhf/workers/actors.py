@@ -17,7 +17,7 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
 from mars_env.errors import ConfigError
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.trainers.openrlhf.rollouts.engines import streamed
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
@@ -137,11 +137,7 @@ def ordered_experts(platform: Any) -> dict[str, str]:
 
 
 def require_limits(asked: Mapping[str, int], scheduler: Any) -> None:
-    """Reject an engine whose scheduler (vLLM's ``SchedulerConfig``) has other limits than it was given.
-
-    Raises:
-        ConfigError: One is another.
-    """
+    """Reject, with ConfigError, an engine whose scheduler has other limits than it was given."""
     for name, limit in asked.items():
         if (there := getattr(scheduler, name)) != limit:
             raise ConfigError(f"--mars.{name} {limit} was asked for, but the engine has {there}: give that")

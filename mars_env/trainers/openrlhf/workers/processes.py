@@ -31,11 +31,7 @@ class PolicyProcesses(NamedTuple):
 
 
 def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
-    """Reject a run for which Ray would wait for ever; `policies` are OpenRLHF's arguments of each.
-
-    Raises:
-        ConfigError: The cluster has fewer GPUs than they need.
-    """
+    """Reject a run that needs more GPUs than there are, with ConfigError: Ray would wait for ever."""
     needed = sum(pool.gpus for args in policies for pool in gpu_pools(args))
     there = ray.cluster_resources().get("GPU", 0)
     if needed > there:

@@ -158,11 +158,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         [self._scored, *_] = ray.get(self.actor_model_group.async_run_method("score", self._probe()))
 
     def probe(self) -> None:
-        """Prove that the engines, which are awake, have the weights that were sent last.
-
-        Raises:
-            ModelError: One does not compute what the trainer does.
-        """
+        """Prove, or raise ModelError, that the engines, which are awake, have the weights sent last."""
         if self._scored is None:
             return
         found = batch_vllm_engine_call(self.vllm_engines, "score", self._probe())

@@ -13,7 +13,7 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.miniature import load
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.trainers.config import Overlong
 from mars_env.trainers.openrlhf.agent_file import executor
 from mars_env.trainers.openrlhf.agent_file.__main__ import main

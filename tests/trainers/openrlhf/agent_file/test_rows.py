@@ -1,14 +1,12 @@
 import asyncio
-import math
 from dataclasses import replace
 
 import pytest
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
+from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, training_rows
 from mars_env.trainers.samples import TurnSample
-from mars_env.types import Completion
 
 SAMPLE = TurnSample(
     "p#0", "0", "g", "solver_0", "solver", "actor",
@@ -92,12 +90,3 @@ def test_what_openrlhf_would_distort_is_refused(advantages, n, temperature):
     samples = [replace(SAMPLE, advantage=a) for a in advantages]
     with raises(ConfigError):
         training_rows(samples, n, temperature=temperature, filler=0)
-
-
-def test_an_evaluated_episode_tells_its_raw_score():
-    answer = Completion("4", "length", prompt_ids=(1,), token_ids=(2, 3), logprobs=(-0.5, -0.5))
-    row = evaluation_row(answer, 1.0, filler=9)
-    assert (row["reward"], row["observation_tokens"], row["truncated"]) == (1.0, [1, 2, 3], True)
-    unknown = evaluation_row(None, math.nan, filler=9)
-    assert math.isnan(unknown["reward"])
-    assert unknown["observation_tokens"] == [9, 9]

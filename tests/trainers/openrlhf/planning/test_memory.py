@@ -12,7 +12,6 @@ from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.planning.memory import (
     GIB,
     OVERHEAD,
-    GPUPool,
     activations,
     describe,
     fits,
@@ -30,43 +29,33 @@ def pools(args, model=QWEN):
     return [memory(args, model, 80 * GIB, pool) for pool in gpu_pools(args)]
 
 
+ALL, REFERENCE = {"train__colocate_all": True}, {"algo__kl__init_coef": 0.1}
+
+
 @pytest.mark.parametrize(
     ("changes", "pools"),
     [
-        ({}, (GPUPool(8, ("actor",)), GPUPool(8, ("engines",)))),
-        (
-            {"algo__kl__init_coef": 0.1, "ref__num_gpus_per_node": 2},
-            (GPUPool(8, ("actor",)), GPUPool(2, ("reference",)), GPUPool(8, ("engines",))),
-        ),
-        (
-            {"algo__kl__init_coef": 0.1, "train__colocate_actor_ref": True, "vllm__num_engines": 3},
-            (GPUPool(8, ("actor", "reference")), GPUPool(3, ("engines",))),
-        ),
-        ({"train__colocate_all": True}, (GPUPool(8, ("actor", "engines")),)),
-        (
-            {"train__colocate_all": True, "algo__kl__init_coef": 0.1},
-            (GPUPool(8, ("actor", "reference", "engines")),),
-        ),
-        (
-            {"train__colocate_all": True, "train__async_enable": True, "algo__kl__init_coef": 0.1},
-            (GPUPool(8, ("actor", "reference")), GPUPool(8, ("engines",))),
-        ),
-        (
-            {"vllm__num_engines": 4, "vllm__tensor_parallel_size": 4, "actor__num_nodes": 2},
-            (GPUPool(16, ("actor",)), GPUPool(16, ("engines",))),
-        ),
+        ({}, "8 actor; 8 engines"),
+        ({**REFERENCE, "ref__num_gpus_per_node": 2}, "8 actor; 2 reference; 8 engines"),
+        ({**REFERENCE, "train__colocate_actor_ref": True}, "8 actor, reference; 8 engines"),
+        (ALL, "8 actor, engines"),
+        ({**ALL, **REFERENCE}, "8 actor, reference, engines"),
+        ({**ALL, **REFERENCE, "train__async_enable": True}, "8 actor, reference; 8 engines"),
+        ({"vllm__num_engines": 4, "vllm__tensor_parallel_size": 4}, "8 actor; 16 engines"),
+        ({"vllm__num_engines": 3, "actor__num_nodes": 2}, "16 actor; 3 engines"),
     ],
 )
 def test_placement_is_that_of_openrlhf(changes, pools):
-    assert gpu_pools(arguments(**changes)) == pools
+    found = gpu_pools(arguments(**changes))
+    assert "; ".join(f"{pool.gpus} {', '.join(pool.components)}" for pool in found) == pools
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"vllm__num_engines": None},
-        {"train__colocate_all": True, "vllm__num_engines": 4},
-        {"train__colocate_actor_ref": True, "algo__kl__init_coef": 0.1, "ref__num_nodes": 2},
+        {**ALL, "vllm__num_engines": 4},
+        {**REFERENCE, "train__colocate_actor_ref": True, "ref__num_nodes": 2},
     ],
 )
 def test_impossible_placements_are_refused(changes):

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from messages import raises
 
-from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.errors import ContextError, ModelError
 from mars_env.miniature.model import build_tokenizer
-from mars_env.models.encoding import Sampled
+from mars_env.models.requests import Sampled
 from mars_env.testing.model_suite import check_model
 from mars_env.trainers.openrlhf.rollouts.engines import CALLS, EnginesModel, streamed
 from mars_env.types import Sampling
@@ -86,11 +86,6 @@ async def test_the_least_busy_engine_is_asked_and_none_too_often():
 async def test_a_request_that_was_given_up_is_a_fault():
     with raises(ModelError):
         await model(Engine(reason="abort")).complete(PROMPT, 1, Sampling())
-
-
-def test_no_engines_are_refused():
-    with raises(ConfigError):
-        EnginesModel([], TOKENIZER, 64)
 
 
 async def test_a_completion_that_new_weights_interrupt_tells_which_version_sampled_each_token():

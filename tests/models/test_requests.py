@@ -2,7 +2,7 @@ from jinja2 import TemplateError
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.models.encoding import encode_prompt
+from mars_env.models.requests import encode_prompt
 
 
 class Gemma:
