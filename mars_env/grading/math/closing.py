@@ -122,7 +122,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     if whole:
         return with_long_unit(bare)
     value = claimed(statement, sentence, reference)
-    return value or _repeated(statement, text.rpartition(sentence[:20])[0], sentence)
+    return value or _repeated(statement, text[: text.rfind(sentence[:20])], sentence)
 
 
 def _is_phrase(words: str) -> bool:
