@@ -22,6 +22,7 @@ from mars_env.grading.math.sentences import (
     is_value,
     last_line,
     last_sentence,
+    measured,
     only_number,
     stated,
     undelimited,
@@ -83,7 +84,6 @@ _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
-_WORDS_AFTER = re.compile(r"(?<=[\d%$)])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}\Z")
 
 
 def closing_value(text: str, statement: str, reference: str = "") -> str | None:
@@ -314,10 +314,11 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     meant = _telling(reference)
     if meant is not None and meant in given(statement):
         return None
-    sentence = _WORDS_AFTER.sub(_unit, re.sub(r"(?<=\d) ?percent\b", "%", sentence))
+    sentence = measured(re.sub(r"(?<=\d) ?percent\b", "%", sentence))
     spans = MATH_SPAN.findall(sentence)
-    if spans and sentence.endswith(spans[-1]):
-        found = undelimited(spans[-1])
+    unit = sentence.rpartition(spans[-1])[2] if spans else ""
+    if spans and (not unit or known_unit(unit.strip())):
+        found = undelimited(spans[-1]) + rf"\text{{{unit}}}" * bool(unit)
     else:
         starts = [stop.end() for stop in _WORDS_BEFORE.finditer(hidden(sentence))]
         found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
@@ -328,12 +329,6 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
         return None
     value = "=".join(sides[-2:]) if meant is not None and meant.kind == "relation" else sides[-1]
     return value if is_value(undelimited(value)) else None
-
-
-def _unit(words: re.Match[str]) -> str:
-    """The first of the words after a number, if it is a unit of measurement."""
-    first = words[0].split()[0]
-    return f" {first}" if known_unit(first) else ""
 
 
 def _another_measure(words: str, statement: str) -> bool:
