@@ -215,6 +215,8 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     if len(bold) == 1:
         value = undelimited(bold[0])
         before, _, after = BOLD.sub("**", clause).partition("**")
+        if re.search(r"\d", after) and question(statement) is None:
+            return None
 
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
             said = f"{_before_sign(before)} {_words(value)} {after}"
