@@ -23,6 +23,7 @@ from mars_env.grading.math.sentences import (
     last_line,
     last_number,
     last_sentence,
+    measured,
     only_number,
     stated,
     undelimited,
@@ -86,7 +87,6 @@ _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
-_WORDS_AFTER = re.compile(r"(?<=[\d%$)])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}\Z")
 
 
 def closing_value(text: str, statement: str, reference: str = "") -> str | None:
@@ -221,6 +221,8 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     if len(bold) == 1:
         value = undelimited(bold[0])
         before, _, after = BOLD.sub("**", clause).partition("**")
+        if re.search(r"\d", after) and question(statement) is None:
+            return None
 
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
             said = f"{_before_sign(before)} {_words(value)} {after}"
@@ -322,10 +324,11 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     meant = _telling(reference)
     if meant is not None and meant in given(statement):
         return None
-    sentence = _WORDS_AFTER.sub(_unit, re.sub(r"(?<=\d) ?percent\b", "%", sentence))
+    sentence = measured(re.sub(r"(?<=\d) ?percent\b", "%", sentence))
     spans = MATH_SPAN.findall(sentence)
-    if spans and sentence.endswith(spans[-1]):
-        found = undelimited(spans[-1])
+    unit = sentence.rpartition(spans[-1])[2] if spans else ""
+    if spans and (not unit or known_unit(unit.strip())):
+        found = undelimited(spans[-1]) + rf"\text{{{unit}}}" * bool(unit)
     else:
         starts = [stop.end() for stop in _WORDS_BEFORE.finditer(hidden(sentence))]
         found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
@@ -361,12 +364,6 @@ def _repeated(statement: str, before: str, sentence: str) -> str | None:
     if doubt or _NUMBERS.search(said) or _ANOTHER.search(after) or form(value) in given(statement):
         return None
     return _with_unit(value, after) if is_value(value) else None
-
-
-def _unit(words: re.Match[str]) -> str:
-    """The first of the words after a number, if it is a unit of measurement."""
-    first = words[0].split()[0]
-    return f" {first}" if known_unit(first) else ""
 
 
 def _another_measure(words: str, statement: str) -> bool:
