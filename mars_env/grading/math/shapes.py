@@ -246,12 +246,13 @@ def parameters(items: tuple[Node, ...]) -> list[Node]:
 
 
 def _without_reals(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The items without those that say only that a name in a value is real, or what it is not: ``x != 2``."""
-    values = all(item.kind in EXPRESSIONS or operators(item)[:1] in (("=",), ("!=",)) for item in items)
+    """The items without those that say only that a name in a value is real, or that ``x != 2``."""
+    values = all(item.kind in EXPRESSIONS or operators(item) in (("=",), ("!=",)) for item in items)
     reals = [
         item
         for item in items
-        if (operators(item) == ("in",) and item.args[1].value == "R") or (values and "!=" in operators(item))
+        if (operators(item) == ("in",) and item.args[1].value == "R")
+        or (values and operators(item) == ("!=",) and item.args[0].value in ("x", "y", "z"))
     ]
     rest = [item for item in items if item not in reals]
     used = {part for item in rest for part in item.walk() if part.kind == "sym"}
