@@ -148,10 +148,10 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
     for name in asked_formulas(statement)[-1:]:
         written = r"\s*".join(map(re.escape, name.replace(" ", "")))
         plain = undelimited(sentence.replace("$", ""))
-        chain = rf"{written}\s*=\s*(?:[^=;]+=\s*)*([^=;]+)\Z"
+        chain = rf"{written}\s*=(?:[^=;]+=)*([^=;]+)\Z"
         said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
         if said and is_value(said[1]):
-            return said[1]
+            return said[1].strip()
     return None
 
 
