@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from mars_env.grading.math.nodes import word_set
 from mars_env.grading.math.sentences import MATH_SPAN, hidden, undelimited
+from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import MEASURE, OTHER_CASE
 
@@ -177,7 +178,7 @@ def question(statement: str) -> Question | None:
         asked = next(filter(_ASKS.search, reversed(_CHINESE_CLAUSE.split(asked))), asked)
     implied = " ".join(more for how, more in _IMPLIED.items() if how in asked.lower())
     words = stems(f"{asked}{form} {implied}")
-    return Question(asked + form, words, _things(statement, words, asked), stems(statement))
+    return Question(asked + form, words, _things(statement, words, asked), stems(escape_money(statement)))
 
 
 def _things(statement: str, words: frozenset[str], asked: str) -> frozenset[str]:
@@ -238,8 +239,9 @@ def contradicts(statement: str, said: str) -> bool:
     if asked is None:
         return True
     text = MATH_SPAN.sub(" ", asked.text)
-    measures = {*map(str.lower, MEASURE.findall(said))} - {*map(str.lower, MEASURE.findall(statement))}
-    if measures or any(word.search(said) and not word.search(text) for word in (*_QUALIFIERS, _COUNTS)):
+    measures = {_stem(word.lower()) for word in MEASURE.findall(said)} - asked.words - asked.known
+    unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
+    if measures or any(unasked):
         return True
     subject = _CHINESE_SUBJECT.match(said)
     others = (stems(said) & asked.known) - asked.words - asked.things - _KINDS

@@ -154,10 +154,10 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
     for name in asked_formulas(statement)[-1:]:
         written = r"\s*".join(map(re.escape, name.replace(" ", "")))
         plain = undelimited(sentence.replace("$", ""))
-        chain = rf"{written}\s*=\s*(?:[^=;]+=\s*)*([^=;]+)\Z"
+        chain = rf"{written}\s*=(?:[^=;]+=)*([^=;]+)\Z"
         said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
         if said and is_value(said[1]):
-            return said[1]
+            return said[1].strip()
     return None
 
 
@@ -355,7 +355,7 @@ def _repeated(statement: str, before: str, sentence: str) -> str | None:
     number, after = last
     words, value = MATH_SPAN.sub(" ", said), _last_member(number)
     plain = re.escape(value.lstrip("\\$"))
-    computed = rf"=[\s$*\\]*{plain}(?![\d.])[^=\d]{{0,40}}\Z"
+    computed = rf"=[\s$*\\]*{plain}(?!\.?\d)[^=\d]{{0,40}}\Z"
     if not (conclusion or re.search(computed, before)) or contradicts(statement, words):
         return None
     doubt = doubtful(unshared(words, statement), beside_number=True) or RELATIVE.search(

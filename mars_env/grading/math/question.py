@@ -23,7 +23,6 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _SUM = re.compile(r"[-+/]|frac|\A\d")
-_LISTED = re.compile(r",[^,=]{1,20}=")
 _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
@@ -125,7 +124,7 @@ def names_another(statement: str, answer: str) -> bool:
         return False
     if _CALL.fullmatch(left) and _CALL.fullmatch(asked[0]):
         return form(left) != form(asked[0])
-    if len(answer) > _LENGTH or (name := _NAME.fullmatch(left)) is None or _LISTED.search(answer):
+    if len(answer) > _LENGTH or (name := _NAME.fullmatch(left)) is None:
         return False
     written = re.escape(name[0])
     if len(name[0]) == len(asked[0]) == 1 and name[0].islower() and asked[0].islower():
