@@ -123,11 +123,6 @@ def newest_checkpoint(directory: Path) -> Path | None:
     return None
 
 
-def checkpoint_step(path: Path) -> int:
-    """The step in a checkpoint's name."""
-    return int(path.name.removeprefix("step-"))
-
-
 def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:
     """Load a checkpoint into the policies; returns its step. Other settings are a `StoreError`."""
     state = json.loads((path / "state.json").read_text(encoding="utf-8"))

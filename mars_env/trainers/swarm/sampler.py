@@ -85,16 +85,14 @@ class Connection:
             ConfigError: The learner rejects the sampler.
             ModelError: It is gone.
         """
-
-        async def connect() -> aiohttp.ClientWebSocketResponse:
-            return await (await session()).ws_connect(
-                self._base / "v1/sampler",
-                headers=self._headers,
-                heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
-                max_msg_size=_MESSAGE_BYTES,
-                timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
-            )
-
+        connect = partial(
+            (await session()).ws_connect,
+            self._base / "v1/sampler",
+            headers=self._headers,
+            heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
+            max_msg_size=_MESSAGE_BYTES,
+            timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
+        )
         return await self._persistently(connect)
 
     async def fetch(self, publication: Publication) -> Tensors:
