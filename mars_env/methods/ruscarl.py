@@ -132,7 +132,7 @@ class Scaffolded:
             raise ConfigError(f"train_on is 'plain' or 'read', got {train_on!r}")
         if not callable(getattr(agent.model, "encode", None)):
             raise ConfigError(
-                f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
+                f"{agent.model!r} does not report the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
             )
         if getattr(agent, "toolbox", None):

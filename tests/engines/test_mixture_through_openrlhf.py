@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import openrlhf_on_cpu
 import pytest
+from real_model import word_problem_file
 from tiny_checkpoint import tiny_mixture
 
 TEMPERATURE = 0.85  # of the settings file
@@ -60,7 +61,12 @@ def run(tmp_path_factory):
             "before 0.32 vLLM's kernel for CPUs chooses the experts, which its replacement here cannot"
         )
     folder = tmp_path_factory.mktemp("mixture")
-    flags = {**FLAGS, "--actor.model_name_or_path": tiny_mixture(folder / "base")}
+    flags = {
+        **FLAGS,
+        "--actor.model_name_or_path": tiny_mixture(folder / "base"),
+        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 2),
+        "--mars.problem_options": "{}",
+    }
     file = openrlhf_on_cpu.EXAMPLES / "marsrl_smoke_1gpu.toml"
     with openrlhf_on_cpu.ray_on_cpus(gpus=3, float32=True) as environment:
         return openrlhf_on_cpu.launched(

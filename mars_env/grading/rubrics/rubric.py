@@ -31,10 +31,6 @@ class Tier:
     text: str
 
 
-MET = (Tier(0.0, "not met"), Tier(1.0, "met"))
-"""The tiers of a criterion that is either met or not."""
-
-
 @dataclass(frozen=True, slots=True)
 class Criterion:
     """One thing that a response is judged by.
@@ -74,11 +70,6 @@ class Criterion:
         values = [tier.value for tier in self.tiers]
         if self.tiers and (len(values) < 2 or values != sorted(set(values)) or not _shares(values)):
             raise ConfigError(f"{where}: two tiers or more ascend in [0, 1], got {shown(values)}")
-
-    @property
-    def levels(self) -> tuple[Tier, ...]:
-        """Its tiers, or "not met" and "met"."""
-        return self.tiers or MET
 
 
 def _shares(values: Iterable[float]) -> bool:
