@@ -118,7 +118,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     rows = []
     for place, row in jsonl_rows(Path(path), lines, StoreError):
         if not isinstance(row.get("step"), int):
-            raise StoreError(f"{place}: not a row of metrics; move the file away to start anew")
+            raise StoreError(f"{place}: not a row of metrics; move the file away to start again")
         rows.append(row)
     return rows
 

@@ -86,7 +86,9 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return bytes(body)
 
 
-async def request(method: str, url: URL | str, limit: int, seconds: float | None, **options: Any) -> Answer:
+async def request(
+    method: str, url: URL | str, limit: int, seconds: float | None = 300.0, **options: Any
+) -> Answer:
     """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
 
     None for the seconds that it may take is no limit.
@@ -205,14 +207,9 @@ async def start_server(
 ) -> Server:
     """Start to serve an application on one address; port 0 is a free one.
 
-    Args:
-        app: Its handlers; all but ``/health`` are for clients with a key.
-        host: Address to listen at.
-        port: Port to listen at.
-        guard: Whom it serves; by default this machine alone.
-        refusal_of: The answer to a client for an error of a handler.
-        grace: Seconds that requests under way get to end when the server closes.
-        cancels: Whether a handler is cancelled when its client leaves.
+    Handlers, but for that of ``/health``, are for those whom the `guard` serves: by default this machine
+    alone. `refusal_of` gives the answer for an error of a handler. Requests under way get `grace` seconds to
+    end when the server closes; with `cancels`, a handler is cancelled when its client leaves.
     """
     guard = Guard() if guard is None else guard
     guard.require(host)

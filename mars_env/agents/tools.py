@@ -99,9 +99,7 @@ class Toolbox:
         object.__setattr__(self, "tools", tools)
         names = [each.name for each in tools]
         if not names or len({*names}) < len(names):
-            raise ConfigError(
-                f"give at least one tool, each with its own name, got {', '.join(names) or 'none'}"
-            )
+            raise ConfigError(f"give tools, each with its own name, got {', '.join(names) or 'none'}")
         if self.max_calls < 1:
             raise ConfigError(f"max_calls must be at least 1, got {self.max_calls}")
         if self.calls not in get_args(Calls):

@@ -100,7 +100,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         apart = "; the baselines take about twice that again" if baselines else ""
         played = f"{counted(len(plan.problems), 'problem')} x {counted(n, 'sample')}"
-        calls = f"{counted(most.calls, 'call')} of the agents"
+        calls = counted(most.calls, "model call")
         say(f"{played}: {counted(most.episodes, 'episode')}, at most {calls} and {tokens}{apart}")
         return
     with Trace(trace) if trace else nullcontext() as traced:

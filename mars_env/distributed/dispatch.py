@@ -42,15 +42,12 @@ class WorkerHandle(Protocol):
 
     async def begin(self, run: RunContext) -> None:
         """Have a worker ready for the run's assignments; CannotStart if none can be started."""
-        ...
 
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
         """See `Worker.exchange`; raises WorkerLost if it is gone, and with it what it had not reported."""
-        ...
 
     async def discard(self) -> None:
         """The trees that are being played there are no longer needed."""
-        ...
 
 
 async def dispatch(

@@ -215,7 +215,7 @@ class Fleet:
     async def _start_hosts(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
         """Start processes of one kind and wait until they have loaded; Ray restarts those that are lost."""
         options = {**_options(place), "max_restarts": -1}
-        actors = [_start_actor(self._ray, host, options, make) for _ in range(place.count)]
+        actors = [self._ray.remote(host).options(**options).remote(make) for _ in range(place.count)]
         self._hosts += actors
         placement = self.placement
         started = (_wait_until_started(self._ray, actor, kind, place, placement) for actor in actors)
@@ -276,7 +276,7 @@ class _RayWorker(WorkerHandle):
 
     async def _start(self) -> None:
         place = self._placement.workers
-        self.actor = actor = _start_actor(self._ray, Worker, _options(place))
+        self.actor = actor = self._ray.remote(Worker).options(**_options(place)).remote()
         pid = await _wait_until_started(self._ray, actor, "worker", place, self._placement)
         made = actor.setup.remote(self._make_game, self._make_agents)
         await _wait_until_loaded(made, "worker", self._placement)
@@ -329,11 +329,6 @@ def _check_sendable(ray: Any, *functions: Any) -> None:
         why = f"these agents or graders cannot be sent to other processes: {hosts.first_line(error)}"
         named = "name them ('module:object', 'http://...#model'), and they are made there"
         raise ConfigError(f"{why}: {named}") from error
-
-
-def _start_actor(ray: Any, host: type, options: dict[str, Any], *arguments: Any) -> Any:
-    """Start a process that hosts an object of a class."""
-    return ray.remote(host).options(**options).remote(*arguments)
 
 
 async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:

@@ -64,11 +64,7 @@ async def conclude(
 ) -> tuple[Tree, Mapping[str, float | None]]:
     """The finished tree with its final choice, and its team rewards, which are not in it yet.
 
-    Args:
-        game: What was played.
-        tree: All of its turns. If it has a fault, it has no answer.
-        proposed: The grower's answer; a search's selection may choose another.
-        seed: The only source of the choice's randomness.
+    A tree with a fault has no answer. The grower has `proposed` one; a search's selection may choose another.
     """
     return await game.team_rewarded(tree if tree.fault else await _chosen(game, tree, proposed, seed))
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mars_env.errors import ConfigError, StoreError
-from mars_env.files import atomic_draft, jsonl_rows
+from mars_env.errors import ConfigError
+from mars_env.files import atomic_draft, jsonl_rows, writing
 from mars_env.grading import grader_for
 from mars_env.sync import end_tasks, only_own_cancellation, run_sync
 from mars_env.text import describe_error, shown
@@ -67,18 +67,15 @@ def grade_file(
         on_progress(0, total)
     at_once = concurrency or 4 * (os.cpu_count() or 1)
     counts: Counter[str] = Counter()
-    try:
-        with atomic_draft(out) as draft, draft.open("w", encoding="utf-8") as file:
+    with writing(out), atomic_draft(out) as draft, draft.open("w", encoding="utf-8") as file:
 
-            def write(problem: Problem, grade: Grade) -> None:
-                counts[grade.verdict.value] += 1
-                file.write(json.dumps(_verdict_row(problem, grade), allow_nan=False) + "\n")
-                if on_progress is not None:
-                    on_progress(counts.total(), total)
+        def write(problem: Problem, grade: Grade) -> None:
+            counts[grade.verdict.value] += 1
+            file.write(json.dumps(_verdict_row(problem, grade), allow_nan=False) + "\n")
+            if on_progress is not None:
+                on_progress(counts.total(), total)
 
-            run_sync(_grade_rows(_read_rows(completions, problems), problems, grader, at_once, write))
-    except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error}") from error
+        run_sync(_grade_rows(_read_rows(completions, problems), problems, grader, at_once, write))
     return dict(counts)
 
 

@@ -132,7 +132,7 @@ class Scaffolded:
             raise ConfigError(f"train_on is 'plain' or 'read', got {train_on!r}")
         if not callable(getattr(agent.model, "encode", None)):
             raise ConfigError(
-                f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
+                f"{agent.model!r} does not report the token ids of a prompt, so the plain prompt cannot be "
                 "trained on: use a model with encode() (HFModel, VLLMModel)"
             )
         if getattr(agent, "toolbox", None):
@@ -180,14 +180,13 @@ class Scaffolded:
             share = self.scaffold.share(index, n, ask.progress)
             shown = self.scaffold.shown(criteria, share, derive_seed(own, "scaffold"))
             [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own, observation)
-            return self._trained_on(plain, action) if shown and self._train_on == "plain" else action
+            if not shown or self._train_on == "read":
+                return action
+            ids = tuple(self.model.encode(plain))
+            completions = tuple(replace(c, train_prompt_ids=ids) for c in action.completions)
+            return replace(action, completions=completions)
 
         return await gather_all(map(one, range(n)))
-
-    def _trained_on(self, plain: Prompt, action: Action) -> Action:
-        ids = tuple(self.model.encode(plain))
-        completions = tuple(replace(c, train_prompt_ids=ids) for c in action.completions)
-        return replace(action, completions=completions)
 
 
 def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:

@@ -57,15 +57,7 @@ class Batch:
     """Samples that are decoded together; others join as they end.
 
     Rows end in the same column and are padded on the left. Rows that have ended stay until they are a
-    quarter, since dropping them copies the cache.
-
-    Args:
-        module: The model.
-        step: Its decoding step (`mars_env.models.hf_step.step_of`).
-        attention: How it attends (``"sdpa"``, ``"eager"`` ...).
-        tokenizer: Reads stop strings.
-        ends: The token ids that end a sample.
-        version: Of the weights.
+    quarter, since dropping them copies the cache. `ends` are the token ids that end a sample.
     """
 
     def __init__(

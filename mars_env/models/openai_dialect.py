@@ -100,16 +100,10 @@ def completions_of(
     context: int | None = None,
     biased: bool = False,
 ) -> list[Completion]:
-    """Completions of a server's answer, in the order of their indices.
+    """Completions of a server's answer, in the order of their indices; more than `n` are cut off.
 
-    Args:
-        payload: The answer's body.
-        n: How many were asked for; more are cut off.
-        sampling: How they were asked for.
-        processed: Whether the server's log-probabilities are those of the distribution sampled from.
-        version: Version of the weights.
-        context: What the server's model can hold, where that is known.
-        biased: Whether the request changes the distribution in other ways, too (`biasing_fields`).
+    For `processed` see `keeps_logprobs`; `context` is what the server's model can hold, where that is known;
+    `biased`: the request changes the distribution in other ways, too (`biasing_fields`).
 
     Raises:
         ValueError, KeyError, TypeError ...: The answer is malformed, or the server broke a completion off.

@@ -179,7 +179,7 @@ def _checked(ids: Iterable[int], vocabulary: int, what: str) -> tuple[int, ...]:
 
 
 def require_fit(given: Completion, context: int | None, name: str) -> None:
-    """Refuse, by a `ContextError`, to score what is longer than a model's context, where that is known."""
+    """Reject, by a `ContextError`, what is longer than a model's context, where that is known."""
     length = len(given.prompt_ids) + len(given.token_ids)
     if context is not None and length > context:
         raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")

@@ -85,12 +85,7 @@ class _Engine:
 
 
 class OfflineEngine(_Engine):
-    """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends.
-
-    Attributes:
-        context: Most tokens of a prompt and its completion together.
-        capacity: Samples decoded at once.
-    """
+    """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends."""
 
     def __init__(self, settings: Mapping[str, Any], version: int) -> None:
         self._vllm = load_vllm()

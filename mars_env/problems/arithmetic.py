@@ -40,10 +40,8 @@ def arithmetic_problems(
         >>> problem.id, problem.reference == str(values(problem)[-1])
         ('arithmetic/train/0/0', True)
     """
-    min_terms, max_terms = (
-        require_integer(min_terms, "min_terms", 0),
-        require_integer(max_terms, "max_terms", 0),
-    )
+    min_terms = require_integer(min_terms, "min_terms", 0)
+    max_terms = require_integer(max_terms, "max_terms", 0)
     if not 1 <= min_terms <= max_terms <= len(string.ascii_lowercase) - 1:
         got = f"min_terms={min_terms}, max_terms={max_terms}"
         raise ConfigError(f"arithmetic needs 1 <= min_terms <= max_terms <= 25, got {got}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -27,48 +27,40 @@ PUBLIC = (0, 3, 6, 9, 12, 15)
 
 _LEAST_SPREAD = 4
 
-_Operation = Callable[[int], int]
-
-_ARITHMETIC: Mapping[str, tuple[str, _Operation]] = {
-    "inc": ("(x + 1) % 16", lambda x: (x + 1) % 16),
-    "add5": ("(x + 5) % 16", lambda x: (x + 5) % 16),
-    "add11": ("(x + 11) % 16", lambda x: (x + 11) % 16),
-    "times3": ("x * 3 % 16", lambda x: x * 3 % 16),
-    "times5": ("x * 5 % 16", lambda x: x * 5 % 16),
-    "square": ("x * x % 16", lambda x: x * x % 16),
-    "fold": ("abs(x - 8)", lambda x: abs(x - 8)),
-    "cap": ("min(x, 11)", lambda x: min(x, 11)),
-    "floor": ("max(x, 4)", lambda x: max(x, 4)),
-    "half": ("x // 2", lambda x: x // 2),
-    "third": ("x // 3", lambda x: x // 3),
-    "double": ("min(2 * x, 15)", lambda x: min(2 * x, 15)),
+_ARITHMETIC: Mapping[str, str] = {
+    "inc": "(x + 1) % 16",
+    "add5": "(x + 5) % 16",
+    "add11": "(x + 11) % 16",
+    "times3": "x * 3 % 16",
+    "times5": "x * 5 % 16",
+    "square": "x * x % 16",
+    "fold": "abs(x - 8)",
+    "cap": "min(x, 11)",
+    "floor": "max(x, 4)",
+    "half": "x // 2",
+    "third": "x // 3",
+    "double": "min(2 * x, 15)",
 }
-_BITS: Mapping[str, tuple[str, _Operation]] = {
-    "xor5": ("x ^ 5", lambda x: x ^ 5),
-    "xor10": ("x ^ 10", lambda x: x ^ 10),
-    "rotate": ("(x << 1 | x >> 3) & 15", lambda x: (x << 1 | x >> 3) & 15),
-    "swap": ("(x << 2 | x >> 2) & 15", lambda x: (x << 2 | x >> 2) & 15),
-    "reverse": (
-        "(x & 1) << 3 | (x & 2) << 1 | (x & 4) >> 1 | x >> 3",
-        lambda x: (x & 1) << 3 | (x & 2) << 1 | (x & 4) >> 1 | x >> 3,
-    ),
-    "gray": ("x ^ x >> 1", lambda x: x ^ x >> 1),
-    "pairs": ("(x & 5) << 1 | x >> 1 & 5", lambda x: (x & 5) << 1 | x >> 1 & 5),
-    "and13": ("x & 13", lambda x: x & 13),
-    "or2": ("x | 2", lambda x: x | 2),
-    "smear": ("x | x >> 2", lambda x: x | x >> 2),
-    "keep": ("x & (x >> 1 | 8)", lambda x: x & (x >> 1 | 8)),
-    "carry": ("(x ^ (x & x << 1)) & 15", lambda x: (x ^ (x & x << 1)) & 15),
+_BITS: Mapping[str, str] = {
+    "xor5": "x ^ 5",
+    "xor10": "x ^ 10",
+    "rotate": "(x << 1 | x >> 3) & 15",
+    "swap": "(x << 2 | x >> 2) & 15",
+    "reverse": "(x & 1) << 3 | (x & 2) << 1 | (x & 4) >> 1 | x >> 3",
+    "gray": "x ^ x >> 1",
+    "pairs": "(x & 5) << 1 | x >> 1 & 5",
+    "and13": "x & 13",
+    "or2": "x | 2",
+    "smear": "x | x >> 2",
+    "keep": "x & (x >> 1 | 8)",
+    "carry": "(x ^ (x & x << 1)) & 15",
 }
-NIBBLE_OPERATIONS: Mapping[str, str] = MappingProxyType(
-    {name: text for family in (_ARITHMETIC, _BITS) for name, (text, _) in family.items()}
-)
+NIBBLE_OPERATIONS: Mapping[str, str] = MappingProxyType({**_ARITHMETIC, **_BITS})
 """Each operation's name and its expression in x; the first twelve are arithmetic, the others bits."""
 
-_TABLES = {
-    name: tuple(map(function, range(16)))
-    for family in (_ARITHMETIC, _BITS)
-    for name, (_, function) in family.items()
+_TABLES: Mapping[str, tuple[int, ...]] = {
+    name: tuple(eval(expression, {"x": x}) for x in range(16))  # noqa: S307 (those above)
+    for name, expression in NIBBLE_OPERATIONS.items()
 }
 
 

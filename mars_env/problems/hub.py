@@ -26,7 +26,6 @@ class HubConvert(Protocol):
 
     def __call__(self, row: Row, index: int, split: str) -> Problem:
         """Convert the row at an index (from 0) of a split."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ class HubSet:
     ) -> ProblemSet:
         """Make the set from some rows of a split, which were read from `source` or from the hub."""
         convert = partial(self.convert, split=split)
-        listed, kept = read_problems(rows, convert, duplicates=self.duplicates, untestable="leave out")
+        listed, notes = read_problems(rows, convert, duplicates=self.duplicates, untestable="leave out")
         if not len(listed):
             raise ProblemError(f"{self.name}: {source or self.repo} contains no problems")
         where = f"{self.repo}@{self.revision}" if source is None else f"local copy {Path(source).name}"
@@ -110,7 +109,7 @@ class HubSet:
             listed,
             revision=f"{where}, split {split}",
             licence=self.licence,
-            notes=kept.notes,
+            notes=notes,
             reference_field=self.reference_field,
         )
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mars_env.errors import ConfigError, ProblemError
+from mars_env.errors import ConfigError, ProblemError, explained
 from mars_env.problems.code import called_function, code_problem_from_row
 from mars_env.problems.files import file_rows
 from mars_env.problems.hub import HubSet, described, hub_set
@@ -170,10 +170,8 @@ def live_code_bench(
 
 def _day_of(row: Row, place: str) -> datetime.date:
     """The day of a row's contest; long ago if it has none."""
-    try:
+    with explained(ProblemError, f"{place}: field 'contest_date'", ConfigError):
         return _date(str(row.get("contest_date") or "")[:10], datetime.date.min)
-    except ConfigError as error:
-        raise ProblemError(f"{place}: field 'contest_date': {error}") from error
 
 
 def _date(text: str | datetime.date | None, default: datetime.date) -> datetime.date:

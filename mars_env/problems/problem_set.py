@@ -29,19 +29,15 @@ class Source(Protocol):
 
     def __len__(self) -> int:
         """The number of problems."""
-        ...
 
     def __getitem__(self, index: int, /) -> Problem:
         """The problem at an index from 0 to ``len - 1``."""
-        ...
 
     def index_of(self, problem_id: str) -> int:
         """The index of an id; raises KeyError if there is none."""
-        ...
 
     def place(self, index: int) -> str:
         """Where the problem was read, for error messages: ``"p.jsonl, line 3"``."""
-        ...
 
 
 class Listed:

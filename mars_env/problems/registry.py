@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import ConfigError
+from mars_env.identity import full_name
 from mars_env.lazy import declared, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.text import suggestion
@@ -67,7 +68,8 @@ def register_problem_set(name: str, loader: Loader) -> None:
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a problem set's name may contain letters, digits, '_', '-' and '.', got {name!r}")
     own = name in _FUNCTIONS or name in _HUB
-    if own or _origin(_loaders.get(name, loader)) != _origin(loader):
+    # A module that is imported again registers the same function again, which is not a clash.
+    if own or full_name(_loaders.get(name, loader)) != full_name(loader):
         raise ConfigError(f"the problem set name {name!r} is taken; choose another")
     _loaders[name] = loader
 
@@ -90,9 +92,8 @@ def is_module_name(name: str) -> bool:
 def find_loader(name: str) -> Loader:
     """The loader of a registered name, an entry point, or ``my_module:name``.
 
-    ``my_module:name`` imports the module, then takes the set that it registered as ``name``, or otherwise
-    its attribute ``name``: a loader or a `ProblemSet`. What another package registered as ``name`` is taken
-    only if the module has no such attribute.
+    ``my_module:name`` imports the module, then takes its attribute ``name``, a loader or a `ProblemSet`, or
+    else the set that is registered as ``name``.
 
     Raises:
         ConfigError: There is no set with this name.
@@ -133,21 +134,13 @@ def _imported(place: str) -> Any:
     return getattr(importlib.import_module(f"mars_env.problems.{module}"), name)
 
 
-def _origin(loader: Loader) -> tuple[Any, ...]:
-    # A module that is imported again registers the same function again, which is not a clash.
-    return (getattr(loader, "__module__", None), getattr(loader, "__qualname__", id(loader)))
-
-
 def _from_module(module_name: str, name: str) -> Loader:
     module = imported(module_name, f"{module_name}:{name}")
-    registered = _loaders.get(name)
-    if registered is not None:
-        packages = {str(name).partition(".")[0] for name in (_origin(registered)[0], module_name)}
-        if len(packages) == 1 or not hasattr(module, name):
-            return registered
-    if not hasattr(module, name):
-        raise ConfigError(f"the module {module_name!r} neither registers nor defines a problem set {name!r}")
-    return _as_loader(getattr(module, name), f"{module_name}:{name}")
+    if hasattr(module, name):
+        return _as_loader(getattr(module, name), f"{module_name}:{name}")
+    if name in _loaders:
+        return _loaders[name]
+    raise ConfigError(f"the module {module_name!r} neither registers nor defines a problem set {name!r}")
 
 
 def _as_loader(found: Any, where: str) -> Loader:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from mars_env.errors import ProblemError
@@ -28,26 +27,6 @@ class BadField(ValueError):
 
 class Untestable(BadField):
     """A row of code has no tests, or none that can be kept; real sets leave such rows out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What became of rows that are not problems themselves."""
-
-    duplicates: int = 0
-    contradictions: int = 0
-    untestable: int = 0
-
-    @property
-    def notes(self) -> str:
-        """What a reader of results should know; empty if every row is a problem."""
-        notes = []
-        if self.duplicates:
-            notes.append(f"{self.duplicates} duplicate rows merged")
-            notes.append(f"{counted(self.contradictions, 'problem')} with contradictory answers left out")
-        if self.untestable:
-            notes.append(f"{counted(self.untestable, 'row')} without tests that can be used left out")
-        return ", ".join(notes)
 
 
 def required_text(row: Row, field: str) -> str:
@@ -90,8 +69,10 @@ def read_problems(
     *,
     duplicates: Literal["refuse", "merge"] = "refuse",
     untestable: Literal["refuse", "leave out"] = "refuse",
-) -> tuple[Listed, Kept]:
+) -> tuple[Listed, str]:
     """Convert rows one by one; the first bad row raises an error.
+
+    Also returns what a reader of results should know of rows that are not problems themselves.
 
     Args:
         rows: Pairs of a place (``"p.jsonl, line 3"``) and a row.
@@ -129,4 +110,10 @@ def read_problems(
         places.append(place)
     kept = [i for i in range(len(problems)) if i not in contradicted]
     listed = Listed([problems[i] for i in kept], [places[i] for i in kept])
-    return listed, Kept(merged, len(contradicted), left_out)
+    notes = []
+    if merged:
+        notes.append(f"{merged} duplicate rows merged")
+        notes.append(f"{counted(len(contradicted), 'problem')} with contradictory answers left out")
+    if left_out:
+        notes.append(f"{counted(left_out, 'row')} without tests that can be used left out")
+    return listed, ", ".join(notes)

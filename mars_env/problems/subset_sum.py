@@ -49,10 +49,8 @@ def subset_sum_problems(
         True
     """
     count, largest = require_integer(count, "count", 0), require_integer(largest, "largest", 0)
-    min_parts, max_parts = (
-        require_integer(min_parts, "min_parts", 0),
-        require_integer(max_parts, "max_parts", 0),
-    )
+    min_parts = require_integer(min_parts, "min_parts", 0)
+    max_parts = require_integer(max_parts, "max_parts", 0)
     if not (1 <= min_parts <= max_parts <= count <= largest <= 999_999):
         got = f"min_parts={min_parts}, max_parts={max_parts}, count={count}, largest={largest}"
         order = "1 <= min_parts <= max_parts <= count <= largest <= 999999"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mars_env.errors import ProblemError
+from mars_env.errors import ProblemError, explained
 from mars_env.files import write_atomically
 from mars_env.problems.problem_set import Listed, ProblemSet
 from mars_env.problems.rows import BadField, Row, read_problems, required_text
@@ -105,10 +105,8 @@ def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
     """The row, if it is read as it is written."""
-    try:
+    with explained(ProblemError, f"the problem {row['id']!r} cannot be written", TypeError, ValueError):
         again = json.loads(json.dumps(row, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise ProblemError(f"the problem {row['id']!r} cannot be written: {error}") from error
     if again != row:
         plain = "lists, objects with strings as keys, strings, numbers, true, false and null"
         raise ProblemError(f"the reference and metadata of {row['id']!r} may hold {plain} only")

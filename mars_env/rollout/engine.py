@@ -53,15 +53,12 @@ class Journal(Protocol):
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
         """Turns of an unfinished tree that were played before, by id."""
-        ...
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Keep the turns of one finished expansion."""
-        ...
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         """Keep that a tree is finished, and the rewards that changed when it ended."""
-        ...
 
 
 LEFT_OUT = "left_out"

@@ -13,7 +13,7 @@ from mars_env.envs.game import Game
 from mars_env.envs.growers import TreeNode
 from mars_env.envs.rewards import REWARD_FAULTS, with_rewards
 from mars_env.envs.visibility import next_state
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.rollout.store import Run, Store, read_run
 from mars_env.text import raised
 from mars_env.types import Grader, Reward, Tree, Turn
@@ -40,10 +40,8 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
     for name, reward in rewards.items():
         if name not in named:
             raise StoreError(f"{path} has no turn, tree or answer with the id {name!r}")
-        try:
+        with explained(StoreError, f"the reward of {name!r}", ValueError):
             value = None if reward is None else finite(reward)
-        except ValueError as error:
-            raise StoreError(f"the reward of {name!r}: {error}") from error
         given |= {(turn.tree_id, turn.id): value for turn in named[name]}
     return _write(path, run, given, {})
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
 from mars_env.text import describe_error, shown
 
@@ -21,10 +21,8 @@ Written = tuple[int, int]
 
 def open_file(path: Path, mode: str) -> IO[Any]:
     """As `open_regular`, with a `StoreError`."""
-    try:
+    with explained(StoreError, f"{path} cannot be opened", OSError):
         return open_regular(path, mode)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be opened: {error}") from error
 
 
 def append(file: IO[str], text: str, sync: bool = False) -> None:
@@ -33,7 +31,7 @@ def append(file: IO[str], text: str, sync: bool = False) -> None:
     If it cannot all be written, the file stays as it was: a server goes on after a full disk.
     """
     data = text.encode()
-    try:
+    with explained(StoreError, f"{file.name} cannot be written", OSError, ValueError):
         descriptor = file.fileno()
         end = os.fstat(descriptor).st_size
         try:
@@ -44,8 +42,6 @@ def append(file: IO[str], text: str, sync: bool = False) -> None:
         except OSError:
             os.ftruncate(descriptor, end)
             raise
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{file.name} cannot be written: {error}") from error
 
 
 def rows_of(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -182,9 +182,9 @@ class Store:
         if self._problems is None:
             self._known = {row.get("id") for _, row in recovered_rows(path)}
             self._problems = open_file(path, "a")
-        new = [problem for problem in problems if problem.id not in self._known]
-        append(self._problems, "".join(map(_problem_line, new)), sync=True)
-        self._known |= {problem.id for problem in new}
+        if new := [problem for problem in problems if problem.id not in self._known]:
+            append(self._problems, "".join(map(_problem_line, new)), sync=True)
+            self._known |= {problem.id for problem in new}
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Append the turns of one expansion in one write."""

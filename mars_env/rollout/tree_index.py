@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 from mars_env.errors import StoreError
 from mars_env.rollout.row_files import open_file
@@ -30,8 +29,7 @@ class TreeIndex:
         lines = self._lines(TREES, tree_id)
         if not lines:
             raise StoreError(f"{self._path} has no finished tree {tree_id!r}")
-        row = self._row(TREES, lines[-1])
-        return tree_from_rows(self._path, row, self._lines(TURNS, tree_id), problem)
+        return tree_from_rows(self._path, json.loads(lines[-1]), self._lines(TURNS, tree_id), problem)
 
     def _catch_up(self) -> None:
         for name, start in self._ends.items():
@@ -40,7 +38,7 @@ class TreeIndex:
                 for line in file:
                     if not line.endswith(b"\n"):
                         break  # it is being written
-                    self._starts.setdefault((name, self._row(name, line)["tree"]), []).append(start)
+                    self._starts.setdefault((name, json.loads(line)["tree"]), []).append(start)
                     start += len(line)
             self._ends[name] = start
 
@@ -51,9 +49,3 @@ class TreeIndex:
                 file.seek(start)
                 lines.append(file.readline())
         return lines
-
-    def _row(self, name: str, line: bytes) -> Any:
-        try:
-            return json.loads(line)
-        except ValueError as error:
-            raise StoreError(f"{self._path / name}: a row cannot be read: {error}") from error

@@ -65,7 +65,7 @@ class LocalBox:
             try:
                 socket.send_fds(self._control, [b"run"], fds)
                 async with asyncio.timeout(limits.wall + GRACE_SECONDS):
-                    line = await self._receive()
+                    line = await asyncio.get_running_loop().sock_recv(self._control, 2000)
             except (OSError, TimeoutError) as error:
                 return self._lost(f"the sandbox did not answer ({type(error).__name__})")
             if not line:
@@ -154,9 +154,6 @@ class LocalBox:
             if self._workdir is not None:
                 _remove_folder(self._workdir)
             self._workdir = None
-
-    async def _receive(self) -> bytes:
-        return await asyncio.get_running_loop().sock_recv(self._control, 2000)
 
     def _lost(self, detail: str) -> Result:
         missing = frozenset(Guarantee) - self._backend.guarantees

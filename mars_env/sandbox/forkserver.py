@@ -204,7 +204,9 @@ class ForkServer:
                 return
             with contextlib.suppress(OSError):  # it is closed, or the other end is gone
                 self._control.shutdown(socket.SHUT_RDWR)
-            _wait_for_end(self._process.pid, CLOSE_SECONDS)
+            deadline = time.monotonic() + CLOSE_SECONDS
+            while not _has_ended(self._process.pid) and time.monotonic() < deadline:
+                time.sleep(0.001)
             _kill_tree(self._process.pid)
             # Waits until the outer process has been collected, and with it the name space's first process.
             self._process.wait()
@@ -264,13 +266,6 @@ def _has_ended(pid: int) -> bool:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return True
-
-
-def _wait_for_end(pid: int, seconds: float) -> None:
-    """Wait at most `seconds` until a child of this process has ended, without collecting it."""
-    deadline = time.monotonic() + seconds
-    while not _has_ended(pid) and time.monotonic() < deadline:
-        time.sleep(0.001)
 
 
 def _kill_tree(pid: int) -> None:

@@ -8,7 +8,6 @@ import json
 import socket
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +43,8 @@ class Interpreters:
 
     def __init__(self, backend: str = "auto", most: int = 64, limits: Limits | None = None) -> None:
         self.limits = replace(limits or Limits(), idle_seconds=float("inf"), wall_seconds=_DAY)
-        self.pool = Pool(backend, slots=most, modules={_MODULE: _source()})
+        source = Path(__file__).with_name("inside").joinpath("repl.py").read_text(encoding="utf-8")
+        self.pool = Pool(backend, slots=most, modules={_MODULE: source})
         self.most = most
         self.living: OrderedDict[Interpreter, None] = OrderedDict()
         self.idle = asyncio.Event()
@@ -171,8 +171,3 @@ class Interpreter:
             return CallResult("", f"it ended ({result.ended.value})")
         self._calls.append(source)
         return CallResult(result.stdout.decode("utf-8", "replace"))
-
-
-@cache
-def _source() -> str:
-    return Path(__file__).with_name("inside").joinpath("repl.py").read_text(encoding="utf-8")

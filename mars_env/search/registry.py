@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
+from mars_env.identity import full_name
 from mars_env.lazy import import_object
 from mars_env.search.ab_mcts import ABMCTSA
 from mars_env.search.algorithm import Algorithm
@@ -15,7 +16,6 @@ from mars_env.search.baselines import BestOfN, Refinement
 from mars_env.search.tree_of_thoughts import TreeOfThoughts
 from mars_env.search.treequest import TreeQuest
 from mars_env.search.uct import UCT
-from mars_env.text import validation_message
 
 ALGORITHMS: dict[str, Any] = {
     "ab-mcts-a": ABMCTSA,
@@ -44,8 +44,7 @@ def register_algorithm(name: str, algorithm: Any) -> None:
     """
     if ":" in name:
         raise ConfigError(f"the name of a search has no colon, got {name!r}")
-    known = ALGORITHMS.get(name, algorithm)
-    if (known.__module__, known.__qualname__) != (algorithm.__module__, algorithm.__qualname__):
+    if full_name(ALGORITHMS.get(name, algorithm)) != full_name(algorithm):
         raise ConfigError(f"the search {name!r} exists: take another name")
     ALGORITHMS[name] = algorithm
 
@@ -81,10 +80,7 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
             f"the search {name!r} is not an algorithm: it must be a class with a pydantic model "
             "`Settings` and the constructor Class(agents, settings)"
         )
-    try:
+    with explained(ConfigError, f"the search {name!r} does not take these options", ValidationError):
         settings = algorithm.Settings.model_validate(dict(options))
-    except ValidationError as error:
-        why = validation_message(error)
-        raise ConfigError(f"the search {name!r} does not take these options: {why}") from error
     made: Algorithm = algorithm(agents, settings)
     return made

@@ -51,7 +51,7 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
         raise Refusal(404, lacks, code="model_not_found")
     for field in _UNSUPPORTED:
         if body.get(field):
-            raise Refusal(400, f"a team's answer knows no {field!r}: leave it out")
+            raise Refusal(400, f"a team's answer has no {field!r}: leave it out")
     if body.get("response_format") not in (None, {"type": "text"}):
         raise Refusal(400, "a team answers in plain text: leave out 'response_format'")
     seed, n = body.get("seed"), body.get("n")

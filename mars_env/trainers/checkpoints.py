@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mars_env.envs import Game
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import writing
 from mars_env.identity import identity_changes, identity_of
 from mars_env.lazy import needs
@@ -53,11 +53,10 @@ def save_checkpoint(
     Older ones are deleted, so that `keep` up to this one are left; later ones stay. A `StoreError` if it
     cannot be written, on a full disk for example.
     """
-    with writing(directory):
-        try:
-            return _write(directory, step, settings, policies, keep)
-        except safetensors.SafetensorError as error:  # how safetensors reports a full disk
-            raise StoreError(f"{directory} cannot be written: {error}") from error
+    # safetensors has an error of its own for a full disk
+    full = explained(StoreError, f"{directory} cannot be written", safetensors.SafetensorError)
+    with writing(directory), full:
+        return _write(directory, step, settings, policies, keep)
 
 
 def _write(
@@ -122,11 +121,6 @@ def newest_checkpoint(directory: Path) -> Path | None:
             return path
         log.warning("checkpoint %s is skipped: %s", path.name, fault)
     return None
-
-
-def checkpoint_step(path: Path) -> int:
-    """The step in a checkpoint's name."""
-    return int(path.name.removeprefix("step-"))
 
 
 def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:

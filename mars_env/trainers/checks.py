@@ -212,8 +212,8 @@ def require_steps(done: int, steps: int, directory: object) -> None:
     if done > steps:
         where = "" if directory is None else f" in {directory}"
         raise ConfigError(
-            f"{done} steps are done{where}, and {steps} were asked for in all: give at least as many, or "
-            "another directory"
+            f"{done} steps are done{where}: set steps to at least {done}, not {steps}, "
+            "or choose another directory"
         )
 
 

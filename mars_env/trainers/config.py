@@ -218,10 +218,6 @@ class TrainConfig(Credit, frozen=True):
         known = self.tis_cap is not None or self.denominator(max_staleness) == "rollout"
         return self if known or not self.correct_engine else self.model_copy(update={"tis_cap": 2.0})
 
-    def uncorrected(self, max_staleness: int) -> bool:
-        """Whether stale samples would be trained as if the newest weights had sampled them."""
-        return max_staleness > 0 and self.tis_cap is None and self.denominator(max_staleness) == "trainer"
-
 
 def estimator_of(config: Credit) -> Estimator:
     """Tree-shaped credit, penalties and groups over the batch, if they are set; then the estimator.

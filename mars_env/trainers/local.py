@@ -32,7 +32,6 @@ with needs("hf", "the local trainer needs torch and safetensors"):
 
     from mars_env.trainers.batches import Batch, collate
     from mars_env.trainers.checkpoints import (
-        checkpoint_step,
         load_checkpoint,
         newest_checkpoint,
         save_checkpoint,
@@ -115,7 +114,7 @@ class LocalTrainer:
         self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in self.run.items()}
         if preferences is not None:
             self._settings["preferences"] = preferences.model_dump(mode="json")
-        if config.uncorrected(max_staleness):
+        if max_staleness and config.tis_cap is None and self.config.old_logprobs == "trainer":
             log.warning(
                 'old_logprobs="trainer" without a tis_cap: samples up to %d versions old are trained '
                 'as if the newest weights had sampled them; old_logprobs="rollout" or tis_cap corrects it',
@@ -271,7 +270,7 @@ class LocalTrainer:
             StoreError: It was made with other settings or policies.
         """
         path = newest_checkpoint(Path(directory))
-        if path is None or checkpoint_step(path) <= self.steps:
+        if path is None or int(path.name.removeprefix("step-")) <= self.steps:
             return False
         self.steps = load_checkpoint(path, self._settings, self.policies)
         return True

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from mars_env.errors import ConfigError, MarsError, StoreError
+from mars_env.errors import ConfigError, MarsError, StoreError, explained
 from mars_env.lazy import needs
 from mars_env.models.batching import engine_lock
 from mars_env.seeds import derive_seed
@@ -218,13 +218,11 @@ def add_adapters(
     for name in names:
         with torch.random.fork_rng():  # peft draws from torch's global generator
             torch.manual_seed(derive_seed(seed, "adapter", name))
-            try:
+            with explained(ConfigError, f"adapters cannot be put on {type(model).__name__}", ValueError):
                 if peft is None:
                     peft = get_peft_model(model, config(), adapter_name=name)
                 else:
                     peft.add_adapter(name, config())
-            except ValueError as error:
-                raise ConfigError(f"adapters cannot be put on {type(model).__name__}: {error}") from error
     layers = tuple(module for module in model.modules() if isinstance(module, LoraLayer))
     if not all(isinstance(layer.get_base_layer(), torch.nn.Linear) for layer in layers):
         raise ConfigError(f"the targets {settings.targets} must be linear layers")

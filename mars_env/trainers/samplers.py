@@ -38,7 +38,6 @@ class Refreshable(Protocol):
 
     def refresh(self, weights: Any, version: int | None = None) -> None:
         """Take new weights, with their version."""
-        ...
 
 
 @runtime_checkable

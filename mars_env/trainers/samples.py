@@ -191,7 +191,7 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
     if not turn.trainable:
         return (
             f"{where} carries no token ids and log-probabilities, or unknown ones, so it cannot be trained "
-            f"on: use a model that tells them (HFModel does), {freeze}"
+            f"on: use a model that reports them (HFModel does), {freeze}"
         )
     if any(completion.temperature <= 0 for completion in turn.action.completions):
         return f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"

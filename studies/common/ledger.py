@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from scipy import stats
 
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import ConfigError, StoreError, explained
 from mars_env.evaluation.provenance import DIRTY
 from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.text import shown
@@ -52,10 +52,8 @@ class LedgerRow(Frozen):
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
     """A hash of everything that decides a result except the arm and the seed, of plain data."""
-    try:
+    with explained(ConfigError, "only plain data can be hashed", TypeError, ValueError):
         data = json.dumps(settings, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the settings cannot be hashed: {error}; use plain data only") from error
     return hashlib.sha256(data.encode()).hexdigest()[:12]
 
 
@@ -72,14 +70,8 @@ class Ledger:
         *lines, _ = self.path.read_bytes().split(b"\n")
         rows = []
         for number, line in enumerate(lines, 1):
-            try:
+            with explained(StoreError, f"restore or remove {self.path}, line {number}", ValidationError):
                 rows.append(LedgerRow.model_validate_json(line))
-            except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(map(str, first["loc"])) or "the line"
-                raise StoreError(
-                    f"{self.path}, line {number}: {where}: {first['msg']}; restore the line or remove it"
-                ) from error
         return [row for row in rows if settings is None or row.settings == settings]
 
     def append(self, row: LedgerRow) -> None:
@@ -196,16 +188,20 @@ def seeds_of(text: str) -> list[int]:
 
 
 def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:
-    """A rate over seeds in percent with its interval, or with `signed` a difference of two in points.
+    """A rate over seeds in percent with its interval, or with `signed` a difference of two in points."""
+    return rate_text(estimate.mean, estimate.low, estimate.high, signed)
 
-    The interval is clipped to what a rate, or a difference of two, can be: it still covers the mean as often.
+
+def rate_text(rate: float, low: float | None, high: float | None, signed: bool = False) -> str:
+    """A rate, or a difference of two, with its interval, which is clipped to what either can be.
+
+    It still covers the mean as often.
     """
     form = "+.1f" if signed else ".1f"
-    text = f"{100 * estimate.mean:{form}}"
-    if estimate.low is None or estimate.high is None:
+    text = f"{100 * rate:{form}}"
+    if low is None or high is None:
         return text
-    low, high = max(estimate.low, -1.0 if signed else 0.0), min(estimate.high, 1.0)
-    return f"{text} [{100 * low:{form}}, {100 * high:{form}}]"
+    return f"{text} [{100 * max(low, -1.0 if signed else 0.0):{form}}, {100 * min(high, 1.0):{form}}]"
 
 
 def origins(rows: Sequence[LedgerRow]) -> str:
@@ -223,11 +219,6 @@ def origins(rows: Sequence[LedgerRow]) -> str:
         parts.append(
             "The arms of one seed come from different commits where the seed is "
             f"{', '.join(map(str, mixed))}."
-        )
-    dirty = sum((row.commit or "").endswith(DIRTY) for row in rows)
-    if dirty:
-        parts.append(
-            f"{_rows(dirty)} marked `{DIRTY}`: files differed from the commit, and it is not known which."
         )
     known = Counter(
         ", ".join(f"{name} {number}" for name, number in sorted(row.versions.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mars_env.errors import ConfigError
 from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.files import write_atomically
+from studies.common.ledger import LedgerRow
 
 STUDIES: Final = Path(__file__).parents[1]
 MACHINE: Final = "one core of a 2-core machine"
@@ -31,6 +33,23 @@ def write(page: Path, part: str, text: str) -> None:
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table for a page; its cells may hold Markdown."""
     return as_markdown(Table(tuple(heads), tuple(map(tuple, lines))), markup=True) + "\n"
+
+
+def verbatim(arm: str, text: str) -> str:
+    """A text of an arm as it was written."""
+    block = "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+    return f"`{arm}`:\n\n{block}\n"
+
+
+def reward_curve(rows: Sequence[LedgerRow], role: str, parts: int) -> list[tuple[int, float]]:
+    """A role's mean reward in equal parts of the run, over all rows; none where it did not act."""
+    by_part: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        rewards = row.detail["rewards"][role]
+        for update, reward in enumerate(rewards):
+            if reward is not None:
+                by_part[update * parts // len(rewards)].append(reward)
+    return [(part, sum(values) / len(values)) for part, values in sorted(by_part.items())]
 
 
 def rendered(template: str, **values: Any) -> str:

@@ -28,8 +28,8 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.provenance import Provenance, commit_of, provenance
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
-from studies.common.claims import Claim
-from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
+from studies.common.claims import Claim, claims_table
+from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of, settings_hash
 from studies.common.pages import STUDIES, write
 
 FIRST_TUNING_SEED: Final = 100
@@ -87,11 +87,12 @@ class Study:
         task: What is run, for the overview.
         starts: How many warm starts were trained from.
         play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
-        text: What stands between the marks of the page, `README.md`.
+        text: What stands between the marks of the page, `README.md`; by default the tables of `columns` and
+            `claims`, what `more` adds, and where the rows come from.
         seeds: The plan's, such as "0-4"; `seeds_of_arm` where an arm has others.
         together: Whether the rows of a seed are made in one call of `play`.
         beside: What decides a result beside the recipe; part of the settings' hash.
-        columns: Metrics that are shown while rows are made, and their titles; by default all.
+        columns: Metrics that are shown of a row, and their titles; by default all.
         measured: Metrics that need not repeat, such as seconds.
         unrepeatable: Arms whose rows depend on timing.
         planned: Whether there is a plan, perhaps that of another study (`plan_of`).
@@ -110,8 +111,9 @@ class Study:
     recipe: BaseModel
     quick: BaseModel
     play: Play
-    text: Callable[[Sequence[LedgerRow]], str]
     claims: Sequence[Claim]
+    text: Callable[[Sequence[LedgerRow]], str] | None = None
+    more: Callable[[Sequence[LedgerRow]], str] | None = None
     seeds: str = "0-4"
     seeds_of_arm: Mapping[str, Sequence[int]] = field(default_factory=dict)
     together: bool = False
@@ -158,22 +160,26 @@ class Study:
 
     def plan_rows(self) -> list[tuple[str, int]]:
         """Arm and seed of every row of the plan."""
-        usual = seeds_of(self.seeds)
-        return [(arm, seed) for arm in self.arms for seed in self.seeds_of_arm.get(arm, usual)]
+        return self.wanted(None, None, tuning=False)
 
-    def owed(self, rows: Sequence[LedgerRow]) -> str:
-        """What a page says first while rows of the plan are missing."""
+    def page(self, rows: Sequence[LedgerRow]) -> str:
+        """What the ledger decides of the study's page."""
         missing = len(self.plan_rows()) - len(rows)
-        return f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
+        owed = f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
+        if self.text is not None:
+            return owed + self.text(rows)
+        tables = f"{arms_table(rows, self.arms, self.columns)}\n{claims_table(rows, self.claims)}"
+        more = f"\n{self.more(rows)}\n" if self.more else ""
+        return f"{owed}{tables}{more}\n{origins(rows)}\n"
 
     def write_page(self) -> None:
-        """Write what the ledger decides into the study's page, and its plots."""
+        """Write what the ledger decides into the study's page, and its plots; each arm has a row."""
         rows = self.rows()
-        if not rows:
-            raise ConfigError(f"{self.ledger.path} holds no row of the present settings; run a seed")
+        if lacking := sorted({arm for arm, _ in self.plan_rows()} - {row.arm for row in rows}):
+            raise ConfigError(f"{self.ledger.path} lacks rows of {', '.join(lacking)}; run a seed")
         for name, content in self.plots(rows).items():
             (self.root / self.name / name).write_bytes(content)
-        write(self.root / self.name / "README.md", "ledger", self.text(rows))
+        write(self.root / self.name / "README.md", "ledger", self.page(rows))
 
     def made(self, arms: Sequence[str], run: Run, origin: Provenance, plan: str | None) -> list[LedgerRow]:
         """Run arms of a seed."""
@@ -270,15 +276,15 @@ class Study:
 
     def wanted(self, seeds: str | None, arms: Sequence[str] | None, tuning: bool) -> list[tuple[str, int]]:
         """Arm and seed of what a command asks for."""
-        found = [row for row in self.plan_rows() if arms is None or row[0] in arms]
-        if seeds is not None:
-            numbers = seeds_of(seeds)
-            own = dict.fromkeys(arms or self.arms, numbers)
-            for arm, planned in self.seeds_of_arm.items() if not tuning else ():
-                if arm in own:
-                    own[arm] = [seed for seed in numbers if seed in planned]
-            found = [(arm, seed) for arm, several in own.items() for seed in several]
-        asked = [seed for _, seed in found] + (seeds_of(seeds) if seeds else [])
+        numbers = [] if seeds is None else seeds_of(seeds)
+        planned, usual = {} if tuning else self.seeds_of_arm, seeds_of(self.seeds)
+        found = [
+            (arm, seed)
+            for arm in arms or self.arms
+            for seed in numbers or planned.get(arm, usual)
+            if seed in planned.get(arm, [seed])
+        ]
+        asked = [seed for _, seed in found] + numbers
         if any((seed >= FIRST_TUNING_SEED) != tuning for seed in asked):
             raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on are for tuning, with --recipe")
         return found
@@ -364,6 +370,11 @@ def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[L
         pool.shutdown(cancel_futures=True)
 
 
+_FIRST: Final[Mapping[str, Any]] = {
+    "uniform_groups": "drop",
+    "shared_prefixes": False,
+    "correct_engine": False,
+}
 _NEWER: Final = {
     **PipelineSettings().model_dump(mode="json", include={"refill"}),
     **TrainConfig().model_dump(
@@ -378,12 +389,16 @@ _NEWER: Final = {
             "call_cost",
         },
     ),
-    "uniform_groups": "drop",
-    "shared_prefixes": False,
-    "correct_engine": False,
+    **_FIRST,
     "tools": "",
+    "shown": 6,
 }
 """Settings that are newer than the first rows, and what those rows were made with."""
+
+
+def recorded_config(**settings: Any) -> TrainConfig:
+    """The settings of training of a study whose rows are older than some defaults."""
+    return TrainConfig(betas=(0.9, 0.98), **_FIRST, **settings)
 
 
 def _as_recorded(value: Any) -> Any:

@@ -19,13 +19,12 @@ from typing import Any, Final
 
 import torch
 
-from mars_env.envs import Game, GroupedSettings, Solve
+from mars_env.envs import Game, Solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.grading.rubrics import RubricGrader, WeightedSum
 from mars_env.models import BatchLimits, HFModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
@@ -33,11 +32,11 @@ from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_s
 from mars_env.trainers.swarm.sampler import Connection
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
-from studies.common.claims import Claim, claims_table
+from studies.common.claims import Claim
 from studies.common.episodes import played_often
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins
+from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.rubrics.lock import SAMPLING, locks, opener, step_is_right, warm_started
+from studies.rubrics.lock import locks, opener, run_settings, step_is_right, warm_started
 
 MEASURED: Final = ("idle", "expected_idle", "period")
 """Figures that depend on the machine, and do not repeat."""
@@ -73,6 +72,12 @@ ARMS: Final[Mapping[str, tuple[int, bool]]] = {  # bound of staleness, clipped
     },
 }
 RIGHT: Final = "right"
+COLUMNS: Final = {
+    RIGHT: "right places",
+    "reward": "reward in training",
+    "idle": "learner idle",
+    "expected_idle": "idle by the rule",
+}
 CLAIMS: Final = (
     Claim("S = 1 leaves the learner less idle than S = 0", "S = 0", "idle", "S = 1"),
     Claim("S = 2 leaves it less idle than S = 1", "S = 1", "idle", "S = 2"),
@@ -83,24 +88,10 @@ CLAIMS: Final = (
 
 
 def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSettings:
-    """One update a step, on all locks."""
-    clip = {} if clipped else UNCLIPPED
-    return RunSettings(
-        seed=seed,
-        steps=recipe.steps,
-        problems_per_step=recipe.locks,
-        rollouts=GroupedSettings(group=recipe.group, branches=1),
-        sampling=SAMPLING,
-        pipeline=PipelineSettings(staleness=bound),
-        train=TrainConfig(
-            learning_rate=recipe.rate,
-            betas=(0.9, 0.98),
-            uniform_groups="drop",
-            shared_prefixes=False,
-            correct_engine=False,
-            **clip,
-        ),
-    )
+    """As in the other studies of locks, but for staleness and clipping."""
+    usual = run_settings(seed, recipe, None)
+    train = usual.train.model_copy(update={} if clipped else UNCLIPPED)
+    return usual.model_copy(update={"pipeline": PipelineSettings(staleness=bound), "train": train})
 
 
 guesser = cache(warm_started)
@@ -261,19 +252,6 @@ async def right_places(model: HFModel, problems: ProblemSet, seed: int, samples:
     return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
 
 
-def text(made: Sequence[LedgerRow]) -> str:
-    """The tables of the page."""
-    heads = {
-        RIGHT: "right places",
-        "reward": "reward in training",
-        "idle": "learner idle",
-        "expected_idle": "idle by the rule",
-    }
-    table = arms_table(made, list(ARMS), heads)
-    claims = f"Claims, in points, paired by seed:\n\n{claims_table(made, CLAIMS)}"
-    return f"{table}\n{claims}\n{exact(made)}\n\n{origins(made)}\n"
-
-
 def exact(made: Sequence[LedgerRow]) -> str:
     """What must be exact: the synchronous run's figures, the bound, nothing dropped."""
     by = {(each.arm, each.seed): each for each in made}
@@ -299,7 +277,8 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=text,
+    columns=COLUMNS,
+    more=exact,
     claims=CLAIMS,
     measured=MEASURED,
     resources=samplers,

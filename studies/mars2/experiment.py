@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,9 +18,8 @@ from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
 from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
 from mars_env.envs.visibility import shown_turns
-from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.trees import is_right, sampled_tokens
-from mars_env.loggers import Logger
+from mars_env.miniature.experiment import metrics_of
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
@@ -28,7 +28,7 @@ from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import SampledModel, make_team
 from mars_env.types import Agent, Problem, Ratings, Tree, Turn
-from studies.common.episodes import played_often
+from studies.common.episodes import played_often, warm_started
 from studies.mars2.agents import MiniatureCoder
 from studies.mars2.grader import NibbleGrader, tables_of
 from studies.mars2.protocol import read_program
@@ -78,18 +78,11 @@ def lean_of(model: str, recipe: Mars2Recipe) -> float:
     return {"a": recipe.specialists[0], "b": recipe.specialists[1]}.get(model, 0.5)
 
 
-def warm_model(model: str, seed: int, recipe: Mars2Recipe = RECIPE, cache: Path | None = None) -> HFModel:
+def warm_model(model: str, seed: int, recipe: Mars2Recipe, cache: Path) -> HFModel:
     """A warm-started model of a seed, with weights of its own."""
-    place = None if cache is None else cache / f"{model}-{seed}"
-    if place is None or not (place / "model.safetensors").exists():
-        module, tokenizer = warm_start(
-            derive_seed(seed, "warm start", model), lean_of(model, recipe), recipe.warm_start
-        )
-        if place is not None:
-            tokenizer.save_pretrained(place)
-            module.save_pretrained(place)
-        return HFModel((module, tokenizer), name=model)
-    return HFModel(place, device="cpu", name=model)
+    own = derive_seed(seed, "warm start", model)
+    make = partial(warm_start, own, lean_of(model, recipe), recipe.warm_start)
+    return warm_started(cache / f"{model}-{seed}", model, make)
 
 
 def training_game(arm: Mars2Arm, recipe: Mars2Recipe) -> Game:
@@ -125,10 +118,8 @@ class TrainedTeam:
 async def train_team(
     arm: Mars2Arm,
     seed: int,
-    recipe: Mars2Recipe = RECIPE,
-    *,
-    cache: Path | None = None,
-    loggers: Sequence[Logger] = (),
+    recipe: Mars2Recipe,
+    cache: Path,
 ) -> TrainedTeam:
     """Warm-start an arm's models, or take them from the cache, and train them as the arm says."""
     models = [warm_model(name, seed, recipe, cache) for name in arm.models]
@@ -144,7 +135,7 @@ async def train_team(
     if not arm.trained:
         return TrainedTeam(team.agents)
     problems = training_problems(seed, recipe)
-    history = await train(game, team, problems, settings, loggers=loggers)
+    history = await train(game, team, problems, settings)
     return TrainedTeam(team.agents, tuple(history))
 
 
@@ -209,8 +200,7 @@ async def chosen_by(selection: Selection, trees: Sequence[Tree]) -> list[Tree]:
 
 def search_figures(trees: Sequence[Tree]) -> dict[str, float]:
     """Pass@1 (of the node that the search chose), Pass@N, tokens, nodes and depth of a run of searches."""
-    metrics = measure(trees)
-    found = estimates(metrics, [tree.problem.id for tree in trees])
+    found = metrics_of(trees)
     names = {
         "pass@1": "system_accuracy",
         "pass@n": "search_pass@n",

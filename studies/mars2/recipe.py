@@ -10,6 +10,7 @@ from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
 from mars_env.trainers.config import TrainConfig, TreeCredit
 from mars_env.types import RewardModel
 from studies.common.ledger import Frozen
+from studies.common.study import recorded_config
 from studies.mars2.warm_start import WarmStart
 
 
@@ -37,7 +38,7 @@ class Mars2Recipe(Frozen):
     train_score: Literal["all", "fraction"] = "all"
     """Reward of a node in training: 1 if all tests pass (the paper's), or the share that does."""
 
-    train: TrainConfig = TrainConfig(
+    train: TrainConfig = recorded_config(
         advantage="group_normalised",
         ratio="sequence",
         aggregation="sequence-mean",
@@ -46,10 +47,6 @@ class Mars2Recipe(Frozen):
         tree_credit=TreeCredit(),
         learning_rate=4e-4,  # with 1e-3 models get worse
         warmup_updates=5,
-        betas=(0.9, 0.98),
-        uniform_groups="drop",  # this and the next as the recorded rows were made; the paper counts them
-        shared_prefixes=False,
-        correct_engine=False,
     )
     """Tree-GRPO with GSPO's ratio, as in the paper; tree-shaped credit on, KL off. There is one update a
     step."""

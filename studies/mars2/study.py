@@ -108,7 +108,7 @@ def beside(_: Mars2Recipe) -> dict[str, Any]:
 async def play(name: str, run: Run) -> Result:
     """Train and evaluate one arm on one seed."""
     arm, seed, recipe, cpu = ARM[name], run.seed, run.recipe, time.process_time()
-    trained = await train_team(arm, seed, recipe, cache=run.cache)
+    trained = await train_team(arm, seed, recipe, run.cache)
     figures = await evaluate_team(trained, seed, recipe, parts=arm.parts)
     completions: dict[str, float] = {}
     for step in trained.history:
@@ -135,25 +135,22 @@ def judged(difference: SeedEstimate) -> str:
     return f"**{text}**" if excludes else text
 
 
-def shape_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
+def shape_table(rows: Sequence[LedgerRow]) -> str:
     """The parts of the claim, each with its paired differences."""
     lines = [
         (text, *(judged(arm_difference(rows, other, arm, figure)) for figure in COMPARED))
         for text, arm, other in SHAPE
-        if arm in names and other in names
     ]
     return table(("claim", *COMPARED.values()), lines)
 
 
-def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
+def within_table(rows: Sequence[LedgerRow]) -> str:
     """Two ways to search compared, for the same models and tokens."""
-    arms = [name for name in WITHIN_ARMS if name in names]
     lines = [
-        (text, *(judged(arm_difference(rows, arm, arm, less, more)) for arm in arms))
+        (text, *(judged(arm_difference(rows, arm, arm, less, more)) for arm in WITHIN_ARMS))
         for text, more, less in WITHIN
-        if all({more, less} <= row.figures.keys() for row in rows if row.arm in arms)
     ]
-    return table(("claim", *arms), lines)
+    return table(("claim", *WITHIN_ARMS), lines)
 
 
 def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
@@ -170,33 +167,29 @@ def budgets() -> list[tuple[int, str]]:
 
 def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, float]]]:
     """Pass@1 of AB-MCTS in percent by budget, for the arms that are compared."""
-    names = [name for name in CURVES if any(row.arm == name for row in rows)]
     return {
         name: [
             (float(tokens), 100 * arm_estimate(rows, name, f"search{figure}").mean)
             for tokens, figure in budgets()
         ]
-        for name in names
+        for name in CURVES
     }
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
     """What the page shows of the rows."""
-    present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
-    names = [arm.name for arm in present]
+    names = list(ARM)
     spent = [
         (name, trained_on(rows, name), *(f"{arm_estimate(rows, name, figure).mean:,.1f}" for figure in SPENT))
         for name in names
     ]
-    whole = [seed for seed in {row.seed for row in rows} if sum(r.seed == seed for r in rows) == len(present)]
     seconds, cpu = (
-        [sum(cost(row) for row in rows if row.seed == seed) for seed in whole or {row.seed for row in rows}]
+        [sum(cost(row) for row in rows if row.seed == seed) for seed in {row.seed for row in rows}]
         for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
     )
-    choices = known(rows, CHOICE)
     return rendered(
         "mars2/results.md.jinja",
-        present=present,
+        present=ARMS,
         recipe=RECIPE,
         pass_1=arms_table(rows, names, SEARCHES),
         pass_n=arms_table(rows, names, ANY),
@@ -209,12 +202,12 @@ def page(rows: Sequence[LedgerRow]) -> str:
                 for tokens, figure in budgets()[:-1]
             },
         ),
-        right=arms_table(rows, names, known(rows, RIGHT)),
+        right=arms_table(rows, names, RIGHT),
         diversity=arms_table(rows, names, DIVERSITY),
-        parts=arms_table(rows, [n for n in WITHIN_ARMS if n in names], known(rows, PARTS)),
-        choice=arms_table(rows, [n for n in WITHIN_ARMS if n in names], choices) if choices else "",
-        shape=shape_table(rows, names),
-        within=within_table(rows, names),
+        parts=arms_table(rows, WITHIN_ARMS, PARTS),
+        choice=arms_table(rows, WITHIN_ARMS, CHOICE),
+        shape=shape_table(rows),
+        within=within_table(rows),
         spent=table(("arm", "trained on, by model", *SPENT.values()), spent),
         notes=NOTES.read_text(encoding="utf-8"),
         fastest=f"{min(seconds):.0f}",
@@ -234,11 +227,6 @@ SPENT = {
     "search_nodes": "nodes, AB-MCTS",
     "search_depth": "depth, AB-MCTS",
 }
-
-
-def known(rows: Sequence[LedgerRow], columns: Mapping[str, str]) -> Mapping[str, str]:
-    """The columns for which at least one row has a figure: rows of older settings lack some."""
-    return {name: title for name, title in columns.items() if any(name in row.figures for row in rows)}
 
 
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:

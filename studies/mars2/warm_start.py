@@ -6,13 +6,12 @@ A model's *lean* is how often the first register (arithmetic), not the second (b
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import torch
 import torch.nn.functional as F
-from pydantic import SerializerFunctionWrapHandler, model_serializer
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
@@ -47,12 +46,6 @@ class WarmStart(Frozen):
     most: int = 3
     mix: float = 0.85
     shown: int = len(PUBLIC)
-
-    @model_serializer(mode="wrap")
-    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves the default of `shown` out, so that earlier ledgers keep their meaning."""
-        written = write(self)
-        return written if self.shown != len(PUBLIC) else {k: v for k, v in written.items() if k != "shown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,24 +144,16 @@ def loss_sum(model: Qwen3ForCausalLM, rows: Sequence[Demonstration]) -> tuple[to
 
 
 def warm_start(
-    seed: int,
-    lean: float,
-    settings: WarmStart | None = None,
-    progress: Callable[[int, float, float], None] | None = None,
+    seed: int, lean: float, settings: WarmStart
 ) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """A new model after its warm start."""
-    settings = settings or WarmStart()
     model, tokenizer = build_coder(derive_seed(seed, "weights") % 2**31, settings)
     rng = random.Random(derive_seed(seed, "demonstrations"))
     half = settings.rows // 2
     steps = settings.updates
-    for number in updates(model, steps, settings.learning_rate, warmup=steps / 8, fused=True):
-        means = []
+    for _ in updates(model, steps, settings.learning_rate, warmup=steps / 8, fused=True):
         for refine in (False, True):  # a forward pass for each: less padding
             rows = [demonstrate(rng, lean, settings, refine) for _ in range(half)]
             loss, count = loss_sum(model, rows)
             (loss / (2 * count)).backward()  # type: ignore[no-untyped-call]
-            means.append(float(loss.detach()) / count)
-        if progress is not None:
-            progress(number + 1, *means)
     return model.eval(), tokenizer

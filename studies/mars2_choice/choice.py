@@ -160,7 +160,7 @@ def train_reward_model(
 
 
 async def own_reward_model(
-    arm: Mars2Arm, trained: TrainedTeam, seed: int, folder: Path, recipe: ChoiceRecipe, cache: Path | None
+    arm: Mars2Arm, trained: TrainedTeam, seed: int, folder: Path, recipe: ChoiceRecipe, cache: Path
 ) -> tuple[HFRewardModel, dict[str, float]]:
     """The reward model of a trained team, from searches of training problems, and what it learnt from."""
     problems = training_problems(seed, recipe.mars2)
@@ -188,8 +188,8 @@ async def choice_figures(
     trained: TrainedTeam,
     seed: int,
     folder: Path,
-    recipe: ChoiceRecipe = CHOICE_RECIPE,
-    cache: Path | None = None,
+    recipe: ChoiceRecipe,
+    cache: Path,
 ) -> dict[str, float]:
     """All figures of a trained team; all its searches spend the same tokens."""
     learned, figures = await own_reward_model(arm, trained, seed, folder, recipe, cache)

@@ -66,7 +66,7 @@ OTHER_CLAIMS = tuple(
 async def play(name: str, run: Run) -> Result:
     """Train one arm of a seed, then its reward model, and evaluate both."""
     arm, began = ARM[name], time.process_time()
-    trained = await train_team(arm, run.seed, run.recipe.mars2, cache=run.cache)
+    trained = await train_team(arm, run.seed, run.recipe.mars2, run.cache)
     detail = {"training_cpu_seconds": round(time.process_time() - began, 1)}
     with tempfile.TemporaryDirectory() as folder:
         figures = await choice_figures(arm, trained, run.seed, Path(folder), run.recipe, run.cache)
@@ -75,14 +75,11 @@ async def play(name: str, run: Run) -> Result:
 
 def text(rows: Sequence[LedgerRow]) -> str:
     """The tables of teams, choices, budgets and what is left to choose, and the claims."""
-    present = [name for name in ARM if any(row.arm == name for row in rows)]
-    cuts = sorted(
-        {key.split(" at ")[1].split("_")[0] for row in rows for key in row.figures if " at " in key}
-    )
+    present = list(ARM)
     by_budget = {
         f"{search} at {cut}_pass@1": f"{title}, {cut} tokens"
         for search, title in (("search", "the first"), ("learned", "learned"))
-        for cut in sorted(cuts, key=int)
+        for cut in CHOICE_RECIPE.mars2.cuts
     }
     parts = [
         arms_table(rows, present, TEAMS),
@@ -102,7 +99,7 @@ def text(rows: Sequence[LedgerRow]) -> str:
         f"Processor seconds of a row, one thread: {min(seconds):.0f} to {max(seconds):.0f}.\n",
         f"{origins(rows)}\n",
     ]
-    return STUDY.owed(rows) + "\n".join(parts)
+    return "\n".join(parts)
 
 
 def number(rows: Sequence[LedgerRow], arm: str, figure: str) -> str:

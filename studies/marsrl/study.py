@@ -18,7 +18,7 @@ from mars_env.types import Tree
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim, claims_table, judge
 from studies.common.ledger import LedgerRow, arm_difference, arm_estimate, arms_table, origins, seed_text
-from studies.common.pages import MACHINE, rendered, table
+from studies.common.pages import MACHINE, rendered, reward_curve, table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import (
     ARMS,
@@ -51,16 +51,11 @@ BASELINES = {
 SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
 CLAIMS = (
     Claim("before training, the loop adds nothing or hurts", "none", SYSTEM, "none", SOLVER, above=False),
-    Claim("joint training improves the Solver", "all", SOLVER, "none"),
-    Claim("joint training improves the System", "all", SYSTEM, "none"),
-    Claim("after joint training, System above Solver", "all", SYSTEM, "all", SOLVER),
-    Claim("System: joint above Solver only", "all", SYSTEM, "solver"),
-    Claim("System: joint above Verifier and Corrector only", "all", SYSTEM, "verifier+corrector"),
     Claim("Solver: joint above Verifier and Corrector only", "all", SOLVER, "verifier+corrector"),
     Claim("System, own weights for each role: joint above Verifier and Corrector only",
           "separate all", SYSTEM, "separate verifier+corrector"),
-    Claim("System: own rewards above one shared reward", "all", SYSTEM, "shared"),
 )  # fmt: skip
+"""Those that the overview leaves out."""
 ARM = {arm.name: arm for arm in ARMS}
 CONTINUED = {f"{name}, continued": ARM[name] for name in ("none", "all")}
 CONTINUING = {
@@ -160,14 +155,12 @@ async def control(name: str, run: Run) -> Result:
 
 def page(rows: Sequence[LedgerRow]) -> str:
     """What the page shows of the rows."""
-    present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
-    names = [arm.name for arm in present]
     joint = [row for row in rows if row.arm == "all"]
 
     def mean(arm: str, figure: str) -> str:
         return f"{arm_estimate(rows, arm, figure).mean:,.0f}"
 
-    turns = [(name, *(mean(name, f"trained_{role}") for role in ROLES)) for name in names]
+    turns = [(name, *(mean(name, f"trained_{role}") for role in ROLES)) for name in ARM]
     against = {
         key: arm_difference(rows, "all", "all", f"baseline_{key}", "system_accuracy") for key in BASELINES
     }
@@ -186,23 +179,20 @@ def page(rows: Sequence[LedgerRow]) -> str:
             spent(rows, name, "system_accuracy", "tokens"),
             *(against_tokens(rows, name, key) for key in BASELINES),
         )
-        for name in names
+        for name in ARM
     ]
-    here = {row.arm for row in rows}
-    continued = [name for name in CONTINUED if name in here]
-    seeds = {name: sorted(row.seed for row in rows if row.arm == name) for name in continued}
     continuing = [
         (
-            CONTINUED[name].name,
-            ", ".join(map(str, seeds[name])),
+            arm.name,
+            ", ".join(str(seed) for seed in sorted(row.seed for row in rows if row.arm == name)),
             spent(rows, name, "system_accuracy", "tokens"),
             *(against_tokens(rows, name, key) for key in CONTINUING),
         )
-        for name in continued
+        for name, arm in CONTINUED.items()
     ]
     beside = [
-        Claim(f"{CONTINUED[name].name}: System above {title}", name, SYSTEM, name, f"baseline_{key}")
-        for name in continued
+        Claim(f"{arm.name}: System above {title}", name, SYSTEM, name, f"baseline_{key}")
+        for name, arm in CONTINUED.items()
         for key, title in CONTINUING.items()
     ]
     lengths = {
@@ -212,22 +202,21 @@ def page(rows: Sequence[LedgerRow]) -> str:
     }
     trained = [row for row in rows if row.arm in ARM]
     seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
-    controls = [name for name in CONTROLS if name in here]
     return rendered(
         "marsrl/results.md.jinja",
-        present=present,
+        present=ARMS,
         steps=joint[0].detail["steps"],
         problems=joint[0].detail["problems"],
-        arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
+        arms=arms_table(rows, list(ARM), COLUMNS, differences=("gain",)),
         turns=table(("arm", *map(str.capitalize, ROLES)), turns),
-        claims=claims_table(rows, CLAIMS),
+        claims=claims_table(rows, (*STUDY.claims, *CLAIMS)),
         notes=NOTES.read_text(encoding="utf-8"),
-        lengths=arms_table(rows, names, lengths),
+        lengths=arms_table(rows, list(ARM), lengths),
         baselines=table(("arm", "System", *BASELINES.values()), alone),
         continuing=table(("arm", "seeds", "System", *CONTINUING.values()), continuing),
         continuing_claims=claims_table(rows, beside),
-        controls=arms_table(rows, [*controls, "none", "all"], COLUMNS, differences=("gain",)),
-        control_titles={name: CONTROLS[name] for name in controls},
+        controls=arms_table(rows, [*CONTROLS, "none", "all"], COLUMNS, differences=("gain",)),
+        control_titles=CONTROLS,
         verdicts=table(("baseline", "tokens a problem", "difference", "System above it"), verdicts),
         tokens=mean("all", "tokens"),
         fastest=f"{min(seconds):.0f}",
@@ -248,20 +237,12 @@ def against_tokens(rows: Sequence[LedgerRow], arm: str, baseline: str) -> str:
     return spent(rows, arm, f"baseline_{baseline}", f"baseline_{baseline}_tokens")
 
 
-def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, float]]]:
-    """Mean reward by role and step over the seeds; a step at which a role did not act has no value."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for role in ROLES:
-        by_step = zip(*(row.detail["rewards"][role] for row in rows), strict=True)
-        known = [(step, [v for v in values if v is not None]) for step, values in enumerate(by_step, 1)]
-        found[role] = [(step, sum(values) / len(values)) for step, values in known if values]
-    return found
-
-
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
-    """The mean rewards of the jointly trained team."""
+    """The mean rewards of the jointly trained team, by role and step."""
     joint = [row for row in rows if row.arm == "all"]
-    return {"rewards.svg": training_curves(curves(joint), ylabel="mean reward")}
+    found = {role: reward_curve(joint, role, joint[0].detail["steps"]) for role in ROLES}
+    curves = {role: [(step + 1, mean) for step, mean in curve] for role, curve in found.items()}
+    return {"rewards.svg": training_curves(curves, ylabel="mean reward")}
 
 
 _BOTH = "all, continued"

@@ -10,20 +10,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mars_env import load_problems
 from mars_env.envs import Game, Solve
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.miniature import load, protocol
 from mars_env.miniature.agents import MiniatureAgent
+from mars_env.miniature.experiment import training_problems
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.models.hf import HFModel
-from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import make_team
+from mars_env.trainers.team import SampledModel
 from mars_env.types import Model, Observation, Tree, Turn
+from studies.common.episodes import learned
 from studies.marsrl.demonstrations import (
     Demonstration,
     Faults,
@@ -92,14 +92,11 @@ async def train_refining(
     """Train the agent, rewarded for each solution and revision, on as many samples as the team's."""
     model, settings = load(start, name="refining"), refining_settings(seed, recipe)
     game = Game(Solve(revisions=REVISIONS), grader_for("math"))
-    team = make_team(
-        settings,
-        game.rules.possible_agents,
-        {"solver": model},
-        agent=lambda _, playing: RefiningSolver(playing, policy=playing.name, temperature=recipe.temperature),
-    )
-    history = await train(game, team, load_problems("arithmetic", seed=seed, split="train"), settings)
-    return model, tuple(history)
+
+    def agent(_: str, own: SampledModel) -> RefiningSolver:
+        return RefiningSolver(own, policy=own.name, temperature=recipe.temperature)
+
+    return model, tuple(await learned(model, game, training_problems(seed), settings, agent))
 
 
 class Refined(NamedTuple):

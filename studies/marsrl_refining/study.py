@@ -23,7 +23,6 @@ from studies.common.ledger import LedgerRow, arms_table, origins
 from studies.common.pages import table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl import study as marsrl
-from studies.marsrl.experiment import ARMS as TEAMS
 from studies.marsrl.experiment import play_held_out, train_arm
 from studies.marsrl_refining.refining import (
     REFINING_STAGES,
@@ -100,8 +99,7 @@ def budget_of(seed: int) -> float:
 
 async def run_team(seed: int, recipe: Recipe) -> Result:
     """Train the team as the first study does, and play it with more corrections."""
-    joint = next(arm for arm in TEAMS if arm.name == "all")
-    trained = await train_arm(joint, seed, recipe)
+    trained = await train_arm(marsrl.ARM["all"], seed, recipe)
     rules = SolveVerifyCorrect(Schedule(rounds=CORRECTIONS, accept_after=recipe.inference.accept_after))
     game = Game(rules, grader_for("math"))
     trees = await play_held_out(game, trained.agents(recipe), seed, recipe)
@@ -176,7 +174,7 @@ def by_revision(rows: Sequence[LedgerRow]) -> str:
     """Accuracy after each number of revisions that all rows of the agent have, in percent."""
     curves = {arm: [row.detail["by_turn"] for row in rows if row.arm == arm] for arm in AGENTS}
     shortest = min(len(curve) for several in curves.values() for curve in several)
-    lines = [(arm, *means(several, shortest, 100)) for arm, several in curves.items() if several]
+    lines = [(arm, *means(several, shortest, 100)) for arm, several in curves.items()]
     return table(("revisions", *map(str, range(shortest))), lines)
 
 
@@ -200,19 +198,19 @@ def means(curves: Sequence[Sequence[float]], length: int, factor: float = 1.0) -
 def page(rows: Sequence[LedgerRow]) -> str:
     """What the page shows of the rows."""
     every = beside_the_team(rows)
-    arms = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
+    arms = (*ARMS, TEAM)
     tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
     spent = "; ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
     agents = [row for row in rows if row.arm in AGENTS]
     turns = sorted({row.detail["turns"] for row in agents})
     longer = [row for row in rows if row.arm == LONGER]
     parts = (
-        STUDY.owed(rows) + arms_table(every, arms, SHOWN),
+        arms_table(every, arms, SHOWN),
         f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
-        claims_table(every, [claim for claim in CLAIMS if {claim.arm, claim.other_arm} <= set(arms)]),
+        claims_table(every, CLAIMS),
         "Accuracy by the number of the agent's revisions, means over seeds:\n",
         by_revision(agents),
-        *([of_the_team(longer)] if longer else []),
+        of_the_team(longer),
         origins(rows),
     )
     return "\n".join(parts)

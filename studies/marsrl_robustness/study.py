@@ -29,8 +29,8 @@ from studies.common.claims import Claim, claims_table
 from studies.common.ledger import LedgerRow, arms_table, origins
 from studies.common.pages import rendered, table
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.marsrl.experiment import ARMS, Arm, equal_token_baselines, play_held_out, train_arm, warm_started
-from studies.marsrl.study import COLUMNS, ROLES, SOLVER, SYSTEM, baseline_figures, spent, team_figures
+from studies.marsrl.experiment import Arm, equal_token_baselines, play_held_out, train_arm, warm_started
+from studies.marsrl.study import ARM, COLUMNS, ROLES, SOLVER, SYSTEM, baseline_figures, spent, team_figures
 from studies.marsrl.warm_start import STAGES, Stage
 
 
@@ -47,10 +47,9 @@ POOR: Final = Start("poor", 0, STAGES)
 STARTS = (POOR, Start("poor 1", 1, STAGES), Start("poor 2", 2, STAGES), Start("good", 0, STAGES[:-1]))
 UPDATES: Final = {"minibatches": 4, "epochs": 2}
 GSPO: Final = {"ratio": "sequence", "aggregation": "sequence-mean", "clip_low": 3e-4, "clip_high": 4e-4}
-_OLD = {arm.name: arm for arm in ARMS}
-EVERYWHERE = (_OLD["none"], _OLD["all"], _OLD["verifier+corrector"])
+EVERYWHERE = (ARM["none"], ARM["all"], ARM["verifier+corrector"])
 POOR_ONLY = (
-    _OLD["shared"],
+    ARM["shared"],
     Arm("chains", "all three, independent chains", None, chains=14),
     Arm("shared chains", "independent chains, one shared team reward", None, shared_reward=True, chains=14),
 )
@@ -204,26 +203,24 @@ def prepare(arms: Collection[str], run: Run) -> None:
 
 def page(rows: Sequence[LedgerRow]) -> str:
     """What the page shows of the rows."""
-    names = [name for name in ROWS if any(row.arm == name for row in rows)]
-    joint = [name for name in names if name.endswith(", all")]
     alone = [
         (
             name,
             spent(rows, name, SYSTEM, "tokens"),
             *(spent(rows, name, key, f"{key}_tokens") for key in ("baseline_majority", WEIGHTED, RETRIES)),
         )
-        for name in joint
+        for name in ROWS
+        if name.endswith(", all")
     ]
     return rendered(
         "marsrl_robustness/results.md.jinja",
-        arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
+        arms=arms_table(rows, list(ROWS), COLUMNS, differences=("gain",)),
         titles={row.arm.name: row.arm.title for row in ROWS.values()},
         primary=claims_table(rows, PRIMARY_CLAIMS),
         secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS]),
         baselines=table(
             ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"), alone
         ),
-        owed=len(STUDY.plan_rows()) - len(rows),
         minutes=sorted(round(row.seconds / 60) for row in rows),
         problems=rows[0].detail["problems"],
         plans=sorted({row.detail["plan"][:8] for row in rows}),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -30,10 +29,10 @@ from mars_env.trainers.rollouts import rollouts
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim, claims_table
 from studies.common.ledger import LedgerRow, arms_table, origins
-from studies.common.pages import rendered
+from studies.common.pages import rendered, reward_curve
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.marsrl.experiment import ARMS, Arm, set_up, train_arm
-from studies.marsrl.study import ROLES
+from studies.marsrl.experiment import Arm, set_up, train_arm
+from studies.marsrl.study import ARM, ROLES
 
 COLUMNS = {
     "solver_accuracy": "Solver",
@@ -135,6 +134,9 @@ WAYS: Final[Mapping[str, Way]] = {
         exploratory=True,
     ),
 }
+LATER: Final = (LOCAL, *(name for name, way in WAYS.items() if way.late))
+"""Have the seeds 8 to 10, too."""
+NOT_RUN: Final = "partial rollouts, 38 at once"
 PLOTTED: Final = tuple(WAYS)[:6]
 """The plan's first arms; those that were added to find a cause are in the tables alone."""
 CLAIMS = (
@@ -231,7 +233,6 @@ async def locally(
     way: Way, seed: int, recipe: Recipe, folder: Path
 ) -> tuple[TrainedMiniature, dict[str, float], Curves]:
     """Train with the local trainer."""
-    [arm] = [arm for arm in ARMS if arm.name == "all"]
     if way.stale is not None:
         train = recipe.marsrl.train.model_copy(update=dict(way.stale))
         changed: dict[str, Any] = {"train": train}
@@ -241,7 +242,7 @@ async def locally(
         recipe = recipe.model_copy(update={"marsrl": recipe.marsrl.model_copy(update=changed)})
     logger = JsonlLogger(folder / "figures.jsonl")
     train_way = train_late if way.late else train_arm
-    trained = await train_way(arm, seed, recipe, loggers=[logger])
+    trained = await train_way(ARM["all"], seed, recipe, loggers=[logger])
     logged = read_jsonl(logger.path)
     counts = {"updates": float(len(trained.history))}
     if way.stale is not None:
@@ -341,30 +342,19 @@ async def play(name: str, run: Run) -> Result:
 
 
 def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:
-    """A role's mean reward over training, by plotted arm: means over seeds and equal parts of the run."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for name in PLOTTED:
-        by_part: dict[int, list[float]] = defaultdict(list)
-        for row in rows:
-            if row.arm == name:
-                rewards = row.detail["rewards"][role]
-                for update, reward in enumerate(rewards):
-                    if reward is not None:
-                        by_part[update * parts // len(rewards)].append(reward)
-        points = [(100 * (n + 0.5) / parts, sum(v) / len(v)) for n, v in sorted(by_part.items())]
-        if points:
-            found[name] = points
-    return found
+    """A role's mean reward over training, by plotted arm."""
+    found = {name: reward_curve([row for row in rows if row.arm == name], role, parts) for name in PLOTTED}
+    return {name: [(100 * (n + 0.5) / parts, mean) for n, mean in curve] for name, curve in found.items()}
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
     """What the page shows of the rows."""
-    names = [name for name in WAYS if any(row.arm == name for row in rows)]
+    names = [name for name in WAYS if name != NOT_RUN]
     return rendered(
         "openrlhf/results.md.jinja",
-        arms=arms_table(rows, names, COLUMNS),
+        arms=arms_table(rows, list(WAYS), COLUMNS),
         titles={name: WAYS[name].title for name in names},
-        differences=claims_table(rows, CLAIMS) if len(names) > 1 else "",
+        differences=claims_table(rows, CLAIMS),
         counts={name: [(row.seed, row.figures) for row in rows if row.arm == name] for name in names},
         minutes=sorted(round(row.seconds / 60) for row in rows),
         problems=rows[0].detail["problems"],
@@ -376,13 +366,11 @@ def page(rows: Sequence[LedgerRow]) -> str:
 
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
     """Each role's mean reward over the updates."""
-    found = {role: curves(rows, role) for role in ROLES}
     return {
         f"openrlhf-{role}.svg": training_curves(
-            lines, ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates"
+            curves(rows, role), ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates"
         )
-        for role, lines in found.items()
-        if lines
+        for role in ROLES
     }
 
 
@@ -397,6 +385,7 @@ STUDY = Study(
     text=page,
     claims=PLANNED_CLAIMS,
     seeds="5-7",
+    seeds_of_arm=dict.fromkeys(LATER, range(5, 11)) | {NOT_RUN: ()},
     beside=beside,
     columns=COLUMNS,
     unrepeatable=tuple(name for name, way in WAYS.items() if not way.repeats),

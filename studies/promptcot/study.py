@@ -39,7 +39,7 @@ from mars_env.types import Tree
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import copied, played_often
 from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, over_seeds, seed_text
-from studies.common.study import Result, Run, Study
+from studies.common.study import Result, Run, Study, recorded_config
 from studies.promptcot.grammar import (
     DESIGNS,
     LONGEST,
@@ -128,13 +128,9 @@ QUICK: Final = Recipe(
 
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
-    return TrainConfig(
+    return recorded_config(
         learning_rate=rate,
-        betas=(0.9, 0.98),
         warmup_updates=10,
-        uniform_groups="drop",
-        shared_prefixes=False,
-        correct_engine=False,
     )
 
 

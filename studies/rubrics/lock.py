@@ -13,14 +13,18 @@ from typing import Any, Final
 import numpy as np
 
 from mars_env.agents.roles import RoleAgent
+from mars_env.envs import Game, GroupedSettings
 from mars_env.grading.rubrics import Criterion, Rubric
 from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.types import Model, Problem, Prompt, Sampling
-from studies.common.imitation import written_losses
+from mars_env.trainers.recipes import RunSettings
+from mars_env.types import Model, Problem, Prompt, Sampling, Tree
+from studies.common.episodes import played_often, written_losses
+from studies.common.ledger import Frozen
+from studies.common.study import Run, recorded_config
 
 LOCKS: Final = 8
 STEPS: Final = 5
@@ -31,6 +35,24 @@ VOCABULARY: Final = (PAD, END, *(f"p{i}" for i in range(LOCKS)), *SYMBOLS, FLATT
 PATTERN: Final = r"p\d|[a-h!_>]"
 SHAPE: Final = ModelSize(hidden=32, feed_forward=64, layers=2)
 SAMPLING: Final = Sampling(temperature=1.0, max_tokens=STEPS)
+
+
+class Recipe(Frozen):
+    """Every number of a study of locks; see the plan for how they were chosen."""
+
+    study: str
+    steps: int
+    rate: float = 3e-3
+    warm_start: int = 300
+    locks: int = 4
+    group: int = 8
+    flattery: float = 0.0
+    samples: int = 16
+    top: int = 20
+
+    def quick(self) -> Recipe:
+        """The same, very small."""
+        return self.model_copy(update={"warm_start": 30, "steps": 2, "samples": 2})
 
 
 def locks(seed: int) -> ProblemSet:
@@ -98,3 +120,23 @@ def _rubric(problem: Problem) -> Rubric:
     rubric = Rubric.of(problem)
     assert rubric is not None
     return rubric
+
+
+def run_settings(seed: int, recipe: Any, denominator: str | None = "trainer") -> RunSettings:
+    """One update a step, on all locks."""
+    return RunSettings(
+        seed=seed,
+        steps=recipe.steps,
+        problems_per_step=recipe.locks,
+        rollouts=GroupedSettings(group=recipe.group, branches=1),
+        sampling=SAMPLING,
+        train=recorded_config(
+            learning_rate=recipe.rate,
+            old_logprobs=denominator,
+        ),
+    )
+
+
+async def played(game: Game, model: HFModel, problems: ProblemSet, run: Run) -> list[Tree]:
+    """Every lock so many times, on the plain prompt."""
+    return await played_often(game, {"solver_0": opener(model)}, problems, run.recipe.samples, run.seed)

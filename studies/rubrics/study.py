@@ -13,24 +13,24 @@ from mars_env.evaluation.rubrics import highest_rewards
 from mars_env.grading.rubrics import Rubric, RubricGrader, Veto, WeightedSum
 from mars_env.models import HFModel, ScriptedModel
 from mars_env.problems import ProblemSet
-from mars_env.trainers.loop import train
-from mars_env.trainers.team import make_team
 from mars_env.types import Problem, Prompt
 from studies.common.claims import Claim
-from studies.common.episodes import copied, mean
-from studies.common.ledger import LedgerRow, arm_difference, arms_table, origins, seed_text
+from studies.common.episodes import copied, learned, mean
+from studies.common.ledger import LedgerRow
 from studies.common.study import Result, Run, Study
-from studies.rubrics.lock import FLATTERY, SYMBOLS, locks, opener, warm_started
-from studies.rubrics.recipe import Recipe, played, run_settings
+from studies.rubrics.lock import (
+    FLATTERY,
+    SYMBOLS,
+    Recipe,
+    locks,
+    opener,
+    played,
+    run_settings,
+    warm_started,
+)
 
 RECIPE: Final = Recipe(study="bias", steps=25, flattery=0.05)
 ARMS: Final = ("warm start", "honest judge", "biased judge", "veto, continued", "veto, from the start")
-COMPARED: Final = (
-    ("warm start", "biased judge"),
-    ("honest judge", "biased judge"),
-    ("biased judge", "veto, continued"),
-    ("biased judge", "veto, from the start"),
-)
 
 
 def judge(biased: bool) -> ScriptedModel:
@@ -96,9 +96,7 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
 
     async def trained(model: HFModel, biased: bool, problems: ProblemSet) -> HFModel:
         model = copied(model)
-        chosen = run_settings(seed, recipe)
-        team = make_team(chosen, ["solver_0"], [model], agent=lambda _, playing: opener(playing))
-        await train(game(biased), team, problems, chosen)
+        await learned(model, game(biased), problems, run_settings(seed, recipe), lambda _, own: opener(own))
         return model
 
     async def measured(model: HFModel, **detail: Any) -> Result:
@@ -121,20 +119,10 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     }
 
 
-def text(rows: Sequence[LedgerRow]) -> str:
-    """The table of the page."""
-    heads = {
-        "true": "true value",
-        "judged": "value by the biased judge",
-        "flatters": "responses that flatter",
-    }
-    made = arms_table(rows, ARMS, heads)
-    made += "\nDifferences in the true value, in points, paired by seed:\n\n"
-    for a, b in COMPARED:
-        made += f"- {b} minus {a}: {seed_text(arm_difference(rows, a, b, 'true'), signed=True)}\n"
-    found = [str(row.detail.get("pattern", "")) for row in rows if row.arm == "biased judge"]
-    made += f"\nThe symbol that the program named, seed by seed: `{' '.join(found)}`.\n"
-    return f"{made}\n{origins(rows)}\n"
+def named(rows: Sequence[LedgerRow]) -> str:
+    """The symbol by which the program tells the highest rewards."""
+    found = [row.detail["pattern"] for row in rows if row.arm == "biased judge"]
+    return f"The symbol that the program named, seed by seed: `{' '.join(found)}`."
 
 
 STUDY = Study(
@@ -145,7 +133,12 @@ STUDY = Study(
     recipe=RECIPE,
     quick=RECIPE.quick(),
     play=play,
-    text=text,
+    columns={
+        "true": "true value",
+        "judged": "value by the biased judge",
+        "flatters": "responses that flatter",
+    },
+    more=named,
     claims=(
         Claim("the true value falls below an honest judge's", "honest judge", "true", "biased judge"),
         Claim("... below that of the warm start", "warm start", "true", "biased judge"),

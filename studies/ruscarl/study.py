@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -10,14 +10,20 @@ from mars_env.envs import Game, Solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.grading.rubrics import RubricGrader, Veto, WeightedSum
 from mars_env.methods.ruscarl import Scaffold, Scaffolded
-from mars_env.trainers.loop import train
-from mars_env.trainers.team import make_team
 from studies.common.claims import Claim
-from studies.common.episodes import copied, mean
-from studies.common.ledger import LedgerRow, arm_difference, arms_table, origins, seed_text
+from studies.common.episodes import copied, learned, mean
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.rubrics.lock import STEPS, locks, opener, show_steps, step_is_right, warm_started
-from studies.rubrics.recipe import Recipe, played, run_settings
+from studies.rubrics.lock import (
+    STEPS,
+    Recipe,
+    locks,
+    opener,
+    played,
+    run_settings,
+    show_steps,
+    step_is_right,
+    warm_started,
+)
 
 OPEN: Final = Veto(WeightedSum(), tuple(map(str, range(STEPS))))
 """1 if every step is right, else 0: a policy that guesses opens one lock in 8 ** 5 tries."""
@@ -45,29 +51,18 @@ async def play(arm: str, run: Run) -> Result:
     problems, model = locks(seed)[: recipe.locks], copied(guesser(steps=recipe.warm_start))
     grader = RubricGrader(aggregate=OPEN, checks={"step": step_is_right})
     game = Game(Solve(), grader, rewards={"solver": RubricReward(OPEN)})
-    chosen = run_settings(seed, recipe, denominator)
     scaffold = Scaffold(run=fading) if fading else None
 
     def agent(name: str, playing: Any) -> Any:
         plain = opener(playing)
         return Scaffolded(plain, scaffold, show=show_steps, **options) if scaffold else plain
 
-    history = await train(game, make_team(chosen, ["solver_0"], [model], agent=agent), problems, chosen)
+    history = await learned(model, game, problems, run_settings(seed, recipe, denominator), agent)
     grades = [tree.turns[0].grade for tree in await played(game, model, problems, run)]
     right = [mean(list(g.details["fractions"].values())) for g in grades if g is not None]
     figures = {"open": mean([g.score for g in grades if g and g.score is not None]), "steps": mean(right)}
     curve = [round(step.roles["solver"]["reward"], 3) for step in history]
     return Result(figures, {"reward": curve})
-
-
-def text(rows: Sequence[LedgerRow]) -> str:
-    """The table of the page."""
-    made = arms_table(rows, list(ARMS), {"open": "locks opened", "steps": "steps right"})
-    made += f"\nDifferences from `{FADING}` in locks opened, in points, paired by seed:\n\n"
-    for arm in ARMS:
-        if arm != FADING:
-            made += f"- {arm}: {seed_text(arm_difference(rows, FADING, arm, 'open'), signed=True)}\n"
-    return f"{made}\n{origins(rows)}\n"
 
 
 STUDY = Study(
@@ -78,7 +73,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=RECIPE.quick(),
     play=play,
-    text=text,
+    columns={"open": "locks opened", "steps": "steps right"},
     claims=(
         Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),
         Claim("... than help that stays", FADING, "open", "constant"),

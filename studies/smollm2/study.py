@@ -28,13 +28,13 @@ from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline
 from mars_env.evaluation.baselines import majority_vote, retries, weighted_vote
-from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.provenance import provenance
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.files import write_atomically
 from mars_env.grading import grader_for
 from mars_env.loggers import ConsoleLogger, JsonlLogger, read_jsonl
 from mars_env.methods.promptcot.training import batch_of
+from mars_env.miniature.experiment import metrics_of
 from mars_env.models import HFModel
 from mars_env.models.tiny import tiny_model
 from mars_env.problems import ProblemSet
@@ -45,9 +45,9 @@ from mars_env.trainers.team import Team, refresher
 from mars_env.types import Agent, Sampling, Tree, role_of
 from studies.common.claims import Claim, claims_table
 from studies.common.episodes import played_often
-from studies.common.ledger import Frozen, LedgerRow, SeedEstimate, arms_table, origins, seed_text
-from studies.common.pages import STUDIES, table
-from studies.common.study import Result, Run, Study, console
+from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, rate_text
+from studies.common.pages import STUDIES, table, verbatim
+from studies.common.study import Result, Run, Study, console, recorded_config
 from studies.smollm2.word_problems import lessons, problem_set
 
 NAME: Final = "smollm2"
@@ -97,15 +97,11 @@ class Recipe(Frozen):
 
     taught_steps: int = 40
     taught_batch: int = 16
-    taught: TrainConfig = TrainConfig(
+    taught: TrainConfig = recorded_config(
         learning_rate=2e-4,
         warmup_updates=5,
-        betas=(0.9, 0.98),
         autocast=True,
         token_budget=1024,
-        uniform_groups="drop",
-        shared_prefixes=False,
-        correct_engine=False,
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -114,15 +110,11 @@ class Recipe(Frozen):
         problems_per_step=6,
         rollouts=GroupedSettings(group=8, branches=2),
         sampling=Sampling(temperature=0.85, max_tokens=48),
-        train=TrainConfig(
+        train=recorded_config(
             learning_rate=2e-5,
             warmup_updates=2,
-            betas=(0.9, 0.98),
             autocast=True,
             token_budget=1024,
-            uniform_groups="drop",
-            shared_prefixes=False,
-            correct_engine=False,
         ),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")
@@ -271,7 +263,7 @@ class Training:
     async def row(self, arm: str) -> tuple[dict[str, float | None], dict[str, Any]]:
         """The figures of the present model, and what the page shows beside them."""
         trees = await self.played(arm, self.recipe.inference, 1)
-        found = estimates(measure(trees), [tree.problem.id for tree in trees])
+        found = metrics_of(trees)
         figures = {name: e.value for name, e in found.items()}
         detail: dict[str, Any] = {
             "intervals": {name: [e.low, e.high] for name, e in found.items() if name in COLUMNS},
@@ -390,11 +382,17 @@ def page(made: Sequence[LedgerRow]) -> str:
         lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
         text += table(("arm", *COLUMNS.values()), lines)
         lines = [
-            (arm, name, row.detail[f"baseline_{name}"], f"{row.figures[f'baseline_{name}_tokens']:.0f}",
-             f"{row.figures['tokens']:.0f}", _text(*row.detail["intervals"][f"System minus {name}"], True))
-            for arm, row in own.items() for name in ("majority", "weighted", "fresh")
+            (
+                arm,
+                name,
+                row.detail[f"baseline_{name}"],
+                *(f"{row.figures[figure]:.0f}" for figure in (f"baseline_{name}_tokens", "tokens")),
+                rate_text(*row.detail["intervals"][f"System minus {name}"], signed=True),
+            )
+            for arm, row in own.items()
+            for name in ("majority", "weighted", "fresh")
             if f"baseline_{name}" in row.figures
-        ]  # fmt: skip
+        ]
         heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
         text += "\n" + table(heads, lines)
         last = own[REWARDED].detail
@@ -415,19 +413,14 @@ def page(made: Sequence[LedgerRow]) -> str:
 def _figure(row: LedgerRow, name: str) -> str:
     if name not in row.figures:
         return "–"
-    return _text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
-
-
-def _text(value: float, low: float | None, high: float | None, signed: bool = False) -> str:
-    return seed_text(SeedEstimate(value, low, high, seeds=1, sd=None), signed)
+    return rate_text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
 
 
 def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
     lines = [f"PROBLEM ({shown['answer']}): {shown['problem']}"]
     for role, text, judged in shown["turns"]:
         lines += ["", f"{role.upper()} ({judged}):", text]
-    block = "\n".join(f"    {line}".rstrip() for line in "\n".join(lines).splitlines())
-    return f"`{arm}`:\n\n{block}\n"
+    return verbatim(arm, "\n".join(lines))
 
 
 STUDY = Study(

@@ -24,10 +24,10 @@ from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Model, Observation, Problem, Sampling, role_of
-from studies.common.imitation import written_losses
+from studies.common.episodes import written_losses
+from studies.common.study import recorded_config
 
 NAMES: Final = (QUESTIONER, RESPONDER, VERIFIER)
 KEYS: Final = 8
@@ -154,12 +154,8 @@ def run_settings(seed: int, steps: int, clusters: int, rate: float) -> RunSettin
         problems_per_step=clusters,
         rollouts=None,
         sampling=SAMPLING,
-        train=TrainConfig(
+        train=recorded_config(
             learning_rate=rate,
-            betas=(0.9, 0.98),
-            uniform_groups="drop",
-            shared_prefixes=False,
-            correct_engine=False,
         ),  # as SPELL does
     )
 

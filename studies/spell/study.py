@@ -14,9 +14,9 @@ from mars_env.models import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.trainers.team import Team, make_team
 from mars_env.types import Action, Observation, Problem, Tree
-from studies.common.claims import Claim, judge_all
+from studies.common.claims import Claim
 from studies.common.episodes import copied, mean
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, seed_text
+from studies.common.ledger import Frozen
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.spell.lookups import (
     KEYS,
@@ -176,14 +176,6 @@ async def play(arm: str, run: Run) -> Result:
     return Result(figures, {name: [round(mean(each), 3) for each in curve] for name, curve in curves.items()})
 
 
-def text_of(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows."""
-    text = arms_table(rows, ARMS, FIGURES) + "\n| claim | effect, in points | |\n|---|---|---|\n"
-    for found in judge_all(rows, CLAIMS):
-        text += f"| {found.claim.text} | {seed_text(found.difference, signed=True)} | {found.verdict} |\n"
-    return f"{text}\n{origins(rows)}\n"
-
-
 STUDY = Study(
     name="spell",
     task="SPELL's look-ups",
@@ -192,6 +184,6 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=text_of,
+    columns=FIGURES,
     claims=CLAIMS,
 )

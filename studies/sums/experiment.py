@@ -7,28 +7,27 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-import torch
 from pydantic import PositiveInt
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING, Schedule
 from mars_env.envs.verdicts import read_judgement
-from mars_env.evaluation.metrics import estimates, measure
 from mars_env.grading import grader_for
+from mars_env.miniature.experiment import metrics_of
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import make_team
+from mars_env.trainers.team import SampledModel
 from mars_env.types import Agent, Problem, Verdict, role_of
-from studies.common.episodes import played_often
+from studies.common.episodes import learned, played_often, warm_started
 from studies.common.ledger import Frozen
+from studies.common.study import recorded_config
 from studies.sums import protocol
 from studies.sums.agents import SumsAgent, honest_report
 from studies.sums.warm_start import Stage, WarmStart, learn, warm_start
@@ -73,14 +72,10 @@ class SumsRecipe(Frozen):
         steps=200,
         problems_per_step=10,
         rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
-        train=TrainConfig(
+        train=recorded_config(
             learning_rate=3e-4,
             warmup_updates=5,
-            betas=(0.9, 0.98),
             old_logprobs="trainer",
-            uniform_groups="drop",  # this and the next as the recorded rows were made
-            shared_prefixes=False,
-            correct_engine=False,
         ),
     )
     more: Stage = Stage(name="more", steps=2000, learning_rate=1.5e-3, mix=(0.15, 0.35, 0.5), own=True)
@@ -107,28 +102,11 @@ QUICK: Final = SumsRecipe(
 """A few steps and problems: everything runs. Its figures mean nothing."""
 
 
-def warm(seed: int, recipe: SumsRecipe = RECIPE, cache: Path | None = None) -> HFModel:
-    """The warm start of a seed; all arms of the seed begin with it."""
-    place = None if cache is None else cache / f"sums-{seed}.pt"
-    settings = recipe.warm_start
-    if place is not None and place.exists():
-        empty = settings.model_copy(update={"stages": ()})
-        module, tokenizer = warm_start(seed, empty)
-        module.load_state_dict(torch.load(place, weights_only=True))
-    else:
-        module, tokenizer = warm_start(seed, settings)
-        if place is not None:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(module.state_dict(), place.with_suffix(".part"))
-            place.with_suffix(".part").rename(place)
-    return HFModel((module, tokenizer), name="sums")
-
-
 async def train_arm(
-    arm: Arm, seed: int, recipe: SumsRecipe = RECIPE, cache: Path | None = None
+    arm: Arm, seed: int, recipe: SumsRecipe, cache: Path
 ) -> tuple[HFModel, list[Mapping[str, float | None]]]:
     """The model after an arm's training, and the mean reward by role of each step."""
-    model = warm(seed, recipe, cache)
+    model = warm_started(cache / f"sums-{seed}", "sums", partial(warm_start, seed, recipe.warm_start))
     if arm.supervised:
         learn(model.module, model.tokenizer, recipe.more, seed, recipe.warm_start)
         model.refresh()
@@ -139,13 +117,13 @@ async def train_arm(
         game = replace(game, rewards={**game.rewards, "verifier": honest_report})
     config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles})
     settings = recipe.marsrl.model_copy(update={"seed": seed, "train": config})
-    players = make_team(
-        settings,
-        game.rules.possible_agents,
-        [model],
-        agent=lambda name, playing: SumsAgent(role_of(name), playing, policy=playing.name),
+
+    def agent(name: str, own: SampledModel) -> SumsAgent:
+        return SumsAgent(role_of(name), own, policy=own.name)
+
+    history = await learned(
+        model, game, load_problems("subset-sum", seed=seed, split="train"), settings, agent
     )
-    history = await train(game, players, load_problems("subset-sum", seed=seed, split="train"), settings)
     return model, [{role: row.get("reward") for role, row in step.roles.items()} for step in history]
 
 
@@ -160,8 +138,7 @@ async def figures_of(
     """The team's figures, and what the same tokens buy otherwise: votes, and fresh retries."""
     game = Game(SolveVerifyCorrect(inference), grader_for("math"))
     trees = await played_often(game, agents, problems, 1, seed)
-    found = estimates(measure(trees), [tree.problem.id for tree in trees])
-    figures = {name: e.value for name, e in found.items() if e.value is not None}
+    figures = {name: e.value for name, e in metrics_of(trees).items() if e.value is not None}
     tried = await asyncio.gather(
         *(
             _attempts(agents, problem, attempts, derive_seed(seed, "attempts", i))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from studies.common.claims import Claim, claims_table
-from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.claims import Claim
+from studies.common.ledger import LedgerRow
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.sums.agents import team
 from studies.sums.experiment import ARMS, QUICK, RECIPE, figures_of, held_out, train_arm
@@ -52,19 +52,15 @@ async def play(name: str, run: Run) -> Result:
     return Result(figures, {"rewards": rewards, "training_cpu_seconds": round(trained - began, 1)})
 
 
-def spread(rows: Sequence[LedgerRow], name: str) -> str:
-    """The smallest and the largest processor time of an arm's training, without the warm start's."""
-    found = [row.detail["training_cpu_seconds"] for row in rows if row.arm == name]
-    return f"{min(found):.0f} to {max(found):.0f}" if found else "not run"
-
-
-def text(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    spent = "; ".join(f"{name} {spread(rows, name)}" for name in ARM if name != "none")
-    return (
-        f"{STUDY.owed(rows)}{arms_table(rows, list(ARM), COLUMNS)}\n{claims_table(rows, CLAIMS)}\n"
-        f"Processor seconds of the training, one thread: {spent}.\n\n{origins(rows)}\n"
-    )
+def spent(rows: Sequence[LedgerRow]) -> str:
+    """The smallest and the largest processor time of each arm's training, without the warm start's."""
+    by_arm = {
+        name: [row.detail["training_cpu_seconds"] for row in rows if row.arm == name]
+        for name in ARM
+        if name != "none"
+    }
+    ranges = "; ".join(f"{name} {min(found):.0f} to {max(found):.0f}" for name, found in by_arm.items())
+    return f"Processor seconds of the training, one thread: {ranges}."
 
 
 STUDY = Study(
@@ -76,7 +72,7 @@ STUDY = Study(
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    text=text,
+    more=spent,
     claims=CLAIMS,
     columns=COLUMNS,
 )

@@ -18,7 +18,7 @@ from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.types import Sampling
-from studies.common.imitation import written_losses
+from studies.common.episodes import written_losses
 from studies.common.ledger import Frozen
 from studies.sums import protocol
 

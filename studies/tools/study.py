@@ -20,13 +20,12 @@ from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import train
+from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Team, refresher
-from mars_env.types import Completion, Observation, Problem, Sampling, Tree
-from studies.common.claims import Claim, claims_table
-from studies.common.episodes import copied, mean, played_often
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins
+from mars_env.types import Completion, Model, Observation, Problem, Sampling, Tree
+from studies.common.claims import Claim
+from studies.common.episodes import copied, learned, mean, played_often
+from studies.common.ledger import Frozen
 from studies.common.study import Result, Run, Study, arm_by_arm
 
 CALL, CALLED = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "', '"}}\n</tool_call>'
@@ -112,7 +111,7 @@ def problems(seed: int, split: str, count: int) -> ProblemSet:
     return ProblemSet(f"calculator-{split}", list(islice(drawn(rng), count)), revision=f"seed {seed}")
 
 
-def reckoner(model: HFModel, tools: bool) -> RoleAgent:
+def reckoner(model: Model, tools: bool) -> RoleAgent:
     """The agent; without tools its calls end its turn."""
     given = [calculator] if tools else []
     sampling = Sampling(max_tokens=24)
@@ -162,8 +161,7 @@ async def play(name: str, run: Run) -> Result:
     """Train one arm of a seed and test it."""
     arm, recipe, seed = ARMS[name], run.recipe, run.seed
     model = copied(warm_started(seed, recipe.demonstrations, recipe.called))
-    game, agent = Game(Solve(), grader_for("math")), reckoner(model, arm.tools)
-    history = []
+    game, history = Game(Solve(), grader_for("math")), list[StepMetrics]()
     if arm.trained:
         settings = RunSettings(
             seed=seed,
@@ -177,11 +175,10 @@ async def play(name: str, run: Run) -> Result:
                 call_cost=recipe.cost if arm.costs else 0.0,
             ),
         )
-        policies = {NAME: Policy(model.module, model.tokenizer)}
-        team = Team({"solver_0": agent}, policies, refresher({NAME: model}))
         given = problems(seed, "train", recipe.steps * recipe.problems)
-        history = await train(game, team, given, settings)
-    trees = await played_often(game, {"solver_0": agent}, problems(seed, "test", recipe.tested), 1, seed)
+        history = await learned(model, game, given, settings, lambda _, own: reckoner(own, arm.tools))
+    agents = {"solver_0": reckoner(model, arm.tools)}
+    trees = await played_often(game, agents, problems(seed, "test", recipe.tested), 1, seed)
     return Result(figures(trees), {"rewards": [round(step.roles["solver"]["reward"], 3) for step in history]})
 
 
@@ -195,12 +192,6 @@ def figures(trees: Sequence[Tree]) -> dict[str, float | None]:
     return found
 
 
-def text(rows: Sequence[LedgerRow]) -> str:
-    """The tables of the page."""
-    tables = f"{arms_table(rows, list(ARMS), COLUMNS)}\n{claims_table(rows, CLAIMS)}"
-    return f"{STUDY.owed(rows)}{tables}\n{origins(rows)}\n"
-
-
 STUDY = Study(
     name="tools",
     task="a calculator",
@@ -209,7 +200,6 @@ STUDY = Study(
     recipe=Recipe(),
     quick=Recipe(demonstrations=20, steps=2, problems=4, tested=16),
     play=play,
-    text=text,
     claims=CLAIMS,
     columns=COLUMNS,
 )

@@ -23,7 +23,7 @@ from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.types import Completion, Prompt, Sampling, Tree
 from studies.common.episodes import copied, mean, played_often
 from studies.common.ledger import Frozen, LedgerRow, origins
-from studies.common.pages import table
+from studies.common.pages import table, verbatim
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.smollm2.study import real_model
 from studies.smollm2.word_problems import WordProblem, distinct, problem_set, solution
@@ -168,12 +168,8 @@ def text(rows: Sequence[LedgerRow]) -> str:
         for row in rows
     ]
     heads = ("arm", "solved", "turns with a call", "with one that ran", "tokens a turn")
-    shown = "\n\n".join(
-        f"`{row.arm}`:\n\n" + "\n".join(f"    {line}".rstrip() for line in one.splitlines())
-        for row in rows
-        for one in row.detail["episodes"]
-    )
-    return f"{STUDY.owed(rows)}{table(heads, lines)}\n{shown}\n\n{origins(rows)}\n"
+    shown = "\n".join(verbatim(row.arm, one) for row in rows for one in row.detail["episodes"])
+    return f"{table(heads, lines)}\n{shown}\n{origins(rows)}\n"
 
 
 STUDY = Study(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pydantic import PositiveInt
 
@@ -14,12 +14,11 @@ from mars_env.grading import grader_for
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import make_team
-from studies.common.claims import Claim, claims_table
-from studies.common.episodes import copied, mean, played_often
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins
+from mars_env.types import Agent
+from studies.common.claims import Claim
+from studies.common.episodes import copied, learned, mean, played_often
+from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study
 from studies.sums.experiment import figures_of
 from studies.tools_verify.agents import Reviser, agent
@@ -80,13 +79,11 @@ async def trained(model: HFModel, seed: int, recipe: Recipe, alone: bool) -> tup
     model = copied(model)
     rules: Rules = Solve() if alone else SolveVerifyCorrect(TRAINING)
     game, settings = Game(rules, grader_for("math")), recipe.marsrl.model_copy(update={"seed": seed})
-    team = make_team(
-        settings,
-        rules.possible_agents,
-        [model],
-        agent=lambda name, playing: Reviser(playing, recipe.calls) if alone else agent(name, playing),
-    )
-    history = await train(game, team, SET(seed=seed, split="train"), settings)
+
+    def seat(name: str, own: Any) -> Agent:
+        return Reviser(own, recipe.calls) if alone else agent(name, own)
+
+    history = await learned(model, game, SET(seed=seed, split="train"), settings, seat)
     return model, [round(step.roles["solver"]["reward"] or 0.0, 3) for step in history]
 
 
@@ -122,10 +119,9 @@ async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
     return found
 
 
-def text(rows: Sequence[LedgerRow]) -> str:
-    """The tables of the page."""
-    tables = f"{arms_table(rows, [WARM, TRAINED], COLUMNS)}\n{claims_table(rows, CLAIMS)}"
-    spent = "; ".join(
+def spent(rows: Sequence[LedgerRow]) -> str:
+    """The tokens that a problem took."""
+    means = "; ".join(
         f"{arm}: "
         + ", ".join(
             f"{title} {mean([row.figures[name] for row in rows if row.arm == arm]):.1f}"
@@ -133,7 +129,7 @@ def text(rows: Sequence[LedgerRow]) -> str:
         )
         for arm in (WARM, TRAINED)
     )
-    return f"{STUDY.owed(rows)}{tables}\nSampled tokens a problem. {spent}.\n\n{origins(rows)}\n"
+    return f"Sampled tokens a problem. {means}."
 
 
 STUDY = Study(
@@ -151,7 +147,7 @@ STUDY = Study(
         attempts=3,
     ),
     play=play,
-    text=text,
+    more=spent,
     claims=CLAIMS,
     columns=COLUMNS,
     together=True,

@@ -58,7 +58,7 @@ def test_equal_token_baselines_stand_in_the_report(tmp_path):
 
 def test_a_dry_run_plays_nothing():
     said = run_cli("evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--n", 2, "--dry-run")
-    assert "200 episodes, at most 4,400 calls of the agents" in said and "baselines" not in said
+    assert "200 episodes, at most 4,400 model calls" in said and "baselines" not in said
     said = run_cli(
         "evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--baselines", "--dry-run"
     )

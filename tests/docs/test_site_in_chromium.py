@@ -1,6 +1,6 @@
 """Pages of the site in a real browser: nothing overflows, and every text can be read, light and dark.
 
-Only some pages are built, without the reference: first page, code, wide tables.
+Only some pages are built, without the reference: the README as `front`, first page, code, wide tables.
 """
 
 import shutil
@@ -13,7 +13,7 @@ build = pytest.importorskip("mkdocs.commands.build", reason="the site needs pip 
 pytest.importorskip("material", reason="the site needs pip install 'mars-env[docs]'")
 pytestmark = [pytest.mark.slow, *needs_chromium]
 ROOT = Path(__file__).parents[2]
-PAGES = ("index", "first-game", "results", "evaluation")
+PAGES = ("front", "index", "first-game", "results", "evaluation", "how-to/evaluate-an-api-model")
 HOST = "http://site.invalid/"
 
 
@@ -23,8 +23,10 @@ def site(tmp_path_factory):
     from mkdocs.config import load_config
 
     source, out = tmp_path_factory.mktemp("docs"), tmp_path_factory.mktemp("site")
-    for page in PAGES:
-        shutil.copy(ROOT / "docs" / f"{page}.md", source)
+    (source / "how-to").mkdir()
+    (source / "front.md").write_text((ROOT / "README.md").read_text("utf-8").replace("docs/", ""), "utf-8")
+    for page in PAGES[1:]:
+        shutil.copy(ROOT / "docs" / f"{page}.md", source / f"{page}.md")
     shutil.copy(ROOT / "docs" / "theme.css", source)
     shutil.copytree(ROOT / "docs" / "pictures", source / "pictures")
     changes = {"docs_dir": str(source), "site_dir": str(out), "plugins": ["search"], "nav": None}
@@ -59,7 +61,7 @@ def test_pages_fit_and_can_be_read(site, browser, scheme, width):
             "slate" if scheme == "dark" else "default"
         )
         found = page.evaluate(UNREADABLE)
-        assert found["read"] > 50, f"{name} shows next to nothing"
+        assert found["read"] > 40, f"{name} shows next to nothing"
         assert found["found"] == {}, f"{name}: these texts have a contrast below 4.5"
         assert found["beyond"] <= 0, f"{name} is {found['beyond']} pixels too wide"
         shown = page.eval_on_selector_all(

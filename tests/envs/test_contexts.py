@@ -58,7 +58,7 @@ async def test_a_chat_template_that_refuses_the_messages_is_told_before_a_run():
     players = team(300)
 
     def encode(prompt):
-        raise ConfigError("its chat template refuses messages of system, user")
+        raise ConfigError("its chat template rejects messages of system, user")
 
     players["solver_0"].model.encode = encode
     with raises(ConfigError):

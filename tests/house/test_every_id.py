@@ -1,11 +1,10 @@
 """Every id that `list_envs` names passes PettingZoo's tests; real sets on local files of their schema."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from hub_rows import CODE, MATHEMATICS
 from messages import raises
 
 import mars_env
@@ -14,26 +13,16 @@ from mars_env.envs import spec
 from mars_env.errors import ConfigError, MarsError
 from mars_env.testing import check_env, check_rules
 
-PROBLEM_TESTS = Path(__file__).parents[1] / "problems"
-
-
-def module(name):
-    module_spec = importlib.util.spec_from_file_location(name, PROBLEM_TESTS / f"{name}.py")
-    found = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(found)
-    return found
-
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """Problems of a set by name, without a network: real sets from rows of their schema."""
-    mathematics, code = module("test_hub_sets"), module("test_code_rows")
-    rows = dict(mathematics.ROWS) | {name: [row] for name, row in code.SAMPLES.items()}
+    rows = MATHEMATICS | {name: [row] for name, row in CODE.items()}
     folder = tmp_path_factory.mktemp("hub")
 
     def load(name):
         if name == "livecodebench":
-            (folder / "test.jsonl").write_text(json.dumps(code.LCB_CALL))
+            (folder / "test.jsonl").write_text(json.dumps(CODE["livecodebench, call"]))
             return load_problems(name, source=folder, release="v1")
         if name not in rows:
             return None

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import warnings
 
-import aiohttp
 import pytest
 from aiohttp import web
 from messages import raises
@@ -35,8 +34,7 @@ CHUNKED = HEAD + b"3;x=1\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n"
 
 
 async def post(server, body=b"", *, most=1 << 20, timeout=5.0):
-    limit = aiohttp.ClientTimeout(total=timeout)
-    return await request("POST", server.url, most, data=body, headers={"X-A": "b"}, timeout=limit)
+    return await request("POST", server.url, most, timeout, data=body, headers={"X-A": "b"})
 
 
 async def exchange(*answers, **options):

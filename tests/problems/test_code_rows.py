@@ -7,6 +7,7 @@ import pickle
 import zlib
 
 import pytest
+from hub_rows import CODE
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
@@ -18,87 +19,9 @@ from mars_env.problems.hub_code import CODE_SETS, human_eval_row, live_code_benc
 from mars_env.problems.packed import unpack
 from mars_env.problems.rows import BadField, Untestable
 
-
-def packed(tests):
-    return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(tests)))).decode()
-
-
-LCB_STDIN = {
-    "question_title": "A",
-    "question_content": "Add two numbers.",
-    "platform": "atcoder",
-    "question_id": "abc301_a",
-    "contest_date": "2024-09-01T00:00:00",
-    "starter_code": "",
-    "difficulty": "easy",
-    "public_test_cases": json.dumps([{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]),
-    "private_test_cases": packed([{"input": "3 4\n", "output": "7\n", "testtype": "stdin"}]),
-    "metadata": "{}",
-}
-LCB_CALL = {
-    **LCB_STDIN,
-    "question_id": "3001",
-    "contest_date": "2023-06-01T00:00:00",
-    "starter_code": "class Solution:\n    def add(self, a: int, b: List[int]) -> int:\n        ",
-    "public_test_cases": json.dumps([{"input": "1\n[2, 3]", "output": "6", "testtype": "functional"}]),
-    "private_test_cases": json.dumps([{"input": "5\n[]", "output": "5", "testtype": "functional"}]),
-    "metadata": json.dumps({"func_name": "add"}),
-}
-HUMAN_EVAL = {
-    "task_id": "HumanEval/0",
-    "prompt": "def f(x):\n    '''\n    >>> f([])\n    Traceback (most recent call last):\n    >>> f(1)\n"
-    "    2\n    '''\n",
-    "canonical_solution": "    return x + 1\n",
-    "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-    "entry_point": "f",
-}
-MBPP = {
-    "source_file": "x",
-    "task_id": 2,
-    "prompt": "Write a function to add.",
-    "code": "def add(a, b):\n    return a + b",
-    "test_imports": ["import math"],
-    "test_list": ["assert add(1, 2) == 3", "assert math.isclose(add(0.1, 0.2), 0.3)"],
-}
-APPS = {
-    "problem_id": 0,
-    "question": "Echo.",
-    "solutions": json.dumps(["print(input())", "import sys"]),
-    "input_output": json.dumps({"inputs": ["a\n", ["b", "c"]], "outputs": ["a\n", ["b"]]}),
-    "difficulty": "interview",
-    "starter_code": "",
-}
-APPS_CALL = {
-    **APPS,
-    "problem_id": 1,
-    "starter_code": "class Solution:\n    def add(self, a, b):\n",
-    "input_output": json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [[3]]}),
-}
-CODE_CONTESTS = {
-    "name": "1_A. Sum",
-    "description": "Add.",
-    "public_tests": {"input": ["1 2"], "output": ["3"]},
-    "private_tests": {"input": ["2 2"], "output": ["4"]},
-    "generated_tests": {"input": [], "output": []},
-    "time_limit": {"seconds": 1, "nanos": 500000000},
-    "solutions": {"language": [2, 3], "solution": ["int main() {}", "print(sum(map(int, input().split())))"]},
-}
-DEEP_CODER = {
-    "problem": "Echo.",
-    "solutions": ["print(input())"],
-    "tests": json.dumps([{"type": "stdin_stdout", "input": "[1]", "output": "1", "fn_name": None}]),
-}
-DEEP_CODER_TACO = {
-    "problem": "Add.",
-    "tests": json.dumps({"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}),
-    "starter_code": "",
-}
-DEEP_CODER_LCB = {
-    "problem": "Add.",
-    "tests": json.dumps(
-        [{"input": "1\n2", "output": "3", "testtype": "functional", "metadata": {"func_name": "add"}}]
-    ),
-}
+LCB_STDIN, LCB_CALL = CODE["livecodebench, stdin"], CODE["livecodebench, call"]
+HUMAN_EVAL, MBPP, CODE_CONTESTS = CODE["humaneval"], CODE["mbpp"], CODE["codecontests"]
+APPS, APPS_CALL, DEEP_CODER = CODE["apps"], CODE["apps, call"], CODE["deepcoder"]
 OURS_STDIN = {
     "id": "s",
     "prompt": "Echo.",
@@ -142,8 +65,8 @@ def test_how_a_set_s_own_grader_compares_travels_with_the_problem(row, compariso
         (APPS_CALL, "function_call", 1, 0),
         (CODE_CONTESTS, "stdin", 2, 1),
         (DEEP_CODER, "stdin", 1, 0),
-        (DEEP_CODER_TACO, "function_call", 1, 0),
-        (DEEP_CODER_LCB, "function_call", 1, 0),
+        (CODE["deepcoder, taco"], "function_call", 1, 0),
+        (CODE["deepcoder, livecodebench"], "function_call", 1, 0),
         (OURS_STDIN, "stdin", 1, 1),
         (OURS_CALL, "function_call", 1, 0),
         (OURS_CHECK, "asserts", 1, 0),
@@ -284,27 +207,16 @@ class Bomb:
         return (print, ("exploded",))
 
 
-MEDIAN = {
-    "task_id": "HumanEval/47",
-    "prompt": 'def f(x):\n    """\n    >>> f([3, 1, 2])\n    2\n    >>> f([-10, 4])  # the mean\n'
-    "    15.0\n    >>> round(f([1]), 2) # f(x) == 5\n    -0.5\n    >>> f([5]) == 5\n    True\n"
-    '    >>> f([6, 5])\n    5.5\n    >>> x = 3\n    >>> f(\n    15.0\n    """\n',
-    "entry_point": "f",
-    "test": "def check(candidate):\n    assert candidate([-10, 4]) == 8.0\n"
-    "    assert candidate([6, 5]) == 5.5\n    assert candidate([3, 1, 2]) == x\n",
-    "canonical_solution": "    return 1",
-}
-
-
 def test_examples_of_human_eval_are_true_and_compare_what_they_show():
-    assert human_eval_row(MEDIAN)["examples"] == [
+    median = CODE["humaneval, median"]
+    assert human_eval_row(median)["examples"] == [
         "assert f([3, 1, 2]) == 2",
         "assert round(f([1]), 2) == -0.5",
         "assert (f([5]) == 5) == True",
         "assert f([6, 5]) == 5.5",
     ]
     for test in ("", "def check(", "(" * 10_000, "\0"):
-        assert "assert f([-10, 4]) == 15.0" in human_eval_row({**MEDIAN, "test": test})["examples"]
+        assert "assert f([-10, 4]) == 15.0" in human_eval_row({**median, "test": test})["examples"]
 
 
 def test_only_plain_data_is_unpickled(capsys):
@@ -346,7 +258,7 @@ def test_files(tmp_path):
 @pytest.mark.parametrize("name", ["apps", "taco", "deepcoder"])
 def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path):
     field = "tests" if name == "deepcoder" else "input_output"
-    good = {**SAMPLES[name], "name": "Sum"}
+    good = {**CODE[name], "name": "Sum"}
     many_digits = json.dumps({"inputs": ["1"], "outputs": ["1"]})[:-1] + ', "n": ' + "1" * 5000 + "}"
     none = "[]" if name == "deepcoder" else json.dumps({"inputs": [], "outputs": []})
     texts = [{"fn_name": "f", "input": "N = 5", "output": "5"}]
@@ -366,35 +278,14 @@ def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path
         load_problems(name, source=tmp_path / "rows.jsonl")
 
 
-SAMPLES = {
-    "humaneval": HUMAN_EVAL,
-    "mbpp": MBPP,
-    "apps": APPS,
-    "taco": {k: v for k, v in APPS_CALL.items() if k != "problem_id"},
-    "codecontests": CODE_CONTESTS,
-    "deepcoder": DEEP_CODER,
-}
-
-
 @pytest.mark.parametrize("name", [*CODE_SETS])
 def test_real_sets_from_local_files_of_their_schema(name, tmp_path):
-    (tmp_path / "rows.jsonl").write_text(json.dumps(SAMPLES[name]))
+    (tmp_path / "rows.jsonl").write_text(json.dumps(CODE[name]))
     problems = load_problems(name, source=tmp_path / "rows.jsonl")
     assert len(problems) == 1 and problems[0].kind == "code" and problems[0].metadata["source"] == name
     assert "local copy" in problems.revision
     with raises(ConfigError):
         load_problems(name, split="nowhere")
-
-
-def test_real_sets_without_network_say_what_to_do(monkeypatch):
-    datasets = pytest.importorskip("datasets", reason="needs the extra datasets")
-
-    def offline(*args, **options):
-        raise ConnectionError("offline")
-
-    monkeypatch.setattr(datasets, "load_dataset", offline)
-    with raises(ProblemError):
-        load_problems("humaneval")
 
 
 def test_dates_of_live_code_bench(tmp_path):

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from hub_rows import MATHEMATICS as ROWS
 from messages import raises
 
 from mars_env import load_problems
@@ -12,70 +13,8 @@ from mars_env.errors import ConfigError, MissingExtra, ProblemError
 from mars_env.problems import list_problem_sets
 from mars_env.problems.hub_math import MATH_SETS
 
-WRAPPED = (
-    "Solve the following math problem step by step. The last line of your response should be of the form"
-    " Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n{}\n\nRemember to put"
-    ' your answer on its own line after "Answer:".'
-)
-
-
-def dapo(problem, answer, index):
-    return {
-        "data_source": "math_dapo",
-        "prompt": [{"content": WRAPPED.format(problem), "role": "user"}],
-        "ability": "MATH",
-        "reward_model": {"ground_truth": answer, "style": "rule-lighteval/MATH_v2"},
-        "extra_info": {"index": index},
-    }
-
-
-ROWS = {
-    "aime24": [
-        {
-            "id": 60,
-            "problem": "Find $x$.",
-            "solution": "It is 25.",
-            "answer": "025",
-            "url": "u",
-            "year": "2024",
-        },
-        {
-            "id": 61,
-            "problem": "Find $y$.",
-            "solution": "It is 204.",
-            "answer": "204",
-            "url": "u",
-            "year": "2024",
-        },
-    ],
-    "aime25": [
-        {"problem": "Find $x$.", "answer": "70", "id": "0"},
-        {"problem": "Find the angle.", "answer": "336^\\circ", "id": "1"},
-    ],
-    "beyondaime": [{"problem": "Find $x$.", "answer": 41472}, {"problem": "Find $y$.", "answer": -3}],
-    "math500": [
-        {
-            "problem": "Convert.",
-            "solution": "So $\\boxed{\\left( 3, \\frac{\\pi}{2} \\right)}$",
-            "answer": "\\left( 3, \\frac{\\pi}{2} \\right)",
-            "subject": "Precalculus",
-            "level": 2,
-            "unique_id": "test/precalculus/9001.json",
-        }
-    ],
-    "gsm8k": [
-        {"question": "How many eggs?", "answer": "She has <<2*617=1234>>1234.\n#### 1,234"},
-        {"question": "How much is lost?", "answer": "It is less.\n#### -5"},
-    ],
-    "dapo-math-17k": [
-        dapo("Find $x$.", "34", "uuid-1"),
-        dapo("Find  $x$. ", "34", "uuid-1"),
-        dapo("Find $y$.", "-3", "uuid-2"),
-        dapo("Find $z$.", "1", "uuid-3"),
-        dapo("Find $z$.", "2", "uuid-4"),
-        dapo("Find $z$.", "1", "uuid-5"),
-    ],
-}
+DAPO = ROWS["dapo-math-17k"][0]
+EMPTY = DAPO["prompt"][0]["content"].replace("Find $x$.", "")
 
 EXPECTED = {
     "aime24": [("aime24/60", "25"), ("aime24/61", "204")],
@@ -137,7 +76,7 @@ def test_metadata_of_math500(tmp_path):
         ("gsm8k", {"question": "How many?", "answer": "#### "}),
         ("dapo-math-17k", {"prompt": "Find."}),
         ("dapo-math-17k", {"prompt": [{"role": "user", "content": "Find."}], "extra_info": {"index": "i"}}),
-        ("dapo-math-17k", dapo("", "1", "i")),
+        ("dapo-math-17k", {**DAPO, "prompt": [{"role": "user", "content": EMPTY}]}),
         ("math500", {"problem": "Find.", "answer": "1"}),
     ],
 )
@@ -193,7 +132,8 @@ def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatc
     assert problems.place(problems[0].id) == f"{hub_set.repo}, split {hub_set.default}, row 1"
 
 
-def test_no_network_is_one_clear_sentence(monkeypatch):
+@pytest.mark.parametrize("name", ["aime25", "humaneval"])  # as a split, and as files
+def test_no_network_is_one_clear_sentence(monkeypatch, name):
     datasets = pytest.importorskip("datasets", reason="the hub needs the extra 'datasets'")
 
     def offline(*args, **kwargs):
@@ -201,7 +141,7 @@ def test_no_network_is_one_clear_sentence(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
     with raises(ProblemError):
-        load_problems("aime25")
+        load_problems(name)
 
 
 @pytest.mark.parametrize("missing", ["datasets", "pyarrow"])

@@ -7,32 +7,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from messages import raises
+from sums_team import game, stored, sums, team, told
 
 import mars_env
 from mars_env.agents import make_agents
-from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, StoreError
 from mars_env.grading.math.grader import MathGrader
 from mars_env.grading.math.pool import VerdictLimits
 from mars_env.models import ScriptedModel
-from mars_env.rollout import Job, Store, collect, play_all, read_run
+from mars_env.rollout import Job, Store, collect, read_run
 from mars_env.types import Problem
 
-PROBLEMS = [Problem(f"sum/{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(6)]
-
-
-def script(prompt, sample, seed):
-    if "Correctness: Correct" in prompt[-1]["content"]:
-        return f"Hm.\nCorrectness: {'Correct' if seed % 3 else 'Wrong'}"
-    return f"\\boxed{{{seed % 12}}}"
-
-
-def team(game):
-    return make_agents(ScriptedModel(script), game.rules.possible_agents)
+PROBLEMS = sums(6)
+GAME = game()
+TEAM = team()
 
 
 # --- graders --------------------------------------------------------------------------------------------
@@ -45,9 +37,9 @@ async def test_a_grader_that_hangs_on_one_problem_is_given_up_as_unknown():
                 await asyncio.Event().wait()
             return await super().grade(problem, text)
 
-    game = Game(SolveVerifyCorrect(TRAINING), Hanging(), grading_timeout=0.2)
+    game = replace(GAME, grader=Hanging(), grading_timeout=0.2)
     async with asyncio.timeout(20):
-        trees = await collect(game, team(game), list(map(Job, PROBLEMS)), seed=1)
+        trees = await collect(game, TEAM, list(map(Job, PROBLEMS)), seed=1)
     for tree in trees:
         assert not tree.fault and tree.final
         for turn in tree.turns:
@@ -62,15 +54,14 @@ async def test_a_grading_process_that_stands_still_is_killed_and_the_verdict_unk
     """Real workers, stopped by SIGSTOP: they neither work nor end."""
     problems = [Problem(f"root/{i}", "Simplify.", r"\sqrt{8}") for i in range(3)]
     grader = MathGrader(limits=VerdictLimits(wall_seconds=1.5), workers=1)
-    game = Game(SolveVerifyCorrect(TRAINING), grader)
-    agents = make_agents(ScriptedModel([r"\boxed{2\sqrt{2}}"]), game.rules.possible_agents)
+    agents = make_agents(ScriptedModel([r"\boxed{2\sqrt{2}}"]), GAME.rules.possible_agents)
     try:
         assert (await grader.grade(problems[0], r"\boxed{2\sqrt{2}}")).verdict == "CORRECT"
         stopped = grader.pool.pids()
         for pid in stopped:
             os.killpg(pid, signal.SIGSTOP)
         async with asyncio.timeout(60):
-            trees = await collect(game, agents, list(map(Job, problems)), seed=1)
+            trees = await collect(replace(GAME, grader=grader), agents, list(map(Job, problems)), seed=1)
         assert not any(tree.fault for tree in trees)
         verdicts = [turn.grade.verdict for tree in trees for turn in tree.turns if turn.grade]
         assert set(verdicts) <= {"CORRECT", "UNKNOWN"}  # a fault of ours is never WRONG
@@ -85,14 +76,11 @@ async def test_a_grading_process_that_stands_still_is_killed_and_the_verdict_unk
 
 async def test_a_full_disk_ends_the_run_in_one_sentence_and_the_run_resumes(tmp_path):
     """A limit on the size of files takes the place of a small disk: a write is cut short, the next fails."""
-    game = Game(SolveVerifyCorrect(TRAINING), MathGrader())
     jobs = [Job(problem, sample) for sample in range(20) for problem in PROBLEMS]
 
     async def run(directory):
-        with Store(directory, {"seed": 1}, PROBLEMS) as store:
-            owed = [job for job in jobs if job.tree_id not in store.finished]
-            async for _ in play_all(game, team(game), owed, seed=1, concurrency=16, journal=store):
-                pass
+        async for _ in stored(directory, GAME, TEAM, jobs, PROBLEMS, concurrency=16):
+            pass
 
     await run(tmp_path / "whole")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -106,7 +94,7 @@ async def test_a_full_disk_ends_the_run_in_one_sentence_and_the_run_resumes(tmp_
     assert len(written) <= 50_000 and written.endswith(b"\n")
     await run(tmp_path / "full")
     whole, resumed = (read_run(tmp_path / name).trees for name in ("whole", "full"))
-    assert list(map(timeless, resumed)) == list(map(timeless, whole))
+    assert list(map(told, resumed)) == list(map(told, whole))
     assert (tmp_path / "full" / "turns.jsonl").read_bytes().startswith(written)
 
 
@@ -144,12 +132,7 @@ def finished(url, directory):
         "arithmetic-solve-verify-correct", agents=f"{url}#m", limit=20, samples=5, seed=2, concurrency=8,
         schedule="training", out=directory,
     )  # fmt: skip
-    return [timeless(tree) for tree in read_run(directory).trees]
-
-
-def timeless(tree):
-    turns = [(t.id, t.agent, t.text, t.reward, t.grade and t.grade.verdict) for t in tree.turns]
-    return tree.id, tree.final, tree.fault, turns
+    return list(map(told, read_run(directory).trees))
 
 
 def when_some_turns_are_stored(process, directory, turns=40):
@@ -183,7 +166,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(chaos, tmp_path, ho
     assert finished(url, stopped) == expected
     stored = (stopped / "turns.jsonl").read_bytes()
     assert stored.startswith(left[: left.rfind(b"\n") + 1])
-    assert stored.count(b"\n") == sum(len(turns) for *_, turns in expected)
+    assert stored.count(b"\n") == sum(len(tree.turns) for tree in expected)
 
 
 def test_a_run_is_stopped_within_seconds_though_the_server_hangs(chaos, tmp_path):
@@ -209,14 +192,11 @@ async def test_an_agent_that_hangs_keeps_nobody_from_stopping(tmp_path):
         async def act(self, observation, n, seed):
             await asyncio.Event().wait()
 
-    game = Game(SolveVerifyCorrect(TRAINING), MathGrader())
-    agents = {**team(game), "verifier_0": Stuck()}
-    with Store(tmp_path, {"seed": 1}, PROBLEMS) as store:
-        played = play_all(game, agents, map(Job, PROBLEMS), seed=1, journal=store)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await anext(played)
-        await played.aclose()
+    played = stored(tmp_path, GAME, {**TEAM, "verifier_0": Stuck()}, map(Job, PROBLEMS), PROBLEMS)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await anext(played)
+    await played.aclose()
     with Store(tmp_path, {"seed": 1}, PROBLEMS) as store:
         assert all(set(store.turns_of(f"{problem.id}#0")) == {"0"} for problem in PROBLEMS)
 
@@ -225,38 +205,35 @@ async def test_an_agent_that_hangs_is_given_up_after_its_time(tmp_path):
     """Its tree says so and has no answer; its finished turns are kept, and played on when it is well."""
 
     class Stuck:
-        policy = "stuck"
+        policy = TEAM["verifier_0"].policy
         cancelled = 0
 
         async def act(self, observation, n, seed):
             if observation["problem"] != PROBLEMS[2].statement:
-                return await well["verifier_0"].act(observation, n, seed)
+                return await TEAM["verifier_0"].act(observation, n, seed)
             try:
                 await asyncio.Event().wait()
             finally:
                 self.cancelled += 1
 
-    game = Game(SolveVerifyCorrect(TRAINING), MathGrader(), turn_timeout=0.2)
-    well, stuck = team(game), Stuck()
-    jobs = list(map(Job, PROBLEMS))
-    expected = list(map(timeless, await collect(game, well, jobs, seed=1)))
+    game, stuck, jobs = replace(GAME, turn_timeout=0.2), Stuck(), list(map(Job, PROBLEMS))
+    expected = list(map(told, await collect(game, TEAM, jobs, seed=1)))
 
     async def run(agents):
-        with Store(tmp_path, {"seed": 1}, PROBLEMS) as store:
-            owed = [job for job in jobs if job.tree_id not in store.finished]
-            return [tree async for tree in play_all(game, agents, owed, seed=1, journal=store)]
+        return [tree async for tree in stored(tmp_path, game, agents, jobs, PROBLEMS)]
 
     async with asyncio.timeout(20):
-        await run({**well, "verifier_0": stuck})
+        await run({**TEAM, "verifier_0": stuck})
     assert stuck.cancelled == 1
-    for tree, sound in zip(map(timeless, read_run(tmp_path).trees), expected, strict=True):
-        if tree[0] == "sum/2#0":
-            assert tree[1:3] == (None, "verifier_0 at turn 0.0: TimeoutError: no action within 0.2 s")
-            assert tree[3] == sound[3][:1]
+    for tree, sound in zip(map(told, read_run(tmp_path).trees), expected, strict=True):
+        if tree.id == "sum/2#0":
+            assert tree.final is None
+            assert tree.fault == "verifier_0 at turn 0.0: TimeoutError: no action within 0.2 s"
+            assert tree.turns == sound.turns[:1]
         else:
             assert tree == sound
-    [again] = await run(well)
-    assert timeless(again) == expected[2]
+    [again] = await run(TEAM)
+    assert told(again) == expected[2]
 
 
 async def test_a_time_out_of_the_agents_own_keeps_its_words():
@@ -266,11 +243,11 @@ async def test_a_time_out_of_the_agents_own_keeps_its_words():
         async def act(self, observation, n, seed):
             raise TimeoutError("the tool did not answer")
 
-    game = Game(SolveVerifyCorrect(TRAINING), MathGrader(), turn_timeout=30)
-    [tree] = await collect(game, {**team(game), "solver_0": Impatient()}, [Job(PROBLEMS[0])], seed=1)
+    game = replace(GAME, turn_timeout=30)
+    [tree] = await collect(game, {**TEAM, "solver_0": Impatient()}, [Job(PROBLEMS[0])], seed=1)
     assert tree.fault == "solver_0 at turn 0: TimeoutError: the tool did not answer"
 
 
 def test_a_limit_on_turns_is_a_time():
     with raises(ConfigError):
-        Game(SolveVerifyCorrect(TRAINING), MathGrader(), turn_timeout=0.0)
+        replace(GAME, turn_timeout=0.0)

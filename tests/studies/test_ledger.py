@@ -201,7 +201,6 @@ def test_where_the_rows_come_from_is_said():
     assert origins(rows) == (
         "5 rows of 3 commits (aaaaaaaa-dirty: 1, bbbbbbbb: 3, no checkout: 1). "
         "The arms of one seed come from different commits where the seed is 0. "
-        "1 row marked `-dirty`: files differed from the commit, and it is not known which. "
         "Versions: python 3.12.3 (3 rows); python 3.13.0 (1 row). Versions were not recorded in 1 row."
     )
 

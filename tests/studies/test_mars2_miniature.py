@@ -157,8 +157,8 @@ def test_every_arm_gives_each_model_the_same_nodes_but_the_control_that_has_twic
     assert evaluation_game(RECIPE.searched(), 2).visibility.sees == "grader"
 
 
-def test_a_search_at_test_time_is_blind_to_private_tests():
-    agents = {"coder_0": MiniatureCoder(0, warm_model("g0", 0, TINY)), "coder_1": Scripted()}
+def test_a_search_at_test_time_is_blind_to_private_tests(tmp_path):
+    agents = {"coder_0": MiniatureCoder(0, warm_model("g0", 0, TINY, tmp_path)), "coder_1": Scripted()}
     game = evaluation_game(TINY.searched(depth_decay=0.98), 2)
     problems = list(held_out(0, TINY))
     other = [replace(p, reference={**p.reference, "tests": shuffled(p)}) for p in problems]

@@ -1,4 +1,4 @@
-"""SPELL's study: its parts and its example."""
+"""SPELL's study: its parts."""
 
 import asyncio
 
@@ -8,7 +8,6 @@ import torch
 import studies.spell.study as study
 from mars_env.methods.spell.rules import read_question
 from studies.common.study import Run
-from studies.spell import example
 from studies.spell.lookups import clusters, easy_question, is_right, level, truth
 
 
@@ -31,9 +30,3 @@ def test_a_row_is_played_twice_alike():
         first, again = (asyncio.run(study.play([arm], Run(0, small, None)))[arm] for _ in range(2))
         assert first.figures == again.figures and first.detail == again.detail
         assert all(0 <= value <= 1 for value in first.figures.values())
-
-
-def test_the_example_says_what_became_of_the_questions(capsys):
-    example.main(warm_start=40)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == [*(f"update {n}" for n in range(1, 5)), "remembered"]

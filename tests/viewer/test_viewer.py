@@ -106,7 +106,14 @@ def test_turns_show_what_happened(run):
     ):  # fmt: skip
         assert expected in text, expected
     tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
-    assert tags == ["right fixed", "right", "wrong", "right fixed cut", "wrong broken", "right"]
+    assert tags == [
+        "right fixed",
+        "right",
+        "wrong misjudged",
+        "right fixed cut",
+        "wrong broken misjudged",
+        "right",
+    ]
 
 
 def test_unknown_and_faults_are_told_apart(episode):
@@ -115,7 +122,7 @@ def test_unknown_and_faults_are_told_apart(episode):
     text = render_page([unknown, episode("q", 0, "S+", fault="server gone")], title="t")
     assert "team unknown" in text and "reward unknown" in text and "reward None" not in text
     tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
-    assert tags == ["unknown", "fault"]
+    assert tags == ["unknown graded-unknown", "fault"]
     assert "Not finished: server gone" in text
 
 

@@ -17,7 +17,7 @@ Standard output (`outputs_match`):
 
 Values (`values_match`), for function calls, whose expected values come from JSON:
 
-- Types are exact: a bool is not an integer, a text is not a number, and only an integer matches an integer.
+- Types are exact: a bool is not an integer, a string is not a number, and only an integer matches an integer.
 - A float or an integer matches an expected float, with the tolerance above.
 - A list or a tuple matches an expected list, because JSON has no tuples.
 - A mapping with the same keys matches an expected mapping; an integer key matches its text.
@@ -290,7 +290,7 @@ _KEYED = 1 << 16  # longer ones are compared byte by byte
 
 
 def preview(value: Any, limit: int = 300) -> str:
-    """A value as a text of about `limit` characters at most, however large, deep or shared it is.
+    """A value as a string of about `limit` characters at most, however large, deep or shared it is.
 
     Example:
         >>> preview([1, "a", (2,)]), preview(list(range(1000)), 20)

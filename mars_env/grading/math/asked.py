@@ -32,7 +32,6 @@ _ON_FORM = re.compile(
 )
 _OPERATION = re.compile(r"\b(?:sum|product|difference|quotient|ratio)\b", re.IGNORECASE)
 _COUNTS = re.compile(r"\bnumber of\b|\bhow many\b|\bcount\b", re.IGNORECASE)
-_HOW = re.compile(r"\bhow\b", re.IGNORECASE)
 _CONDITION = re.compile(r"\b(?:if|when|that|such|given|where|knowing|assuming|from|who)\b", re.IGNORECASE)
 _COMPLEMENT = re.compile(
     r"\b(?:of|between|for|by|in|at|with|that|to|from|on|when|after|over|among|through|obtained)\b",
@@ -283,7 +282,7 @@ def _same_qualifiers(asked: str, said: str) -> bool:
     "the length of its longer side".
     """
     needed = _main_part(asked)
-    if not _parts(said)[1] and not _HOW.search(asked):
+    if not _parts(said)[1]:
         needed = _parts(needed)[0]
     for qualifier in _QUALIFIERS:
         mine = qualifier.search(said) is not None

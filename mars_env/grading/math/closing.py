@@ -102,16 +102,13 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     if items := list_items(text):
         return ", ".join(items)
     line = last_line(text)
-    if line.startswith(("|", "{")) or line.endswith("[/asy]"):
-        return None  # the end of a formula, of a table, of a picture
+
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
     line = _SIGN.sub("", line.replace("**答**", "答")).strip()
     if (bold := BOLD.fullmatch(line.rstrip(".!"))) and _is_phrase(bold[1]):
         return undelimited(bold[1])
-    line = (
-        line.strip("*") if line.startswith("**") and line.count("**") == 2 and line.endswith("**") else line
-    )
+
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
     if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
@@ -169,8 +166,12 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     if IS_ANSWER.search(hidden(sentence)):
         return stated(sentence)
     opening, masked = CONCLUSION.match(sentence), hidden(sentence)
-    breaks = [stop.end() for stop in _BREAK.finditer(masked) if stop.end() < len(masked.rstrip(" .*。"))]
-    start = max([opening.end() if opening else 0, *breaks])
+    breaks = [stop for stop in _BREAK.finditer(masked) if stop.end() < len(masked.rstrip(" .*。"))]
+    start = max([opening.end() if opening else 0, *(stop.end() for stop in breaks)])
+    if breaks and breaks[-1]["same"]:  # what the value is stands before
+        subject = unshared(MATH_SPAN.sub(" ", sentence[: breaks[-1].start()]), statement)
+        if doubtful(subject, beside_number=True) or _another_measure(subject, statement):
+            return None
     found = []
     for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
         if (none := _NO_SOLUTION.search(clause)) or _VERDICT.match(clause):
@@ -210,14 +211,11 @@ class _Claim(NamedTuple):
 def _claim(statement: str, clause: str) -> _Claim | None:
     """The value in a clause: in bold, at its end, or its only number."""
     clause = without_opening(clause)
-    if "**" in clause:
-        clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
     bold = BOLD.findall(clause)
     if len(bold) == 1:
         value = undelimited(bold[0])
         before, _, after = BOLD.sub("**", clause).partition("**")
-        if re.search(r"\d", after) and question(statement) is None:
-            return None
+
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
             said = f"{_before_sign(before)} {_words(value)} {after}"
             return _Claim(value, said, marked=True, alone=True, at_end=not re.search(r"\d", value))
@@ -243,12 +241,9 @@ def _counted(statement: str, clause: str) -> _Claim | None:
     if len(found) != 1:
         return None
     before, after = clause[: found[0].start()], clause[found[0].end() :]
-    near = " ".join(before.split()[-2:])
-    return (
-        None
-        if doubtful(near, beside_number=True)
-        else _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
-    )
+    if doubtful(" ".join(before.split()[-2:]), beside_number=True):
+        return None
+    return _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
 
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
@@ -304,11 +299,10 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     whole, sentence = sentence, sentence.rstrip(" .!。*_")
     around = unshared(MATH_SPAN.sub(" ", sentence), statement)
     clause = _CLAUSE.split(around)[-1]
-    measures, theirs = (set(MEASURE.findall(words.lower())) for words in (clause, statement))
     bold = BOLD.findall(whole)
     single = len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2])
     named = single and not re.search(r"\d", bold[0])
-    if doubtful(clause, beside_number=not named) or measures - theirs:
+    if doubtful(clause, beside_number=not named) or _another_measure(clause, statement):
         return None
     if single:
         return undelimited(bold[0])
@@ -340,6 +334,12 @@ def _unit(words: re.Match[str]) -> str:
     """The first of the words after a number, if it is a unit of measurement."""
     first = words[0].split()[0]
     return f" {first}" if known_unit(first) else ""
+
+
+def _another_measure(words: str, statement: str) -> bool:
+    """Whether words name what a value measures, and the problem does not: an area."""
+    measures, theirs = (set(MEASURE.findall(text.lower())) for text in (words, statement))
+    return bool(measures - theirs)
 
 
 def _balanced(text: str) -> bool:

@@ -212,7 +212,7 @@ class _Evaluator:
         rows = [list(map(self.value, row.args)) for row in matrix.args]
         if len(rows) != len(rows[0]) or len(rows) > 8:
             raise Unreadable("a determinant of something not square or too large")
-        return _determinant(rows)
+        return _MP.det(_MP.matrix(rows))
 
     def series(self, node: Node) -> Any:
         index, low, high, body = node.args
@@ -238,13 +238,6 @@ class _Evaluator:
 
 
 _OF_REALS = word_set("max min floor ceil factorial factorial2 binom gcd lcm rem")
-
-
-def _determinant(rows: list[list[Any]]) -> Any:
-    if not rows:
-        return 1
-    minors = ([row[:k] + row[k + 1 :] for row in rows[1:]] for k in range(len(rows)))
-    return sum((-1) ** k * rows[0][k] * _determinant(minor) for k, minor in enumerate(minors))
 
 
 def free_symbols(node: Node) -> frozenset[str]:
@@ -273,8 +266,3 @@ def agree(first: Any, second: Any, digits: int) -> bool:
     """Whether two values, computed with twice as many digits, agree in the digits that count."""
     _MP.dps = 2 * digits + 10
     return bool(abs(first - second) <= max(abs(first), abs(second)) * _MP.mpf(10) ** (-digits))
-
-
-def sqrt(value: Any) -> Any:
-    """The square root, to the digits in use."""
-    return _MP.sqrt(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from mars_env.grading.math.evaluate import agree, digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators
 
 COUNTERS = frozenset("kmnKMN")
 """Names that stand for an integer where nothing is said about them."""
@@ -120,25 +120,7 @@ def proportional(r: Node, a: Node) -> bool:
     (first, op), (second, op2) = _difference(r), _difference(a)
     if op != op2 or free_symbols(first) != free_symbols(second) or not free_symbols(first):
         return False
-    if _constant_ratio(first, second, op):
-        return True
-    return op in ("=", "!=") and _constant_ratio(_cleared(first)[0], _cleared(second)[0], op)
-
-
-def _cleared(node: Node) -> tuple[Node, Node]:
-    """An expression as numerator and denominator, so that ``y - 1/x`` has the same zeros as ``xy - 1``."""
-    if node.kind not in ("add", "mul", "div", "neg"):
-        return node, num(1)
-    (top, below), *others = map(_cleared, node.args)
-    if node.kind == "neg":
-        return Node("neg", (top,)), below
-    for top2, below2 in others:
-        if node.kind == "add":
-            top, top2 = Node("add", (Node("mul", (top, below2)), Node("mul", (below, top2)))), num(1)
-        elif node.kind == "div":
-            top2, below2 = below2, top2
-        top, below = Node("mul", (top, top2)), Node("mul", (below, below2))
-    return top, below
+    return _constant_ratio(first, second, op)
 
 
 def _constant_ratio(first: Node, second: Node, op: str) -> bool:

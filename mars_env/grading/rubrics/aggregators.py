@@ -31,7 +31,6 @@ class Aggregator(Protocol):
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
         """The value."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

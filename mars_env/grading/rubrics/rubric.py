@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from mars_env.checks import finite
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.text import shown
 from mars_env.types import Problem
 
@@ -29,10 +29,6 @@ class Tier:
 
     value: float
     text: str
-
-
-MET = (Tier(0.0, "not met"), Tier(1.0, "met"))
-"""The tiers of a criterion that is either met or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +63,13 @@ class Criterion:
             raise ConfigError(f"a criterion's id must be a string that is not empty, got {shown(self.id)}")
         if not isinstance(self.text, str) or not (self.text.strip() or self.check):
             raise ConfigError(f"{where} has no text")
-        try:
+        with explained(ConfigError, f"{where}: its points", ValueError):
             points = finite(self.points)
-        except ValueError as error:
-            raise ConfigError(f"{where}: its points: {error}") from error
         if not points:
             raise ConfigError(f"{where} has 0 points, so nothing depends on it: leave it out")
         values = [tier.value for tier in self.tiers]
         if self.tiers and (len(values) < 2 or values != sorted(set(values)) or not _shares(values)):
             raise ConfigError(f"{where}: two tiers or more ascend in [0, 1], got {shown(values)}")
-
-    @property
-    def levels(self) -> tuple[Tier, ...]:
-        """Its tiers, or "not met" and "met"."""
-        return self.tiers or MET
 
 
 def _shares(values: Iterable[float]) -> bool:
@@ -178,10 +167,8 @@ class Rubric:
         rows = problem.metadata.get(RUBRIC)
         if rows is None:
             return None
-        try:
+        with explained(ConfigError, f"the rubric of problem {shown(problem.id)}", ConfigError):
             return cls.from_rows(rows)
-        except ConfigError as error:
-            raise ConfigError(f"the rubric of problem {shown(problem.id)}: {error}") from error
 
 
 def _criterion(row: object, place: str) -> Criterion:
@@ -194,7 +181,7 @@ def _criterion(row: object, place: str) -> Criterion:
     if not isinstance(check, Mapping) or len(check) > 1:
         raise ConfigError(f'criterion {place}: check is one name with its value, such as {{"answer": "4"}}')
     (name, value) = next(iter(check.items()), ("", None))
-    try:
+    with explained(ConfigError, f"criterion {place}", TypeError, ValueError):
         return Criterion(
             id=row.get("id", place),
             text=row.get("text", row.get("criterion", "")),
@@ -204,8 +191,6 @@ def _criterion(row: object, place: str) -> Criterion:
             value=value,
             tags=tuple(tags),
         )
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"criterion {place}: {error}") from error
 
 
 def _tiers(rows: object) -> tuple[Tier, ...]:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from mars_env.errors import ContextError
 from mars_env.grading.thinking import after_thinking
 from mars_env.sync import gather_all
-from mars_env.types import Completion, Message, Model, Prompt, Sampling, ScoringModel
+from mars_env.types import Message, Model, Prompt, Sampling, ScoringModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,15 @@ class Writing(Protocol):
 
     def from_concepts(self, concepts: Sequence[str]) -> Prompt:
         """What the problem model reads."""
-        ...
 
     def from_problem(self, concepts: Sequence[str], problem: str) -> Prompt:
         """What the rationale model reads."""
-        ...
 
     def parts(self, design: Design) -> tuple[str, str]:
         """What the problem model writes: as far as the rationale goes, and the rest, which is the problem."""
-        ...
 
     def read(self, text: str) -> tuple[str, str] | None:
         """Rationale and problem in what the problem model wrote; None if it cannot be read."""
-        ...
 
 
 class ChatWriting:
@@ -110,16 +106,10 @@ class ChatWriting:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """How probable a design is under the problem model: ``log p(z|c)`` and ``log p(x|z,c)``, in nats.
-
-    `completion` has the exact ids with their log-probabilities; `problem_tokens` of them belong to the
-    problem.
-    """
+    """How probable a design is under the problem model: ``log p(z|c)`` and ``log p(x|z,c)``, in nats."""
 
     rationale: float
     problem: float
-    completion: Completion
-    problem_tokens: int
 
     @property
     def joint(self) -> float:
@@ -141,15 +131,9 @@ def is_readable(writing: Writing, design: Design) -> bool:
 async def score_design(model: ScoringModel, writing: Writing, design: Design) -> Scored:
     """Score rationale and problem of a design in one pass, exactly as the problem model would write them."""
     prompt, (head, tail) = writing.from_concepts(design.concepts), writing.parts(design)
-    whole = await model.score(prompt, head, tail)
-    rationale_tokens = len(model.written(prompt, head, end=False).token_ids)
-    logprobs = whole.logprobs
-    return Scored(
-        sum(logprobs[:rationale_tokens]),
-        sum(logprobs[rationale_tokens:]),
-        whole,
-        len(logprobs) - rationale_tokens,
-    )
+    logprobs = (await model.score(prompt, head, tail)).logprobs
+    tokens = len(model.written(prompt, head, end=False).token_ids)
+    return Scored(sum(logprobs[:tokens]), sum(logprobs[tokens:]))
 
 
 async def rationales(

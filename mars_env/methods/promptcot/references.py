@@ -16,6 +16,7 @@ from mars_env.envs.selection import answer_key
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.grading.math.extract import extract_answer
+from mars_env.grading.untrusted import json_object
 from mars_env.problems.code import code_problem_from_row
 from mars_env.problems.written import PROVENANCE
 from mars_env.seeds import derive_seed
@@ -227,9 +228,7 @@ def _ask_output(statement: str, given: str) -> list[Message]:
 
 def _text_in(text: str, key: str) -> str | None:
     """The text under a key of the JSON object in the last line; None if there is none."""
-    try:
-        found = json.loads(text.strip().splitlines()[-1] if text.strip() else "")
-    except (ValueError, RecursionError):
-        return None
-    value = found.get(key) if isinstance(found, dict) and len(found) == 1 else None
+    *_, last = text.strip().splitlines() or [""]
+    found = json_object(last) or {}
+    value = found.get(key) if len(found) == 1 else None
     return value if isinstance(value, str) else None

@@ -87,13 +87,13 @@ class Designers:
         """What the problem model is to write.
 
         Raises:
-            ConfigError: The design would be read otherwise than it is.
+            ConfigError: The design could not be read back as it is.
             ContextError: It is longer than the model's context.
         """
         if not is_readable(self.writing, design):
             raise ConfigError(
-                f"the problem {shown(design.problem)} with its rationale would be read otherwise than it is: "
-                "each must be there, without a heading of the other"
+                f"the problem {shown(design.problem)} and its rationale could not be read back: "
+                "give both, neither with a heading of the other"
             )
         prompt = self.writing.from_concepts(design.concepts)
         return _fitting(self.problem, self.problem.written(prompt, *self.writing.parts(design)))

@@ -10,6 +10,7 @@ from itertools import pairwise
 from mars_env.problems.aime.template import (
     LOWEST_TERMS,
     Question,
+    determinant,
     latex,
     listing,
     parts_sum,
@@ -17,28 +18,6 @@ from mars_env.problems.aime.template import (
     signed,
     template,
 )
-
-
-def determinant(matrix: list[list[int]]) -> int:
-    """The exact determinant of an integer matrix, by fraction-free elimination (Bareiss 1968).
-
-    Example:
-        >>> determinant([[2, 1], [7, 4]]), determinant([[0, 1], [1, 0]]), determinant([[1, 2], [2, 4]])
-        (1, -1, 0)
-    """
-    rows, sign, previous = [list(row) for row in matrix], 1, 1
-    size = len(rows)
-    for k in range(size - 1):
-        if rows[k][k] == 0:
-            swap = next((i for i in range(k + 1, size) if rows[i][k]), None)
-            if swap is None:
-                return 0
-            rows[k], rows[swap], sign = rows[swap], rows[k], -sign
-        for i in range(k + 1, size):
-            for j in range(k + 1, size):
-                rows[i][j] = (rows[i][j] * rows[k][k] - rows[i][k] * rows[k][j]) // previous
-        previous = rows[k][k]
-    return sign * rows[-1][-1]
 
 
 @template("algebra", level=1)
@@ -201,7 +180,7 @@ def swapped_argument(rng: random.Random) -> Question | None:
         return None
     here, there = (a * x * x + b * x + c for x in (at, centre - at))
     # f(x) + k f(c - x) = here and k f(x) + f(c - x) = there, by Cramer's rule
-    value = Fraction(determinant([[here, k], [there, 1]]), determinant([[1, k], [k, 1]]))
+    value = determinant([[here, k], [there, 1]]) / determinant([[1, k], [k, 1]])
     if value <= 0:
         return None
     term = f"{signed(k)}f({centre} - x)"

@@ -7,22 +7,13 @@ from fractions import Fraction
 from itertools import combinations, product
 
 from mars_env.problems.aime.combinatorics import COLORS, NAMES
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, listing, parts_sum, template
+from mars_env.problems.aime.template import LOWEST_TERMS, Question, determinant, listing, parts_sum, template
 
 
-def _solved(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
-    """The solution of a regular linear system, exact, by elimination."""
-    size = len(matrix)
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    for column in range(size):
-        pivot = next(i for i in range(column, size) if rows[i][column])
-        rows[column], rows[pivot] = rows[pivot], rows[column]
-        rows[column] = [x / rows[column][column] for x in rows[column]]
-        for i in range(size):
-            if i != column and rows[i][column]:
-                factor = rows[i][column]
-                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[column], strict=True)]
-    return [row[-1] for row in rows]
+def _unknown(number: int, matrix: list[list[Fraction]], right: list[Fraction]) -> Fraction:
+    """One unknown of a regular linear system, exact, by Cramer's rule."""
+    replaced = [[*row[:number], value, *row[number + 1 :]] for row, value in zip(matrix, right, strict=True)]
+    return determinant(replaced) / determinant(matrix)
 
 
 @template("probability", level=1)
@@ -81,7 +72,7 @@ def taking_turns(rng: random.Random) -> Question | None:
         return None
     first, second = rng.sample(NAMES, 2)
     # win = p + (1 - p) * other and other = (1 - q) * win
-    win, _ = _solved([[Fraction(1), p - 1], [q - 1, Fraction(1)]], [p, Fraction(0)])
+    win = _unknown(0, [[Fraction(1), p - 1], [q - 1, Fraction(1)]], [p, Fraction(0)])
     statement = (
         f"{first} and {second} take turns shooting at a target, and {first} begins. Each shot of {first} hits"
         f" with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$, each shot of {second} with"
@@ -179,7 +170,7 @@ def walk_to_an_end(rng: random.Random) -> Question | None:
         if i < size - 1:
             matrix[i][i + 1] -= p
     right[-1] = p
-    chance = _solved(matrix, right)[start - 1]
+    chance = _unknown(start - 1, matrix, right)
     animal = rng.choice(["frog", "beetle", "flea", "crab", "cricket", "robot"])
     statement = (
         f"A {animal} sits at the point ${start}$ of the number line. Again and again it moves one unit: to"
@@ -206,7 +197,7 @@ def waiting_for_a_pattern(rng: random.Random) -> Question | None:
             longest = max(k for k in range(size + 1) if seen.endswith(pattern[:k]))
             if longest < size:
                 matrix[matched][longest] -= chance
-    flips = _solved(matrix, [Fraction(1)] * size)[0]
+    flips = _unknown(0, matrix, [Fraction(1)] * size)
     statement = (
         f"A coin shows heads ($H$) with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$ and"
         f" otherwise tails ($T$). It is flipped until the results ${pattern}$ appear in a row, in this order."

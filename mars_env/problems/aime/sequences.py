@@ -37,9 +37,8 @@ def what_is_left(rng: random.Random) -> Question:
         written += bool(number % a and number % b and math.isqrt(number) ** 2 != number)
     statement = (
         f"All positive integers that are neither multiples of ${a}$, nor multiples of ${b}$, nor squares of"
-        f" integers, are written down in increasing order. Which number is the ${position}$th one?"
+        f" integers, are written down in increasing order. Which number is the {_ordinal(position)} one?"
     )
-    statement = statement.replace(f"${position}$th", f"${position}${_ordinal(position)}")
     return Question(statement, number, {"a": a, "b": b, "position": position})
 
 
@@ -165,11 +164,10 @@ def last_in_the_circle(rng: random.Random) -> Question:
         circle.pop(at)
     statement = (
         f"The numbers $1, 2, \\ldots, {people}$ are written around a circle in this order. Starting the count"
-        f" at $1$, every ${step}$th of the remaining numbers is erased, around and around, until a single"
-        f" number is left: the first number to go is ${step}$, the second is ${2 * step}$. Which number is"
-        " left?"
+        f" at $1$, every {_ordinal(step)} of the remaining numbers is erased, around and around, until a"
+        f" single number is left: the first number to go is ${step}$, the second is ${2 * step}$. Which"
+        " number is left?"
     )
-    statement = statement.replace(f"${step}$th", f"${step}${_ordinal(step)}")
     return Question(statement, circle[0], {"people": people, "step": step})
 
 
@@ -195,6 +193,5 @@ def first_multiple(rng: random.Random) -> Question | None:
 
 
 def _ordinal(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return "th"
-    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    endings = {} if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}
+    return f"${number}${endings.get(number % 10, 'th')}"

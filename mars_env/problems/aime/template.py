@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -57,6 +57,27 @@ def template(topic: Topic, level: int) -> Callable[[DrawQuestion], DrawQuestion]
         return draw
 
     return register
+
+
+def determinant(matrix: Sequence[Sequence[int | Fraction]]) -> Fraction:
+    """The exact determinant, by elimination.
+
+    Example:
+        >>> [str(determinant(rows)) for rows in ([[2, 1], [7, 5]], [[0, 1], [1, 0]], [[1, 2], [2, 4]])]
+        ['3', '-1', '0']
+    """
+    rows, value = [list(map(Fraction, row)) for row in matrix], Fraction(1)
+    for k in range(len(rows)):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
+        if pivot is None:
+            return Fraction(0)
+        if pivot > k:
+            rows[k], rows[pivot], value = rows[pivot], rows[k], -value
+        value *= rows[k][k]
+        for i in range(k + 1, len(rows)):
+            factor = rows[i][k] / rows[k][k]
+            rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k], strict=True)]
+    return value
 
 
 def parts_sum(value: Fraction) -> int:

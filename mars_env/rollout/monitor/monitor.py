@@ -28,12 +28,10 @@ class Measured(Protocol):
     @property
     def capacity(self) -> int:
         """Number of places."""
-        ...
 
     @property
     def under_way(self) -> int:
         """Requests that have a place or wait for one."""
-        ...
 
 
 class Monitor:

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import open_new
 from mars_env.text import describe_error, logger
 
@@ -27,10 +27,8 @@ class Trace:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        try:
+        with explained(StoreError, f"the trace {self.path} cannot be written", OSError):
             self._file = open_new(self.path)
-        except OSError as error:
-            raise StoreError(f"the trace {self.path} cannot be written: {error}") from error
         self._failed = False
         self._separator = "[\n"
         self._agents: dict[str, int] = {}

@@ -84,7 +84,7 @@ def complete(settings: TeamSettings, flags: Flags) -> Flags:
         >>> complete(settings, {"--ckpt.path": ["run"]})["--rollout.n_samples_per_prompt"]
         ['20']
     """
-    wrong = [f"{flag} is rejected: {REFUSED[flag]}" for flag in flags if flag in REFUSED]
+    wrong = [f"leave {flag} out: {REFUSED[flag]}" for flag in flags if flag in REFUSED]
     wrong += [
         f"{flag} must be at least 1, got {value}"
         for flag in AT_LEAST_ONE

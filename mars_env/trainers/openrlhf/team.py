@@ -10,7 +10,7 @@ from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
 from mars_env.agents.tools import toolbox_of
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.lazy import import_object
 from mars_env.players import by_name
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -38,10 +38,8 @@ def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, s
         plays = dict.fromkeys(names, policies[0])
     if not plays and len(names) == len(policies):
         plays = dict(zip(names, policies, strict=True))
-    try:
+    with explained(ConfigError, "--mars.plays", ConfigError):
         found = by_name(plays, names)
-    except ConfigError as error:
-        raise ConfigError(f"--mars.plays: {error}") from error
     if wrong := [policy for policy in found.values() if policy not in policies]:
         raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
     if idle := [policy for policy in policies if policy not in found.values()]:

@@ -15,7 +15,7 @@ import aiohttp
 from pydantic import BaseModel, PositiveFloat, PositiveInt, ValidationError
 from yarl import URL
 
-from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.errors import ConfigError, ModelError, StoreError, explained
 from mars_env.models.batching import whole_waves
 from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, session
@@ -68,10 +68,8 @@ class Connection:
     """
 
     def __init__(self, url: str, key: str = "", patience: float = 600.0, file_bytes: int = 2**44) -> None:
-        try:
+        with explained(ConfigError, f"{url!r} is not an address", ValueError):
             self._base = URL(url)
-        except ValueError as error:
-            raise ConfigError(f"{url!r} is not an address: {error}") from error
         if self._base.scheme not in ("http", "https") or not self._base.host:
             raise ConfigError(f"a learner's address is like http://10.0.0.1:8700, got {url!r}")
         self._patience, self._file_bytes = patience, file_bytes
@@ -87,16 +85,14 @@ class Connection:
             ConfigError: The learner rejects the sampler.
             ModelError: It is gone.
         """
-
-        async def connect() -> aiohttp.ClientWebSocketResponse:
-            return await (await session()).ws_connect(
-                self._base / "v1/sampler",
-                headers=self._headers,
-                heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
-                max_msg_size=_MESSAGE_BYTES,
-                timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
-            )
-
+        connect = partial(
+            (await session()).ws_connect,
+            self._base / "v1/sampler",
+            headers=self._headers,
+            heartbeat=max(_HEARTBEAT, self._patience),  # it may be busy, when it saves a checkpoint
+            max_msg_size=_MESSAGE_BYTES,
+            timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL),
+        )
         return await self._persistently(connect)
 
     async def fetch(self, publication: Publication) -> Tensors:

@@ -21,7 +21,7 @@ from typing import Annotated, Literal, Protocol, cast
 from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from mars_env.checks import require_integer
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
 from mars_env.lazy import needs
 from mars_env.trainers.checkpoints import remove_folder, whole_folder
@@ -73,7 +73,6 @@ class Weights(Protocol):
         Raises:
             StoreError: They are no longer there, or are not what the manifest says.
         """
-        ...
 
 
 class WeightStore:
@@ -95,7 +94,7 @@ class WeightStore:
         last = self.newest()
         number = (last.number if last is not None else 0) + 1
         files = {}
-        try:
+        with explained(StoreError, f"the weights cannot be published in {self.path}", OSError, ValueError):
             with whole_folder(self._folder(number)) as draft:
                 for name, policy in policies.items():
                     path = draft / f"{name}.safetensors"
@@ -107,8 +106,6 @@ class WeightStore:
                 (draft / MANIFEST).write_text(publication.model_dump_json(), encoding="utf-8")
             for old in self._numbers()[self._keep :]:
                 remove_folder(self._folder(old))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"the weights cannot be published in {self.path}: {error}") from error
         return publication
 
     def newest(self) -> Publication | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -125,35 +126,32 @@ def received(
         raise ValueError(f"{len(actions)} samples where {n} were asked for")
     if not all(action.completions for action in actions):
         raise ValueError("an action without a completion")
-
-    def whole(completion: Completion) -> Completion:
-        if why := _fault_of(completion, versions, vocabulary, context):
-            raise ValueError(why)
-        read, sampled = len(completion.prompt_ids), len(completion.token_ids)
-        known = logprobs(completion.logprobs)
-        return replace(completion, logprobs=known, prompt_tokens=read, completion_tokens=sampled)
-
+    whole = partial(_whole, versions=versions, vocabulary=vocabulary, context=context)
     return [replace(action, completions=tuple(map(whole, action.completions))) for action in actions]
 
 
-def _fault_of(completion: Completion, versions: tuple[int, int], vocabulary: int, context: int) -> str:
+def _whole(completion: Completion, versions: tuple[int, int], vocabulary: int, context: int) -> Completion:
+    """The completion with our own counts, and log-probabilities that rounding has not lifted above 0."""
     prompt, tokens = completion.prompt_ids, completion.token_ids
     if completion.finish_reason not in INTERRUPTIONS and not completion.trainable:
-        return "token ids and log-probabilities are needed to train on it, one for each token"
-    if (known := len(completion.logprobs)) != len(tokens):
-        return f"{known} log-probabilities for {len(tokens)} tokens"
+        raise ValueError("token ids and log-probabilities are needed to train on it, one for each token")
+    if len(completion.logprobs) != len(tokens):
+        raise ValueError(f"{len(completion.logprobs)} log-probabilities for {len(tokens)} tokens")
     if not all(0 <= token < vocabulary for token in (*prompt, *tokens)):
-        return f"a token id beyond the vocabulary of {vocabulary}"
+        raise ValueError(f"a token id beyond the vocabulary of {vocabulary}")
     if tokens and len(prompt) + len(tokens) > context:  # a prompt that leaves no room is cut off, and UNKNOWN
-        return f"{len(prompt) + len(tokens)} tokens, where the context holds {context}"
+        raise ValueError(f"{len(prompt) + len(tokens)} tokens, where the context holds {context}")
     if not 1 / _HOTTEST <= completion.temperature <= _HOTTEST:
-        return f"the temperature {completion.temperature}"
+        raise ValueError(f"the temperature {completion.temperature}")
     if completion.train_prompt_ids:
-        return "another prompt to train on than the one that was read"
+        raise ValueError("another prompt to train on than the one that was read")
     counts = [count for _, count in completion.versions]
     if sum(counts) != len(tokens) or min(counts, default=0) < 0:
-        return "the versions do not cover the tokens"
+        raise ValueError("the versions do not cover the tokens")
     odd = [version for version, _ in completion.versions if not versions[0] <= version <= versions[1]]
     if odd:
-        return f"weights of version {odd[0]} sampled it, where {versions[0]} to {versions[1]} are asked for"
-    return ""
+        raise ValueError(
+            f"weights of version {odd[0]} sampled it, where {versions[0]} to {versions[1]} are asked for"
+        )
+    read, sampled, known = len(prompt), len(tokens), logprobs(completion.logprobs)
+    return replace(completion, logprobs=known, prompt_tokens=read, completion_tokens=sampled)

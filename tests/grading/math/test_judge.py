@@ -117,3 +117,17 @@ def test_a_lettered_reference_is_compared_as_the_problem_says():
     assert not judge("(C) 48", r"\frac{96}{2}", integer=True)[0]
     assert judge("(C) 1, 2", "2, 1")[0]
     assert not judge("(C) 1, 2", "2, 1", ordered=True)[0]
+
+
+def test_lists_of_up_to_64_items_are_compared():
+    items = [str(number) for number in range(65)]
+    assert judge(", ".join(items[1:]), ", ".join(items[:0:-1]))[0]
+    with pytest.raises(OverLimit):
+        judge(", ".join(items), ", ".join(items[::-1]))
+
+
+@pytest.mark.parametrize("between", ["&", r"\\"])
+def test_a_vector_is_written_as_a_row_or_a_column(between):
+    matrix = rf"\begin{{pmatrix}} 1 {between} 2 {between} 3 \end{{pmatrix}}"
+    assert judge("(1, 2, 3)", matrix)[0]
+    assert not judge("(1, 3, 2)", matrix)[0]

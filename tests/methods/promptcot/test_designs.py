@@ -1,6 +1,7 @@
 """Designs: R by hand and by the chain rule, and what texts can be read."""
 
 import pytest
+from made_set import Writing
 
 from mars_env.errors import ContextError
 from mars_env.methods.promptcot.designs import (
@@ -17,32 +18,14 @@ from mars_env.models import HFModel, ScriptedModel
 from mars_env.types import Completion, Sampling
 
 
-class Plain:
-    """Concepts, then ``rationale;problem``."""
-
-    def from_concepts(self, concepts):
-        return "".join(concepts) + ":"
-
-    def from_problem(self, concepts, problem):
-        return "".join(concepts) + "/" + problem + ":"
-
-    def parts(self, design):
-        return design.rationale + ";", design.problem
-
-    def read(self, text):
-        rationale, found, problem = text.partition(";")
-        return (rationale, problem) if found and problem and ";" not in problem else None
-
-
 async def test_the_score_of_a_design_is_that_of_its_two_parts(tiny_pair):
     model, design = HFModel(tiny_pair), Design(("a", "b"), "1+2?", "xyz")
-    scored = await score_design(model, Plain(), design)
+    scored = await score_design(model, Writing(), design)
     ids = model.encode("ab:")
     head, tail = model.encode("xyz;"), (*model.encode("1+2?"), model.tokenizer.eos_token_id)
     assert scored.rationale == pytest.approx(sum(model.logprobs(ids, head)), abs=1e-3)  # log p(z|c)
     assert scored.problem == pytest.approx(sum(model.logprobs(ids + head, tail)), abs=1e-3)  # log p(x|z,c)
     assert scored.joint == scored.rationale + scored.problem
-    assert scored.completion.token_ids == head + tail and scored.problem_tokens == len(tail)
     texts = (await model.score("ab:", "xyz;", end=False), await model.score(ids + head, "1+2?"))
     assert scored.joint == pytest.approx(sum(sum(text.logprobs) for text in texts), abs=1e-3)
 
@@ -63,12 +46,12 @@ class Judge:
 
 async def test_the_best_rationale_has_the_largest_sum_and_not_the_largest_part():
     candidates = [Design(("c",), "x", z) for z in ("aaaa", "bbbb", "cccc", "dddd")]
-    best, scores = await best_rationale(Judge(), Plain(), candidates)
+    best, scores = await best_rationale(Judge(), Writing(), candidates)
     assert scores == [-10.0, -6.0, -6.0, -6.5]
     assert (
         best.rationale == "bbbb"
     )  # the first of equals; not the likeliest rationale, nor the likeliest problem
-    assert Scored(-4.0, -2.0, Completion(""), 2).joint == -6.0
+    assert Scored(-4.0, -2.0).joint == -6.0
 
 
 async def test_candidates_beyond_the_context_are_left_out():
@@ -79,14 +62,14 @@ async def test_candidates_beyond_the_context_are_left_out():
             return await super().score(prompt, *texts, end=end)
 
     candidates = [Design(("c",), "x", z) for z in ("aaaa", "bbbb", "dddd")]
-    assert await best_rationale(Narrow(), Plain(), candidates) == (candidates[2], [-10.0, -6.5])
-    assert await best_rationale(Narrow(), Plain(), candidates[1:2]) is None
+    assert await best_rationale(Narrow(), Writing(), candidates) == (candidates[2], [-10.0, -6.5])
+    assert await best_rationale(Narrow(), Writing(), candidates[1:2]) is None
 
 
 async def test_rationales_that_the_problem_model_could_not_write_are_left_out():
     texts = ["fine", "with ; in it", "cut off in the middle", " also fine \n"]
     model = ScriptedModel(lambda prompt, sample, seed: texts[sample])
-    found = await rationales(model, Plain(), Design(("c",), "x"), 4, Sampling(max_tokens=5))
+    found = await rationales(model, Writing(), Design(("c",), "x"), 4, Sampling(max_tokens=5))
     assert [design.rationale for design in found] == ["fine", "also fine"]
 
 

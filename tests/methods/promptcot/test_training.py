@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from made_set import Writing
 from messages import raises
 from tiny_team import flat
 
@@ -32,23 +33,6 @@ VOCABULARY = [PAD, END, *"abcdxyz/:;"]
 SAMPLING = Sampling(max_tokens=3)
 CONFIG = TrainConfig(learning_rate=1e-2)
 DESIGNS = [Design((c,), x, z) for c, x, z in (("a", "xx", "cd"), ("b", "yz", "d"), ("a", "zx", "dd"))]
-
-
-class Writing:
-    """``concepts:rationale;problem``."""
-
-    def from_concepts(self, concepts):
-        return "".join(concepts) + ":"
-
-    def from_problem(self, concepts, problem):
-        return "".join(concepts) + "/" + problem + ":"
-
-    def parts(self, design):
-        return design.rationale + ";", design.problem
-
-    def read(self, text):
-        rationale, found, problem = text.partition(";")
-        return (rationale, problem) if found and rationale and problem else None
 
 
 def designers(seed=0):
@@ -167,13 +151,15 @@ async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, chang
     assert await run([replace(d, rationale="") for d in DESIGNS], steps=2) == (2, 4)  # they are not read
 
 
+def narrowed(both, context):
+    pair = both.problem.module, both.problem.tokenizer
+    return replace(both, problem=HFModel(pair, device="cpu", name=PROBLEM, context=context))
+
+
 async def test_a_rationale_beyond_the_problem_models_context_does_not_end_the_loop():
     both = designers()
     cold_start(both, both.trainer(CONFIG), DESIGNS, steps=80, batch=3)
-    narrow = HFModel(
-        (both.problem.module, both.problem.tokenizer), device="cpu", name=PROBLEM, context=len("a:d;zx") + 1
-    )
-    asked = replace(both, problem=narrow)
+    asked = narrowed(both, len("a:d;zx") + 1)
     loop = Loop(candidates=8, sampling=Sampling(max_tokens=3))
     _, fitting = await e_step(asked, DESIGNS, loop, 0)
     _, everything = await e_step(both, DESIGNS, loop, 0)
@@ -186,10 +172,7 @@ async def test_a_text_beyond_a_models_context_is_not_trained_on(tmp_path):
     explained = [design for design in await explain(both, DESIGNS, SAMPLING) if design is not None]
     lengths = [len(t.prompt_ids) + len(t.token_ids) for t in map(both.problem_text, explained)]
     assert min(lengths) < max(lengths)
-    narrow = HFModel(
-        (both.problem.module, both.problem.tokenizer), device="cpu", name=PROBLEM, context=max(lengths) - 1
-    )
-    asked = replace(both, problem=narrow)
+    asked = narrowed(both, max(lengths) - 1)
     texts = await m_step(asked, DESIGNS, Loop(sampling=SAMPLING))
     assert len(texts.completions[PROBLEM]) == sum(length < max(lengths) for length in lengths)
     with raises(ContextError):

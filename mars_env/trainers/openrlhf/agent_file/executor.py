@@ -50,7 +50,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
         self._problems: dict[str, ProblemSet] = {}
-        self._calls: SharedCalls[dict[str, Any]] = SharedCalls()
+        self._calls = SharedCalls()
         self._played = 0
 
     async def execute(

@@ -12,23 +12,23 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.rollouts.responses import response, response_row
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Completion
 
-T = TypeVar("T")
+Row = dict[str, Any]
 
 
-class SharedCalls(Generic[T]):
+class SharedCalls:
     """Calls with the same key, made at the same time, share what one of them makes."""
 
     def __init__(self) -> None:
-        self._running: dict[Hashable, _Calls[T]] = {}
+        self._running: dict[Hashable, _Calls] = {}
 
-    async def share(self, key: Hashable, make: Callable[[int], Awaitable[Sequence[T]]]) -> T:
+    async def share(self, key: Hashable, make: Callable[[int], Awaitable[Sequence[Row]]]) -> Row:
         """This call's part of what `make` makes; `make` gets the number of calls with this key.
 
         All calls with one key must start before the event loop does anything else, as the tasks of one
@@ -46,16 +46,14 @@ class SharedCalls(Generic[T]):
 
 
 @dataclass(slots=True)
-class _Calls(Generic[T]):
+class _Calls:
     """The calls of one key, and what they share."""
 
     number: int = 0
-    parts: asyncio.Future[Sequence[T]] | None = None
+    parts: asyncio.Future[Sequence[Row]] | None = None
 
 
-def training_rows(
-    samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int
-) -> list[dict[str, Any]]:
+def training_rows(samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int) -> list[Row]:
     """The n rows of a prompt: its samples, filled up to n with rows of one token and no advantage.
 
     OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each. A row's
@@ -92,7 +90,7 @@ def training_rows(
     return rows + [_filler(filler, 0.0, mean, 1.0) for _ in range(n - len(samples))]
 
 
-def evaluation_row(completion: Completion | None, score: float, filler: int) -> dict[str, Any]:
+def evaluation_row(completion: Completion | None, score: float, filler: int) -> Row:
     """The row of an evaluated episode: one of its completions, if there is any, and the score as reward."""
     if completion is None:
         return _filler(filler, score, score, 0.0)
@@ -101,6 +99,6 @@ def evaluation_row(completion: Completion | None, score: float, filler: int) -> 
     return row | {"truncated": completion.finish_reason == "length"}
 
 
-def _filler(token: int, reward: float, score: float, filler: float) -> dict[str, Any]:
+def _filler(token: int, reward: float, score: float, filler: float) -> Row:
     logs = {"turn_reward": score, "filler": filler}
     return response_row((token,), (token,), (0.0,), reward, score, logs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 
 FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe")
 """Values of ``model_type`` for which the sizes are right."""
@@ -122,10 +122,8 @@ def architecture_of(model: str) -> Architecture:
             f"the sizes of {model!r} are not known: it is not a directory with a config.json, not in Hugging "
             "Face's cache, and no preset; whether a hub has it is not checked"
         )
-    try:
+    with explained(ConfigError, f"{path} cannot be read", OSError, ValueError):
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"{path} is not a model's config.json: it holds no object")
     return architecture(config)

@@ -39,7 +39,6 @@ class SamplingEngine(Protocol):
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
         """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
-        ...
 
 
 class RayEngine:

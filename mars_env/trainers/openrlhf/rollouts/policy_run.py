@@ -51,11 +51,8 @@ class PolicyRun:
         self._run.finish()
 
     def _log(self, kind: str, global_step: int, metrics: Mapping[str, Any]) -> None:
-        known = {key: value for key, value in metrics.items() if value is not None}
-        known.pop("generated_samples", None)
-        self._run.log(
-            {f"{kind}/{key}": value for key, value in {**known, "global_step": global_step}.items()}
-        )
+        known = {**metrics, "generated_samples": None, "global_step": global_step}
+        self._run.log({f"{kind}/{key}": value for key, value in known.items() if value is not None})
 
 
 def _settings(args: Any) -> Any:
