@@ -71,6 +71,8 @@ EQUIVALENT = {
     'ratio, other = (r, a) if r.kind is "ratio" else (a, r)': "names in the source are interned",
     'r, a = (Node("mod", n.args) if n.kind is "call" and': "so too",
     'if r.kind == a.kind is "list" and len(items) == len(items2):': "so too",
+    "if r.kind is not a.kind:": "so too",
+    "return _same(value_of(r) if this is r else r, value_of(a) if this == a else a": "they are not equal",
     "if self.refill != 1 and self.groups_per_update is None:": "it is at least 1",
 }
 """How changed lines start that change no result, and why; they are left out."""

@@ -131,3 +131,11 @@ def test_a_vector_is_written_as_a_row_or_a_column(between):
     matrix = rf"\begin{{pmatrix}} 1 {between} 2 {between} 3 \end{{pmatrix}}"
     assert judge("(1, 2, 3)", matrix)[0]
     assert not judge("(1, 3, 2)", matrix)[0]
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"), [("y < 2x", "y = 2x"), (r"y \le 2x", "f(x) = 2x"), ("x + 1", "y = 5 = x + 1")]
+)
+def test_an_equation_is_no_inequality_and_all_its_steps_count(reference, answer):
+    assert judge(reference, reference)[0]
+    assert not judge(reference, answer)[0]
