@@ -47,6 +47,10 @@ _TRANSPARENT = re.compile(
 _SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
 _CHINESE_CLAUSE = re.compile(r"[，,。；;]")
 _CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
+_SUBJECT = re.compile(
+    r"(?:the|its|their|his|her) ([^.,;:]{3,60}?) (?:is|was|are|were|equals?)\b", re.IGNORECASE
+)
+_STEP = re.compile(r"we\b|let\b", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _PHRASE = re.compile(r"[^\W_]+")
 _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
@@ -230,15 +234,23 @@ def is_asked(statement: str, said: str, *, sure: bool, counted: bool = False) ->
     return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
 
 
-def contradicts(statement: str, said: str) -> bool:
-    """Whether a sentence without formulas speaks of something else than what a problem asks for.
+def contradicts(statement: str, said: str, *, sure: bool) -> bool:
+    """Whether a sentence speaks of something else than what a problem asks for.
 
-    It has a qualifier that the question has not (more, smallest), or names another thing of the problem.
+    It has a qualifier that the question has not (more, smallest), or names another thing of the problem. If
+    it is not `sure` that the sentence concludes, it must have the question's qualifiers, too, what it says
+    "is" something must be what is asked, and its formulas must be the problem's.
     """
     asked = question(statement)
     if asked is None:
         return True
-    text = MATH_SPAN.sub(" ", asked.text)
+    formulas, said = MATH_SPAN.findall(said), MATH_SPAN.sub(" ", said).strip()
+    text, subject = MATH_SPAN.sub(" ", asked.text), _SUBJECT.match(said)
+    if not sure:
+        others = stems(subject[1]) - asked.words if subject else ()
+        strange = any(undelimited(formula) not in statement for formula in formulas)
+        if others or strange or _STEP.match(said) or not _same_qualifiers(text, said):
+            return True
     measures = {_stem(word.lower()) for word in MEASURE.findall(said)} - asked.words - asked.known
     unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
     if measures or any(unasked):

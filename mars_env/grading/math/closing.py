@@ -342,9 +342,9 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
 
 
 def _repeated(statement: str, before: str, sentence: str) -> str | None:
-    """The last number of a sentence that concludes, or repeats what the text has just computed.
+    """The last number of a sentence that does not speak of something else than the problem asks for.
 
-    The sentence must not speak of something else than the problem asks for, nor the problem give the number.
+    It is sure to be the answer if the sentence concludes, or repeats what the text has just computed.
     """
     sentence = without_remarks(sentence.replace("**", "")).rstrip(" .!。")
     conclusion = CONCLUDES.search(sentence)
@@ -356,7 +356,8 @@ def _repeated(statement: str, before: str, sentence: str) -> str | None:
     words, value = MATH_SPAN.sub(" ", said), _last_member(number)
     plain = re.escape(value.lstrip("\\$"))
     computed = rf"=[\s$*\\]*{plain}(?!\.?\d)[^=\d]{{0,40}}\Z"
-    if not (conclusion or re.search(computed, before)) or contradicts(statement, words):
+    sure = bool(conclusion or re.search(computed, before))
+    if contradicts(statement, said.replace(number, " "), sure=sure):
         return None
     doubt = doubtful(unshared(words, statement), beside_number=True) or RELATIVE.search(
         said[: -len(after) or None]

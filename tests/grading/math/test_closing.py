@@ -77,7 +77,9 @@ def test_a_note_on_the_form_is_no_question():
             "3",
         ),
         ("What is the payout?", "2.50 + 1.00 = 3.50. The organisers give $3.50.", r"\$3.50"),
-        ("What is the payout?", "They give $3.50 to each.", None),  # neither concluded nor computed
+        ("How far is the point from the plane?", "The point lies at distance 3.", "3"),
+        ("What is the price?", "The sale price is $400.", None),
+        ("Solve $x^2-7x+6=0$.", "We divide both sides by 5.", None),
         ("What is the payout?", "So they give $3.50 or $4.", None),
         ("What is the radius of the circle?", "Therefore its diameter is 5 long.", None),
         ("A bus has 5 seats. How many buses?", "So they share 5 seats.", None),
