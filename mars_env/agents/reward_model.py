@@ -32,7 +32,7 @@ _SCORE = re.compile(
 )
 
 
-def question(statement: str, solution: str) -> str:
+def judge_question(statement: str, solution: str) -> str:
     """The library's own question about a solution."""
     # In one pass, not by str.format: a solution is hostile input, and so is a statement from a file.
     given = {"{problem}": statement, "{solution}": solution}
@@ -63,7 +63,7 @@ class GenerativeJudge:
     _: KW_ONLY
     samples: int = 1
     sampling: Sampling = field(default_factory=Sampling)
-    prompt: Callable[[str, str], str] = field(default=question, repr=False)
+    prompt: Callable[[str, str], str] = field(default=judge_question, repr=False)
     system: str = field(default=JUDGE_SYSTEM, repr=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class GenerativeJudge:
             "model": self.model,
             "samples": self.samples,
             "sampling": self.sampling,
-            "prompt": JUDGE_QUESTION if self.prompt is question else self.prompt,
+            "prompt": JUDGE_QUESTION if self.prompt is judge_question else self.prompt,
             "system": self.system,
         }
 

@@ -119,7 +119,7 @@ def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_pat
         (["--skip-untrainable"], "--skip-untrainable is for --format samples, not for sft"),
         (["--format", "dpo", "--advantage", "mean_centred"], "--advantage is for --format samples"),
         (["--env", "aime-nothing"], "not of the form"),
-        (["--prompt", "mars_env.seeds:derive_seed"], "return a text, messages or None"),
+        (["--prompt", "mars_env.seeds:derive_seed"], "return a string, messages or None"),
     ],
 )
 def test_what_makes_no_sense_is_refused(stored, tmp_path, options, message):

@@ -52,4 +52,4 @@ def test_what_a_run_can_cost_is_told_without_workers():
     said = run_cli(
         "evaluate", "arithmetic-solve", "--agents", "scripted:5", "--workers", "ray:2", "--dry-run"
     )
-    assert "100 problems x 1 sample: 100 episodes, at most 100 calls" in said
+    assert "100 problems x 1 sample: 100 episodes, at most 100 model calls" in said

@@ -183,14 +183,18 @@ async def test_what_cannot_be_made_or_sent_is_told_as_it_is():
 
 
 async def test_cancelling_leaves_no_worker():
-    begun = asyncio.Event()
+    pids, begun = set(), asyncio.Event()
+
+    def hear(turns):
+        pids.update(fleet.pids())
+        begun.set()
+
     async with Fleet(sums.game, sums.slow_team, two()) as fleet:
-        task = asyncio.create_task(play(fleet, jobs(1000), on_turns=lambda turns: begun.set()))
+        task = asyncio.create_task(play(fleet, jobs(1000), on_turns=hear))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        pids = fleet.pids()
     assert pids and all(ended(pid) for pid in pids)
     with raises(ConfigError):
         await play(fleet, jobs(1))

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from mars_env.grading.math.nodes import word_set
 from mars_env.grading.math.sentences import MATH_SPAN, hidden, undelimited
+from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import OTHER_CASE
+from mars_env.grading.math.vocabulary import MEASURE, OTHER_CASE
 
 _LENGTH = 4000  # so many characters at the end of a problem are searched for its questions
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
@@ -177,7 +178,7 @@ def question(statement: str) -> Question | None:
         asked = next(filter(_ASKS.search, reversed(_CHINESE_CLAUSE.split(asked))), asked)
     implied = " ".join(more for how, more in _IMPLIED.items() if how in asked.lower())
     words = stems(f"{asked}{form} {implied}")
-    return Question(asked + form, words, _things(statement, words, asked), stems(statement))
+    return Question(asked + form, words, _things(statement, words, asked), stems(escape_money(statement)))
 
 
 def _things(statement: str, words: frozenset[str], asked: str) -> frozenset[str]:
@@ -227,6 +228,24 @@ def is_asked(statement: str, said: str, *, sure: bool, counted: bool = False) ->
     units, others = ({known_unit(word) for word in _WORD.findall(part)} for part in (said, text))
     shared = whole - asked.things or numbers or subject or (units & others) - {None}
     return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
+
+
+def contradicts(statement: str, said: str) -> bool:
+    """Whether a sentence without formulas speaks of something else than what a problem asks for.
+
+    It has a qualifier that the question has not (more, smallest), or names another thing of the problem.
+    """
+    asked = question(statement)
+    if asked is None:
+        return True
+    text = MATH_SPAN.sub(" ", asked.text)
+    measures = {_stem(word.lower()) for word in MEASURE.findall(said)} - asked.words - asked.known
+    unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
+    if measures or any(unasked):
+        return True
+    subject = _CHINESE_SUBJECT.match(said)
+    others = (stems(said) & asked.known) - asked.words - asked.things - _KINDS
+    return bool(others) or (subject is not None and not _in_han(subject[1], asked.text))
 
 
 def alike(statement: str, said: str) -> bool:

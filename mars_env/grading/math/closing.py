@@ -8,12 +8,12 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from mars_env.grading.math.asked import alike, is_asked, question, unshared, without_opening
+from mars_env.grading.math.asked import alike, contradicts, is_asked, question, unshared, without_opening
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.question import asked_formulas, given
+from mars_env.grading.math.question import asked_formulas, form, given
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
@@ -21,7 +21,9 @@ from mars_env.grading.math.sentences import (
     hidden,
     is_value,
     last_line,
+    last_number,
     last_sentence,
+    measured,
     only_number,
     stated,
     undelimited,
@@ -31,7 +33,7 @@ from mars_env.grading.math.sentences import (
 from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER, MEASURE, OTHER_CASE
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, MEASURE, OTHER_CASE, RELATIVE
 
 _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
@@ -76,6 +78,8 @@ _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
 )
 
+_NUMBERS = re.compile(r"\d\$?,? (?:and|or) [$\d]|\d[和或、]\d")
+_ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but)\b")
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
 _PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
 _WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
@@ -83,7 +87,6 @@ _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
-_WORDS_AFTER = re.compile(r"(?<=[\d%$)])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}\Z")
 
 
 def closing_value(text: str, statement: str, reference: str = "") -> str | None:
@@ -116,7 +119,10 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
     if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
         return undelimited(bolds[0])
-    return with_long_unit(bare) if whole else claimed(statement, sentence, reference)
+    if whole:
+        return with_long_unit(bare)
+    value = claimed(statement, sentence, reference)
+    return value or _repeated(statement, text[: text.rfind(sentence[:20])], sentence)
 
 
 def _is_phrase(words: str) -> bool:
@@ -148,10 +154,10 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
     for name in asked_formulas(statement)[-1:]:
         written = r"\s*".join(map(re.escape, name.replace(" ", "")))
         plain = undelimited(sentence.replace("$", ""))
-        chain = rf"{written}\s*=\s*(?:[^=;]+=\s*)*([^=;]+)\Z"
+        chain = rf"{written}\s*=(?:[^=;]+=)*([^=;]+)\Z"
         said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
         if said and is_value(said[1]):
-            return said[1]
+            return said[1].strip()
     return None
 
 
@@ -215,6 +221,8 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     if len(bold) == 1:
         value = undelimited(bold[0])
         before, _, after = BOLD.sub("**", clause).partition("**")
+        if re.search(r"\d", after) and question(statement) is None:
+            return None
 
         if (is_value(value) and not _NOT_ALL.search(before)) or _is_phrase(value):
             said = f"{_before_sign(before)} {_words(value)} {after}"
@@ -257,14 +265,16 @@ def _only_new_number(statement: str, clause: str) -> _Claim | None:
         return None
     before, _, after = clause.partition(number)
     words = f"{before.rstrip('$')} {after.lstrip('$')}"
-    number = _last_member(number)
+    return _Claim(_with_unit(_last_member(number), after), words)
+
+
+def _with_unit(number: str, after: str) -> str:
+    """A number with the unit of measurement that follows it."""
     if after.lstrip().startswith("percent"):
-        number += r"\%"
-    elif (follows := _UNIT.match(after)) and known_unit(
-        unit := CHINESE_UNITS.get(follows[1] or "", follows[2])
-    ):
-        number = rf"{number}\text{{ {unit}}}"
-    return _Claim(number, words)
+        return rf"{number}\%"
+    follows = _UNIT.match(after)
+    unit = CHINESE_UNITS.get(follows[1] or "", follows[2]) if follows else ""
+    return rf"{number}\text{{ {unit}}}" if unit and known_unit(unit) else number
 
 
 def _in_digits(word: re.Match[str]) -> str:
@@ -314,10 +324,11 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     meant = _telling(reference)
     if meant is not None and meant in given(statement):
         return None
-    sentence = _WORDS_AFTER.sub(_unit, re.sub(r"(?<=\d) ?percent\b", "%", sentence))
+    sentence = measured(re.sub(r"(?<=\d) ?percent\b", "%", sentence))
     spans = MATH_SPAN.findall(sentence)
-    if spans and sentence.endswith(spans[-1]):
-        found = undelimited(spans[-1])
+    unit = sentence.rpartition(spans[-1])[2] if spans else ""
+    if spans and (not unit or known_unit(unit.strip())):
+        found = undelimited(spans[-1]) + rf"\text{{{unit}}}" * bool(unit)
     else:
         starts = [stop.end() for stop in _WORDS_BEFORE.finditer(hidden(sentence))]
         found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
@@ -330,10 +341,29 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     return value if is_value(undelimited(value)) else None
 
 
-def _unit(words: re.Match[str]) -> str:
-    """The first of the words after a number, if it is a unit of measurement."""
-    first = words[0].split()[0]
-    return f" {first}" if known_unit(first) else ""
+def _repeated(statement: str, before: str, sentence: str) -> str | None:
+    """The last number of a sentence that concludes, or repeats what the text has just computed.
+
+    The sentence must not speak of something else than the problem asks for, nor the problem give the number.
+    """
+    sentence = without_remarks(sentence.replace("**", "")).rstrip(" .!。")
+    conclusion = CONCLUDES.search(sentence)
+    said = sentence[conclusion.end() :] if conclusion else sentence
+    last = last_number(said)
+    if last is None or len(sentence) > 400 or _NO_CLAIM.match(sentence):
+        return None
+    number, after = last
+    words, value = MATH_SPAN.sub(" ", said), _last_member(number)
+    plain = re.escape(value.lstrip("\\$"))
+    computed = rf"=[\s$*\\]*{plain}(?!\.?\d)[^=\d]{{0,40}}\Z"
+    if not (conclusion or re.search(computed, before)) or contradicts(statement, words):
+        return None
+    doubt = doubtful(unshared(words, statement), beside_number=True) or RELATIVE.search(
+        said[: -len(after) or None]
+    )
+    if doubt or _NUMBERS.search(said) or _ANOTHER.search(after) or form(value) in given(statement):
+        return None
+    return _with_unit(value, after) if is_value(value) else None
 
 
 def _another_measure(words: str, statement: str) -> bool:

@@ -34,6 +34,7 @@ from mars_env.grading.math.shapes import (
     renamed,
     value_of,
     values_by_name,
+    without_domain,
 )
 from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
 from mars_env.grading.math.vectors import same_fonts
@@ -61,7 +62,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         >>> same("25 \\text{ cm}", "0.25 \\text{ m}"), same("25", "25 \\text{ or } 26")
         (True, False)
     """
-    reference, answer = same_fonts(reference, answer)
+    reference, answer = same_fonts(without_domain(reference), without_domain(answer))
     return _same(time_span(normal(reference)), time_span(normal(answer)), tolerance)
 
 

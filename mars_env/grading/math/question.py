@@ -23,7 +23,6 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _SUM = re.compile(r"[-+/]|frac|\A\d")
-_LISTED = re.compile(r",[^,=]{1,20}=")
 _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
@@ -84,15 +83,15 @@ def _after_words(statement: str, equation: str) -> str | None:
 
 def _after_asked(statement: str, equation: str) -> str | None:
     """What stands to the right of a formula that is asked for; None if none of them is the left side."""
-    asked = list(map(_form, asked_formulas(statement))) if "=" in equation else []
+    asked = list(map(form, asked_formulas(statement))) if "=" in equation else []
     for sign in list(re.finditer("=", equation))[:4] if asked else ():
         right = equation[sign.end() :].strip()
-        if right and _form(equation[: sign.start()]) in asked:
+        if right and form(equation[: sign.start()]) in asked:
             return right
     return None
 
 
-def _form(formula: str) -> Node | str:
+def form(formula: str) -> Node | str:
     """What a formula means; what cannot be read, without what changes only its looks."""
     return _parsed(formula) or re.sub(r"\s+|\\[,;:! ]|\\displaystyle|[{}]", "", formula)
 
@@ -124,8 +123,8 @@ def names_another(statement: str, answer: str) -> bool:
     if not sign or len(asked := asked_formulas(last)) != 1:
         return False
     if _CALL.fullmatch(left) and _CALL.fullmatch(asked[0]):
-        return _form(left) != _form(asked[0])
-    if len(answer) > _LENGTH or (name := _NAME.fullmatch(left)) is None or _LISTED.search(answer):
+        return form(left) != form(asked[0])
+    if len(answer) > _LENGTH or (name := _NAME.fullmatch(left)) is None:
         return False
     written = re.escape(name[0])
     if len(name[0]) == len(asked[0]) == 1 and name[0].islower() and asked[0].islower():
@@ -154,13 +153,13 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
     if len(answer) > _LENGTH:
         return False
     units = () if _PLAIN_NUMBER.fullmatch(answer) else asked_units(statement)
-    if units and isinstance(mine := _form(answer), Node) and mine.kind == "quantity":
+    if units and isinstance(mine := form(answer), Node) and mine.kind == "quantity":
         of = known_unit(mine.name)
         if of is not None and all(known_unit(name) != of for name in units):
             return mine.args[0] in given(statement)
     if answer == reference or not (forms := _asked_forms(statement)):
         return False
-    theirs, mine = _form(reference), _form(answer)
+    theirs, mine = form(reference), form(answer)
     if theirs != mine and mine in given(statement):
         return True
     if isinstance(theirs, str) or isinstance(mine, str) or {theirs.kind, mine.kind} - EXPRESSIONS:
@@ -223,7 +222,7 @@ _MEASURES: dict[str, tuple[Callable[[Node], float], ...]] = {
 def given(statement: str) -> frozenset[Node | str]:
     """The formulas and numbers of a problem."""
     formulas = list(map(undelimited, MATH_SPAN.findall(statement)))
-    return frozenset(map(_form, formulas + _NUMBER.findall(MATH_SPAN.sub(" ", statement))))
+    return frozenset(map(form, formulas + _NUMBER.findall(MATH_SPAN.sub(" ", statement))))
 
 
 def without_label(text: str) -> str:
@@ -239,7 +238,7 @@ def without_modulus(statement: str, answer: str) -> str:
         return answer
     left, _, right = answer[: mod.start()].rpartition("\\equiv")
     value = plain_integer(right.strip())
-    same = not left or _form(left.strip()) in given(statement)
+    same = not left or form(left.strip()) in given(statement)
     return right.strip() if same and value is not None and 0 <= value < int(mod[1]) else answer
 
 

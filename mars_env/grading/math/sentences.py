@@ -76,7 +76,7 @@ _NO_VALUE = re.compile(r"[是为得即]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
 
 
-_WORDS_AFTER = re.compile(r"(?<=[\d%$)}])(?: (?!(?:and|or|but|square|cubic)\b)[A-Za-z]{2,}){1,6}\Z")
+_WORDS_AFTER = re.compile(r"(?<=[\d%$)}])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}\Z")
 
 
 def undelimited(text: str) -> str:
@@ -197,14 +197,28 @@ def at_end(clause: str) -> tuple[str, str, str] | None:
 def with_long_unit(value: str) -> str:
     """A number with a unit of several words (15 toy cars) as the parser reads it: without "12 cm *tall*"."""
     value = _CHINESE_REST.sub("", value)
-    found = _WORDS_AFTER.search(value)
-    if found is None:
-        return value
-    number, words = value[: found.start()], found[0].split()
-    known = next((n for n in range(len(words), 0, -1) if known_unit(" ".join(words[:n]))), 0)
-    if known or number.endswith("%"):
-        return " ".join((number, *words[:known]))
+    number = measured(value)
+    words = value[len(number) :].split()
+    if not words or number[-1].isalpha() or number.endswith("%"):
+        return number
     return rf"{number}\text{{ {' '.join(words)}}}" if len(words) > 1 else value
+
+
+def last_number(sentence: str) -> tuple[str, str] | None:
+    """The last number or formula of a sentence, and the words after it."""
+    found = [*_QUANTITY.finditer(hidden(sentence))]
+    if not found:
+        return None
+    start, end = found[-1].span()
+    return undelimited(sentence[start:end]), sentence[end:]
+
+
+def measured(text: str) -> str:
+    """A text without words after its number, but for a unit of measurement: "12 cm" of "12 cm tall"."""
+    found = _WORDS_AFTER.search(text)
+    words = found[0].split() if found else []
+    known = next((n for n in range(len(words), 0, -1) if known_unit(" ".join(words[:n]))), 0)
+    return " ".join((text[: found.start()], *words[:known])) if found else text
 
 
 def only_number(sentence: str) -> str | None:

@@ -165,6 +165,17 @@ def in_order(node: Node, ordered: bool | None) -> Node:
     return node
 
 
+def without_domain(node: Node) -> Node:
+    r"""``x + 1`` for ``x + 1, x \ne 1``; any other node unchanged."""
+    if node.kind != "list" or [operators(item) for item in node.args[1:]] != [("!=",)]:
+        return node
+    value, (name, _) = node.args[0], node.args[1].args
+    of = value.args[-1] if is_equation(value) else value
+    return (
+        value if of.kind in EXPRESSIONS and name.kind == "sym" and free_symbols(of) == {name.name} else node
+    )
+
+
 def normal(node: Node) -> Node:
     """The form in which an answer is compared: double signs expanded, remarks apart, numbers in digits."""
     if node.kind == "list" and (declared := parameters(node.args)):
@@ -246,13 +257,8 @@ def parameters(items: tuple[Node, ...]) -> list[Node]:
 
 
 def _without_reals(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The items without those that say only that a name in a value is real, or what it is not: ``x != 2``."""
-    values = all(item.kind in EXPRESSIONS or operators(item)[:1] in (("=",), ("!=",)) for item in items)
-    reals = [
-        item
-        for item in items
-        if (operators(item) == ("in",) and item.args[1].value == "R") or (values and "!=" in operators(item))
-    ]
+    """The items without those that say only that a name in another item is a real number."""
+    reals = [item for item in items if operators(item) == ("in",) and item.args[1].value == "R"]
     rest = [item for item in items if item not in reals]
     used = {part for item in rest for part in item.walk() if part.kind == "sym"}
     return tuple(item for item in items if item in rest or item.args[0] not in used)

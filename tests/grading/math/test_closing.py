@@ -65,3 +65,24 @@ def test_a_note_on_the_form_is_no_question():
     assert asked.text == "What is its area? Express your answer in square meters."
     assert "pool" in asked.things and "area" in asked.words
     assert question("?") is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "text", "value"),
+    [
+        ("Four scores are 78, 91, 85, 80. What is the fifth?", "The missing score is therefore 86.", "86"),
+        (
+            "How far is the point from the plane?",
+            "$d=9/3=3.$\n\nSo the point lies at distance 3 from it.",
+            "3",
+        ),
+        ("What is the payout?", "2.50 + 1.00 = 3.50. The organisers give $3.50.", r"\$3.50"),
+        ("What is the payout?", "They give $3.50 to each.", None),  # neither concluded nor computed
+        ("What is the payout?", "So they give $3.50 or $4.", None),
+        ("What is the radius of the circle?", "Therefore its diameter is 5 long.", None),
+        ("A bus has 5 seats. How many buses?", "So they share 5 seats.", None),
+        ("男生有20人，女生有多少人?", "40-22=18。所以男生共有18人。", None),
+    ],
+)
+def test_a_last_number(statement, text, value):
+    assert closing_value(text, statement) == value

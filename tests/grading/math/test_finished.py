@@ -47,6 +47,7 @@ e^{i\pi/3} | \cos\frac{\pi}{3}+i\sin\frac{\pi}{3}
 3 \pmod 7 | x \equiv 3 \pmod 7
 x \le -2 \text{ or } x \ge 2 | |x| \ge 2
 m+n=5 | 2m+2n=10
+\begin{pmatrix}2\\6\end{pmatrix} | 2\begin{pmatrix}1\\3\end{pmatrix} = \begin{pmatrix}2\\6\end{pmatrix}
 A=\frac12\begin{pmatrix}1\\3\end{pmatrix} | \frac12\begin{pmatrix}1\\3\end{pmatrix}
 """
 
