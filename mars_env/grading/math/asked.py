@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mars_env.grading.math.nodes import word_set
-from mars_env.grading.math.sentences import MATH_SPAN, hidden, undelimited
+from mars_env.grading.math.sentences import MATH_SPAN, undelimited
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import MEASURE, OTHER_CASE
@@ -38,19 +38,13 @@ _COMPLEMENT = re.compile(
     r"\b(?:of|between|for|by|in|at|with|that|to|from|on|when|after|over|among|through|obtained)\b",
     re.IGNORECASE,
 )
-_OPENING = re.compile(
-    r"\A(?:(?:by|after|using|from|at|with|in|for|as|on)\b|[A-Z][a-z]+ing\b)[^,=]{0,100},\s", re.IGNORECASE
-)
-_TRANSPARENT = re.compile(
-    r"\b(?:number|value|amount|set|total|measure|size|cups?|litres?|liters?|pieces?) of\b", re.IGNORECASE
-)
 _SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
 _CHINESE_CLAUSE = re.compile(r"[，,。；;]")
-_CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
+_CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,:：])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
 _SUBJECT = re.compile(
     r"(?:the|its|their|his|her) ([^.,;:]{3,60}?) (?:is|was|are|were|equals?)\b", re.IGNORECASE
 )
-_STEP = re.compile(r"we\b|let\b", re.IGNORECASE)
+_STEP = re.compile(r"we\b|let\b|[a-z]+ing\b|.*[:\"]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _PHRASE = re.compile(r"[^\W_]+")
 _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
@@ -71,6 +65,8 @@ _ALWAYS = re.compile(r"\b(?:answer|result|solution|value|total|form|expression)s
 
 
 _ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|(?<!s)s)\Z")
+
+
 _PAST = {
     "sold": "sell", "bought": "buy", "paid": "pay", "spent": "spend", "ate": "eat", "drove": "drive",
     "sent": "send", "rode": "ride", "wrote": "write", "ran": "run", "gave": "give", "lost": "lose",
@@ -100,9 +96,6 @@ _IDLE = frozenset(
     )
 )
 """Words that do not say what a sentence is about."""
-_KINDS = frozenset(map(_stem, word_set("interval line pair coordinates vector matrix polynomial equation")))
-_KINDS |= frozenset(map(_stem, word_set("expression representation factorization")))
-"""Words for the form of a value."""
 _QUALIFIERS = tuple(
     re.compile(words, re.IGNORECASE)
     for words in (
@@ -205,12 +198,12 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(map(_stem, words)) - _IDLE
 
 
-def is_asked(statement: str, said: str, *, sure: bool, counted: bool = False) -> bool:
+def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     """Whether the words of a sentence around its value are about what a problem asks for.
 
     If it is `sure` that the sentence concludes, it need not say what it is about.
     """
-    asked, whole, said = question(statement), stems(said), without_opening(said)
+    asked, whole, said = question(statement), stems(said), said.strip()
     formulas, said = MATH_SPAN.findall(said), MATH_SPAN.sub(" ", said).strip()
     if asked is None:
         named = stems(said) or any(qualifier.search(said) for qualifier in _QUALIFIERS)
@@ -227,7 +220,7 @@ def is_asked(statement: str, said: str, *, sure: bool, counted: bool = False) ->
     mine = stems(said)
     if not mine and sure:
         return True
-    if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said, counted):
+    if not _same_qualifiers(text, said) or not _names_nothing_else(asked, text, said):
         return False
     units, others = ({known_unit(word) for word in _WORD.findall(part)} for part in (said, text))
     shared = whole - asked.things or numbers or subject or (units & others) - {None}
@@ -249,14 +242,15 @@ def contradicts(statement: str, said: str, *, sure: bool) -> bool:
     if not sure:
         others = stems(subject[1]) - asked.words if subject else ()
         strange = any(undelimited(formula) not in statement for formula in formulas)
-        if others or strange or _STEP.match(said) or not _same_qualifiers(text, said):
+        case = _STEP.match(said) or OTHER_CASE.search(said)
+        if others or strange or case or not _same_qualifiers(text, said) or _of_conditions(text, said):
             return True
     measures = {_stem(word.lower()) for word in MEASURE.findall(said)} - asked.words - asked.known
     unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
     if measures or any(unasked):
         return True
     subject = _CHINESE_SUBJECT.match(said)
-    others = (stems(said) & asked.known) - asked.words - asked.things - _KINDS
+    others = (stems(said) & asked.known) - asked.words - asked.things
     return bool(others) or (subject is not None and not _in_han(subject[1], asked.text))
 
 
@@ -266,36 +260,33 @@ def alike(statement: str, said: str) -> bool:
     return asked is not None and _same_qualifiers(MATH_SPAN.sub(" ", asked.text), MATH_SPAN.sub(" ", said))
 
 
-def without_opening(said: str) -> str:
-    """A sentence without its opening, "By the theorem,", unless that names another case ("For $n = 5$,")."""
-    said = said.strip()
-    opening = _OPENING.match(hidden(said))
-    return said[opening.end() :] if opening and not OTHER_CASE.search(said[: opening.end()]) else said
-
-
 def _is_amount(pair: re.Match[str], statement: str, asked: str) -> bool:
     """Whether a question about litres says "litres of fuel"."""
     return pair[0] in statement and pair[1] in asked and pair[2] not in asked
 
 
-def _names_nothing_else(asked: Question, text: str, said: str, counted: bool) -> bool:
+def _names_nothing_else(asked: Question, text: str, said: str) -> bool:
     """Whether the words of a sentence are the question's, but for things and new words in a complement.
 
     A sentence may leave out words of what is asked, or have words of its conditions, but not both: "the
     probability of a blue ball" is not "the probability of a red ball from 2 red and 6 blue balls".
     """
-    mine, phrase = stems(said), stems(_main_part(text))
-    if mine & stems(text) - phrase and phrase - mine:
+    if _of_conditions(text, said):
         return False
     for qualifier in _QUALIFIERS:
         said = qualifier.sub(" ", said)
-    allowed = asked.words | asked.things | _KINDS
-    return (counted or stems(_parts(said)[0]) <= allowed) and stems(said) & asked.known <= allowed
+    allowed = asked.words | asked.things
+    return stems(_parts(said)[0]) <= allowed and stems(said) & asked.known <= allowed
+
+
+def _of_conditions(text: str, said: str) -> bool:
+    """Whether a sentence leaves out words of what is asked, and has words of the question's conditions."""
+    mine, phrase = stems(said), stems(_main_part(text))
+    return bool(mine & stems(text) - phrase and phrase - mine)
 
 
 def _parts(said: str) -> tuple[str, str]:
     """What a sentence is about, and its complement: "the midpoint", "of the segment"."""
-    said = _TRANSPARENT.sub(" ", said)
     start = _COMPLEMENT.search(said)
     return (said[: start.start()], said[start.start() :]) if start else (said, "")
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from mars_env.grading.math.asked import alike, contradicts, is_asked, question, unshared, without_opening
+from mars_env.grading.math.asked import alike, contradicts, is_asked, question, unshared
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
@@ -71,15 +71,14 @@ _IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
 _RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
 _NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
 _IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
-_COUNTED = re.compile(r"\bhow many (?:[a-z]+ ){0,2}?([a-z]{3,}s|people|children|(?:wo)?men)\b", re.IGNORECASE)
-_A_NUMBER = r"(?<![\w.,$^/])(\$[^$]{1,60}\$|\d+(?:,\d{3})*(?:\.\d+)?)"
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
 )
 
 _NUMBERS = re.compile(r"\d\$?,? (?:and|or) [$\d]|\d[和或、]\d")
-_ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but)\b")
+_MONEY = "\\$"
+_ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
 _PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
 _WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
@@ -122,7 +121,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     if whole:
         return with_long_unit(bare)
     value = claimed(statement, sentence, reference)
-    return value or _repeated(statement, text[: text.rfind(sentence[:20])], sentence)
+    return value or _last_number(statement, text[: text.rfind(sentence[:20])], sentence)
 
 
 def _is_phrase(words: str) -> bool:
@@ -188,7 +187,7 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         around = re.sub(r"(?<!\()\bor\b", " ", unshared(MATH_SPAN.sub(" ", claim.words), statement))
         if doubtful(around.rstrip(), beside_number=not claim.at_end):
             return None
-        if is_asked(statement, claim.words, sure=start > 0 or claim.alone, counted=claim.counted):
+        if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
             found.append(claim.value)
     asked = question(statement)
     if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
@@ -202,7 +201,6 @@ class _Claim(NamedTuple):
     Attributes:
         marked: It is a formula, in bold, or after a sign.
         alone: It is in bold, or the clause is nothing else but for its opening.
-        counted: It stands before the name of what is counted.
         at_end: The clause ends with it, after "is" or a sign.
     """
 
@@ -210,13 +208,11 @@ class _Claim(NamedTuple):
     words: str
     marked: bool = False
     alone: bool = False
-    counted: bool = False
     at_end: bool = False
 
 
 def _claim(statement: str, clause: str) -> _Claim | None:
     """The value in a clause: in bold, at its end, or its only number."""
-    clause = without_opening(clause)
     bold = BOLD.findall(clause)
     if len(bold) == 1:
         value = undelimited(bold[0])
@@ -231,27 +227,12 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     if is_value(clause) or _is_equation(clause):
         return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
     clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
-    if counted := _counted(statement, clause):
-        return counted
     if found := at_end(clause):
         value, before, link = found
         said = f"{_before_sign(before) if link == '=' else before} {_words(value)}"
         marked = link in "=:：" or "=" in value or clause.endswith("$")
         return _Claim(_last_member(value), said, marked=marked, at_end=True)
     return _only_new_number(statement, clause)
-
-
-def _counted(statement: str, clause: str) -> _Claim | None:
-    """The number before what a problem counts: 16 in "$2^{50}$ has 16 digits"."""
-    asked = question(statement)
-    of = _COUNTED.search(asked.text) if asked else None
-    found = list(re.finditer(rf"{_A_NUMBER}\s+((?:[a-z]+\s+){{0,2}}{of[1]})\b", clause)) if of else []
-    if len(found) != 1:
-        return None
-    before, after = clause[: found[0].start()], clause[found[0].end() :]
-    if doubtful(" ".join(before.split()[-2:]), beside_number=True):
-        return None
-    return _Claim(undelimited(found[0][1]), f"{before}{found[0][2]}{after}", counted=True, at_end=True)
 
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
@@ -341,28 +322,28 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     return value if is_value(undelimited(value)) else None
 
 
-def _repeated(statement: str, before: str, sentence: str) -> str | None:
+def _last_number(statement: str, context: str, sentence: str) -> str | None:
     """The last number of a sentence that does not speak of something else than the problem asks for.
 
-    It is sure to be the answer if the sentence concludes, or repeats what the text has just computed.
+    It is sure to be the answer if the sentence concludes, or repeats what the `context` has just computed.
     """
+    ended = sentence.rstrip(" *_")[-1:] in (".", "!", "。")
     sentence = without_remarks(sentence.replace("**", "")).rstrip(" .!。")
     conclusion = CONCLUDES.search(sentence)
     said = sentence[conclusion.end() :] if conclusion else sentence
     last = last_number(said)
     if last is None or len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
-    number, after = last
-    words, value = MATH_SPAN.sub(" ", said), _last_member(number)
-    plain = re.escape(value.lstrip("\\$"))
-    computed = rf"=[\s$*\\]*{plain}(?!\.?\d)[^=\d]{{0,40}}\Z"
-    sure = bool(conclusion or re.search(computed, before))
-    if contradicts(statement, said.replace(number, " "), sure=sure):
+    before, number, after = last
+    value = _last_member(number)
+    repeats = rf"=[\s$*\\]*{re.escape(value.lstrip(_MONEY))}(?!\.?\d)[^=\d]{{0,40}}\Z"
+    sure = conclusion is not None or re.search(repeats, context) is not None
+    if not (sure or ended) or contradicts(statement, f"{before} {after}", sure=sure):
         return None
-    doubt = doubtful(unshared(words, statement), beside_number=True) or RELATIVE.search(
-        said[: -len(after) or None]
-    )
-    if doubt or _NUMBERS.search(said) or _ANOTHER.search(after) or form(value) in given(statement):
+    words = unshared(MATH_SPAN.sub(" ", said), statement)
+    if doubtful(words, beside_number=True) or RELATIVE.search(before):
+        return None
+    if _NUMBERS.search(said) or _ANOTHER.search(after) or form(value) in given(statement):
         return None
     return _with_unit(value, after) if is_value(value) else None
 

@@ -204,13 +204,13 @@ def with_long_unit(value: str) -> str:
     return rf"{number}\text{{ {' '.join(words)}}}" if len(words) > 1 else value
 
 
-def last_number(sentence: str) -> tuple[str, str] | None:
-    """The last number or formula of a sentence, and the words after it."""
+def last_number(sentence: str) -> tuple[str, str, str] | None:
+    """The last number or formula of a sentence, after the words before it, and before those after it."""
     found = [*_QUANTITY.finditer(hidden(sentence))]
     if not found:
         return None
     start, end = found[-1].span()
-    return undelimited(sentence[start:end]), sentence[end:]
+    return sentence[:start], undelimited(sentence[start:end]), sentence[end:]
 
 
 def measured(text: str) -> str:

@@ -77,7 +77,8 @@ MEASURE = _any_of(
 
 RELATIVE = re.compile(
     r"\b(?:(?:multiples?|factors?|divisors?|powers?|half|twice|double|third|quarter|square|cube|root|remainder)\s+of"
-    r"|(?:divisible|divided|multiplied)\s+by|congruent\s+to|(?:ends?|ending)\s+in|base|coprime\s+(?:to|with)|exceeds?)"
+    r"|(?:divisible|divided|multiplied)\s+by|congruent\s+to|(?:ends?|ending)\s+in|base|coprime\s+(?:to|with)|exceeds?"
+    r"|(?:attained|achieved|reached|occurs?)\s+(?:at|for|when))"
     r"[\s$*(]*\Z",
     re.IGNORECASE,
 )
