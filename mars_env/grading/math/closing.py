@@ -327,8 +327,8 @@ def _last_number(statement: str, context: str, sentence: str) -> str | None:
 
     It is sure to be the answer if the sentence concludes, or repeats what the `context` has just computed.
     """
-    ended = sentence.rstrip(" *_")[-1:] in (".", "!", "。")
-    sentence = without_remarks(sentence.replace("**", "")).rstrip(" .!。")
+    whole, sentence = sentence, without_remarks(sentence.replace("**", "")).rstrip(" .!。")
+    ended = whole.rstrip(" *_").endswith((".", "!", "。"))
     conclusion = CONCLUDES.search(sentence)
     said = sentence[conclusion.end() :] if conclusion else sentence
     last = last_number(said)
@@ -340,7 +340,7 @@ def _last_number(statement: str, context: str, sentence: str) -> str | None:
     sure = conclusion is not None or re.search(repeats, context) is not None
     if not (sure or ended) or contradicts(statement, f"{before} {after}", sure=sure):
         return None
-    words = unshared(MATH_SPAN.sub(" ", said), statement)
+    words = unshared(MATH_SPAN.sub(" ", said if sure else whole), statement)
     if doubtful(words, beside_number=True) or RELATIVE.search(before):
         return None
     if _NUMBERS.search(said) or _ANOTHER.search(after) or form(value) in given(statement):
