@@ -8,10 +8,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 
-class Thinking(BaseModel):
+class Thinking(BaseModel, frozen=True, extra="forbid"):
     """How a model marks its thinking.
 
     Attributes:
@@ -20,8 +20,6 @@ class Thinking(BaseModel):
         opened: Whether the chat template opens the block, so that a completion starts inside it, without an
             opening tag. A completion that is cut off inside the block is then all thinking.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     opening: Annotated[str, Field(min_length=1)] = "<think>"
     closing: Annotated[str, Field(min_length=1)] = "</think>"

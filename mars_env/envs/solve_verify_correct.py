@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, NonNegativeInt, PositiveInt
 
 from mars_env.envs.search_graders import public_grader
 from mars_env.envs.spaces import UnicodeText
@@ -25,10 +25,8 @@ from mars_env.types import Action, Grade, Observation, Problem
 SOLVER, VERIFIER, CORRECTOR = "solver_0", "verifier_0", "corrector_0"
 
 
-class Schedule(BaseModel):
+class Schedule(BaseModel, frozen=True, extra="forbid", strict=True):
     """Who acts how often. The two presets carry the paper's numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     rounds: NonNegativeInt = 10
     """At most this many rounds of (correct if judged wrong; verify again) after the first verification;

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.metrics import Metric, estimates, informative, measure
@@ -18,13 +18,11 @@ from mars_env.text import counted
 from mars_env.types import Tree
 
 
-class MetricDifference(BaseModel):
+class MetricDifference(BaseModel, frozen=True, extra="forbid"):
     """One metric of two runs and their paired difference, b minus a.
 
     `left_out` is how many problems the difference leaves out, because only one run knows them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
     a: Estimate
