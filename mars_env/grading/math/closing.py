@@ -100,7 +100,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return undelimited(last[1:]) if last.startswith("=") else None
     if text.endswith(("$$", "\\]")):
         opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
-        return undelimited(text[opening:]) if opening >= 0 else None
+        return undelimited(text[opening:]).lstrip("= ") if opening >= 0 else None
     if items := list_items(text):
         return ", ".join(items)
     line = last_line(text)
@@ -269,7 +269,7 @@ def _last_member(value: str) -> str:
     if "=" not in value or _SEVERAL.search(value) or _UNKNOWN.search(value.partition("=")[0]):
         return value  # the equation of a curve
     last = value.rpartition("=")[2].strip()
-    return undelimited(f"${last}" if last.count("$") % 2 else last)
+    return undelimited(last.replace("$", "", 1) if last.count("$") % 2 else last)
 
 
 def _before_sign(words: str) -> str:
