@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mars_env.search.registry import ALGORITHMS
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
@@ -39,8 +41,17 @@ def offline(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", local_only)
 
 
+@pytest.fixture
+def searches():
+    """The searches that a page registers are gone after it: messages list all of them."""
+    before = dict(ALGORITHMS)
+    yield
+    ALGORITHMS.clear()
+    ALGORITHMS.update(before)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=named)
-def test_examples_run_and_print_what_the_page_shows(page, offline, tmp_path, monkeypatch, capsys):
+def test_examples_run_and_print_what_the_page_shows(page, offline, searches, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__example__"}
     for number, (source, shown) in enumerate(examples(page), start=1):
