@@ -16,8 +16,8 @@ from mars_env.miniature.protocol import SPECIAL
 from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.types import Completion, Grade
 from studies.sums import protocol
-from studies.sums.agents import honest_report, team
-from studies.sums.experiment import ARMS, QUICK, Attempt, baselines, figures_of, held_out, train_arm
+from studies.sums.protocol import honest_report, team
+from studies.sums.study import ARMS, QUICK, Attempt, baselines, figures_of, held_out, train_arm
 
 PROBLEM = load_problems("subset-sum", seed=3)[0]
 NUMBERS, TARGET = PROBLEM.metadata["numbers"], PROBLEM.metadata["target"]
@@ -82,10 +82,9 @@ def test_baselines_take_the_fewest_attempts_that_cost_what_the_system_cost():
 
 @pytest.mark.parametrize("name", ["all", "supervised"])
 def test_a_small_run_of_an_arm_repeats(name, tmp_path):
-    [arm] = [arm for arm in ARMS if arm.name == name]
-
     def play():
-        model, rewards = asyncio.run(train_arm(arm, 0, QUICK, tmp_path))  # the second time from the cache
+        # the second time from the cache
+        model, rewards = asyncio.run(train_arm(ARMS[name], 0, QUICK, tmp_path))
         return asyncio.run(
             figures_of(team(model), held_out(0, QUICK), QUICK.inference, QUICK.attempts, 0)
         ), rewards
