@@ -3,7 +3,7 @@ import os
 import socket
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,17 +116,9 @@ while data := s.recv(100):
 
 
 def test_from_several_loops_and_threads():
-    results = []
-
-    def work():
-        results.append(asyncio.run(sandbox.run("print(3)")).stdout)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [b"3\n"] * 4
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: asyncio.run(sandbox.run("print(3)")), range(4)))
+    assert [result.stdout for result in results] == [b"3\n"] * 4
     asyncio.run(sandbox.close())
 
 
