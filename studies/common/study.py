@@ -28,9 +28,9 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.provenance import Provenance, commit_of, provenance
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
-from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of, settings_hash
-from studies.common.pages import STUDIES, write
+from studies.common.claims import Claim
+from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
+from studies.common.pages import STUDIES, rendered, write
 
 FIRST_TUNING_SEED: Final = 100
 """Seeds from here on are for choosing a recipe's numbers: no page reports them."""
@@ -87,8 +87,8 @@ class Study:
         task: What is run, for the overview.
         starts: How many warm starts were trained from.
         play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
-        text: What stands between the marks of the page, `README.md`; by default the tables of `columns` and
-            `claims`, what `more` adds, and where the rows come from.
+        shown: What the template of the page, `results.md.jinja`, gets beside the study and its rows; without
+            one the page has the tables of `columns` and `claims`, `more`, and where the rows come from.
         seeds: The plan's, such as "0-4"; `seeds_of_arm` where an arm has others.
         together: Whether the rows of a seed are made in one call of `play`.
         beside: What decides a result beside the recipe; part of the settings' hash.
@@ -111,8 +111,7 @@ class Study:
     quick: BaseModel
     play: Play
     claims: Sequence[Claim]
-    text: Callable[[Sequence[LedgerRow]], str] | None = None
-    more: Callable[[Sequence[LedgerRow]], str] | None = None
+    shown: Callable[[Sequence[LedgerRow]], Mapping[str, Any]] = _nothing
     seeds: str = "0-4"
     seeds_of_arm: Mapping[str, Sequence[int]] = field(default_factory=dict)
     together: bool = False
@@ -162,11 +161,7 @@ class Study:
         """What the ledger decides of the study's page."""
         missing = len(self.plan_rows()) - len(rows)
         owed = f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
-        if self.text is not None:
-            return owed + self.text(rows)
-        tables = f"{arms_table(rows, self.arms, self.columns)}\n{claims_table(rows, self.claims)}"
-        more = f"\n{self.more(rows)}\n" if self.more else ""
-        return f"{owed}{tables}{more}\n{origins(rows)}\n"
+        return owed + rendered(self.name, rows, study=self, **self.shown(rows))
 
     def write_page(self) -> None:
         """Write what the ledger decides into the study's page, and its plots; each arm has a row."""

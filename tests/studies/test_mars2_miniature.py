@@ -316,5 +316,5 @@ def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
         assert (row.commit, row.versions) == (origin.commit, origin.versions)
         assert row.figures["search_pass@1"] <= row.figures["search_pass@n"]
     more = [row.model_copy(update={"seed": 1}) for row in rows]
-    page = study.page([*rows, *more])
+    page = study.STUDY.page([*rows, *more])
     assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page
