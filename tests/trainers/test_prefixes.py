@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, OPTConfig, Qwen3Config
 from transformers import logging as transformers_logging
 
 from mars_env.trainers import forward, losses
@@ -211,6 +211,15 @@ def test_layers_are_computed_again_where_that_is_asked_for():
         counts[asked] = len(calls)
         assert not any(module.training for module in model.modules())
     assert counts == {False: 1, True: 2}
+
+
+def test_layers_that_drop_out_themselves_do_not_when_they_are_computed_again():
+    def step(asked):
+        config = TrainConfig(gradient_checkpointing=asked)
+        make = lambda _: Policy(new_model(config=OPTConfig, ffn_dim=24))  # noqa: E731
+        return stepped(groups_of(ALIKE), config, shared=False, make=make)
+
+    assert_same(step(False), step(True))
 
 
 def test_adapters_are_computed_again_under_their_own_weights():
