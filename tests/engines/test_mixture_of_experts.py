@@ -9,8 +9,7 @@ from real_engines import gap
 from tiny_checkpoint import tiny_mixture
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.models.hf import HFModel
-from mars_env.models.vllm import VLLMModel
+from mars_env.models import HFModel, VLLMModel
 from mars_env.types import Sampling
 
 PROMPT = "What is 17 + 25?"

@@ -25,8 +25,7 @@ import mars_env
 from mars_env.distributed import CannotStart, Fleet, Place, Placement
 from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout import Job, Store, collect, read_run
-from mars_env.trainers.local import Policy
-from mars_env.trainers.loop import train
+from mars_env.trainers import Policy, train
 from mars_env.trainers.swarm import Swarm, SwarmSettings
 
 ray = pytest.importorskip("ray")

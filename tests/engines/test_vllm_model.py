@@ -12,8 +12,7 @@ from messages import raises
 from real_engines import PROMPT, gap, shaken
 
 from mars_env.errors import ConfigError, ContextError, ModelError
-from mars_env.models.hf import HFModel
-from mars_env.models.vllm import VLLMModel
+from mars_env.models import HFModel, VLLMModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling, ScoringModel
 

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from mars_env.cli import app
 from mars_env.errors import ModelError
 from mars_env.loggers import read_jsonl
-from mars_env.trainers import samplers
-from mars_env.trainers.local import Policy
+from mars_env.trainers import Policy, samplers
 from mars_env.trainers.samplers import Samplers, probe_ids
 
 SETTINGS = """

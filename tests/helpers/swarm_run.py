@@ -25,12 +25,8 @@ from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers import loop
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import Policy
-from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, loop, refresher
 from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
-from mars_env.trainers.team import Team, refresher
 
 sys.path.append(str(Path(__file__).parents[2]))
 

@@ -214,7 +214,7 @@ def test_any_turn_survives_the_store(tmp_path_factory, text, ids, logprobs, rewa
 
 
 def test_only_references_hold_what_json_has_not(tmp_path):
-    infinite = Problem("p9", "Largest?", math.inf)
+    infinite = Problem("p9", "Largest?", {"accept": [math.inf, -math.inf]})
     with Store(tmp_path, CONFIG, [*PROBLEMS[:1], infinite]) as store:
         with pytest.raises(StoreError):
             store.write_turns([turn(info={"x": math.nan})])
@@ -224,6 +224,8 @@ def test_only_references_hold_what_json_has_not(tmp_path):
         store.write_turns([turn()])
     assert [tree.turns[0].info for tree in read_run(tmp_path).trees] == [{}]
     assert read_run(tmp_path).problems["p9"] == infinite
+    for line in (tmp_path / "problems.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
 
 
 def test_problems_that_become_known_later_are_kept_and_a_torn_line_is_cut_off(tmp_path):

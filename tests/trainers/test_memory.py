@@ -3,8 +3,7 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 from turns import turn
 
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.trainers.memory import GIB, Shape, _Peak, described, estimate
 from mars_env.types import Completion, Group
