@@ -1,7 +1,5 @@
 """A random Qwen3-MoE of two million parameters: vLLM and transformers, new weights, the routing."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A real Ray on this machine: the trees of one process, whatever happens to the others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

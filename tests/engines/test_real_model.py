@@ -1,7 +1,5 @@
 """SmolLM2-135M-Instruct, a real chat model, by transformers, vLLM and its server: template, ids, prose."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """vLLM in this process, both ways: the contract, exactness, scores, refreshes, adapters, a training step."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from dataclasses import replace

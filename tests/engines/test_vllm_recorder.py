@@ -1,7 +1,5 @@
 """The recorder before vLLM's own server: what it stores is what the engine read and sampled."""
 
-from __future__ import annotations
-
 import pytest
 from real_engines import gap
 

@@ -1,7 +1,5 @@
 """vLLM's OpenAI-compatible server, two replicas of it, behind an `HTTPModel`."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

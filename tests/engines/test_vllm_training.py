@@ -1,7 +1,5 @@
 """`mars-env train --engine vllm` on the miniature: refreshed in memory and probed."""
 
-from __future__ import annotations
-
 import asyncio
 from statistics import fmean
 

@@ -4,8 +4,6 @@ python swarm_run.py sampler URL               # acts until the training is over
 python swarm_run.py learner FOLDER PORT BOUND STEPS
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -5,8 +5,6 @@
 prints the digest of the final state as a JSON line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import itertools
