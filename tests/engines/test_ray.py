@@ -294,15 +294,6 @@ def test_vllm_is_an_engine_of_the_cluster(checkpoint, tmp_path):
     assert texts[0] == texts[1] and all(text for *_, text in texts[0])
 
 
-async def test_agents_are_refused_where_a_prompt_could_outgrow_their_context():
-    placement = two(engines=Place(count=1, cpus=0.5))
-    async with Fleet(sums.game, sums.small_team, placement) as fleet:
-        with raises(ConfigError):
-            await fleet.check(PROBLEMS)
-    async with Fleet(sums.game, sums.team, placement) as fleet:
-        await fleet.check(PROBLEMS)
-
-
 def test_workers_ask_the_servers_before_a_run(tmp_path):
     agents = "http://127.0.0.1:9/v1#x?attempts=1"
     with raises(ModelError):

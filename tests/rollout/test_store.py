@@ -265,6 +265,7 @@ async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played
     async def played(model):
         agents = make_agents(model, game.rules.possible_agents)
         with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+            assert not store.finished  # a tree with a fault is taken up again
             return await play(game, agents, JOBS[0], seed=chance, journal=store, gate=at_most(4))
 
     failures = (5, 1) if game is SEARCH else (2, 1)
