@@ -205,12 +205,19 @@ async def test_fenced_blocks_are_calls_where_the_agent_says_so():
     assert action.calls[0].result == "42\n" and action.text == texts[1]
 
 
-def test_specifications_take_tools(tmp_path, monkeypatch):
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A user's module with a model and a tool."""
     (tmp_path / "with_tools.py").write_text(
         "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
         "def double(x: int) -> int:\n    'Double.'\n    return 2 * x\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    yield "with_tools"
+    sys.modules.pop("with_tools", None)
+
+
+def test_specifications_take_tools(module):
     spec = "with_tools:model?tools=python%2Bwith_tools:double&max_calls=3"
     agents = make_agents(f"solver={spec},verifier=scripted:ok", ["solver_0", "verifier_0"])
     box = agents["solver_0"].toolbox
@@ -229,13 +236,7 @@ def test_specifications_take_tools(tmp_path, monkeypatch):
         ("solver={m}?tools=with_tools:double,verifier=scripted:a?b", (["double"], None)),
     ],
 )
-def test_tools_for_all_agents_of_a_team(tmp_path, monkeypatch, spec, names):
-    (tmp_path / "with_tools.py").write_text(
-        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
-        "def double(x: int) -> int:\n    'Double.'\n    return 2 * x\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("with_tools", None)
+def test_tools_for_all_agents_of_a_team(module, spec, names):
     equipped = with_tools(spec.format(m="with_tools:model"), "python")
     agents = make_agents(equipped, ["solver_0", "verifier_0"])
     boxes = [agent.toolbox for agent in agents.values()]
@@ -288,14 +289,10 @@ async def test_public_tests_are_run_on_the_problem_of_the_turn():
         public_tests_tool(mars_env.load_problems("arithmetic"))
 
 
-def test_public_tests_by_name_are_those_of_the_run(tmp_path, monkeypatch):
-    (tmp_path / "a_coder.py").write_text(
-        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+def test_public_tests_by_name_are_those_of_the_run(module):
     tests = [{"input": "3", "output": "6", "public": True}]
     problems = ProblemSet("p", [Problem("double", "Double it.", {"form": "stdin", "tests": tests}, "code")])
-    team = with_tools("a_coder:model", "python+public_tests")
+    team = with_tools("with_tools:model", "python+public_tests")
     coder = make_agents(team, ["coder_0"], problems=problems)["coder_0"]
     assert [*coder.toolbox.by_name] == ["python", "public_tests"]
     how = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False}

@@ -1,5 +1,7 @@
 """Trees written in one line each, so that a test shows everything that its figures come from."""
 
+from dataclasses import replace
+
 import pytest
 
 from mars_env.evaluation.report import RunDescription
@@ -56,6 +58,17 @@ def episode(problem, sample, script, *, final=None, tokens=10, fault="", truncat
     graded = [t.id for t in turns if t.grade is not None]
     chosen = None if fault or not graded else graded[-1] if final is None else turns[final].id
     return Tree(f"{problem}#{sample}", problem_of(problem), tuple(turns), final=chosen, fault=fault)
+
+
+def graded_tree(problem, sample, *grades, rewards=()):
+    """A tree of first turns with these grades."""
+    tree = f"{problem.id}#{sample}"
+    turns = [
+        Turn(tree, str(i), None, "g", "solver_0", "", problem.id, Action(f"{problem.id}{i}"), grade)
+        for i, grade in enumerate(grades)
+    ]
+    known = [replace(turn, reward=reward) for turn, reward in zip(turns, rewards, strict=False)]
+    return Tree(tree, problem, tuple(known or turns))
 
 
 @pytest.fixture(name="episode")

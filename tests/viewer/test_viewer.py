@@ -4,9 +4,9 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from html_page import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_runs import ABOUT
@@ -15,33 +15,6 @@ from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 from mars_env.viewer import Display, render_page, write_page
-
-VOID = {"meta", "input", "img", "link", "br"}
-
-
-class Page(HTMLParser):
-    """Collects the page's elements and holds that they nest."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.attributes, self.texts = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == [], f"left open: {self.open}"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, *a) for a in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] == "pre":
-            self.texts.append(data)
-
 
 HOSTILE = (
     "</pre></details><script>alert(1)</script><img src=x onerror=alert(2)><!-- {{ 7*7 }} {% raw %} ${x} "
