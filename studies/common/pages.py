@@ -17,6 +17,15 @@ from studies.common.ledger import LedgerRow
 STUDIES: Final = Path(__file__).parents[1]
 MACHINE: Final = "one core of a 2-core machine"
 """On which the older studies were run; it is in their pages."""
+SOLVER, SYSTEM = "solver_accuracy", "system_accuracy"
+ANSWERS: Final = {SOLVER: "Solver", SYSTEM: "System"}
+REPAIRS: Final = {
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+    "break_rate": "breaks",
+}
+"""Metrics of a team of Solver, Verifier and Corrector, and their titles."""
 
 
 def write(page: Path, part: str, text: str) -> None:

@@ -95,9 +95,8 @@ class Study:
         columns: Metrics that are shown of a row, and their titles; by default all.
         measured: Metrics that need not repeat, such as seconds.
         unrepeatable: Arms whose rows depend on timing.
-        planned: Whether there is a plan, perhaps that of another study (`plan_of`).
+        plan_of: The study whose plan holds; by default this one. None if there is no plan.
         widen: Adds to the rows what another study's ledger holds.
-        prepare: Makes shared warm starts before several processes want them.
         resources: What is open while rows are made; they are then made in this process.
         updates: Where the recipe has the number of updates ("marsrl.steps"), if rows keep their rewards.
         state: Where runs continue after a kill; None where they do not.
@@ -121,15 +120,12 @@ class Study:
     columns: Mapping[str, str] = field(default_factory=dict)
     measured: Collection[str] = ()
     unrepeatable: Collection[str] = ()
-    planned: bool = True
-    plan_of: str = ""
+    plan_of: str | None = ""
     plots: Callable[[Sequence[LedgerRow]], Mapping[str, bytes]] = _nothing
     widen: Callable[[Sequence[LedgerRow]], list[LedgerRow]] = _same
-    prepare: Callable[[Collection[str], Run], None] | None = None
     resources: Callable[[], AbstractContextManager[Any]] | None = None
     updates: str = ""
     state: Path | None = None
-    clock: Callable[[], float] = time.process_time
     note: str = ""
     root: Path = STUDIES
 
@@ -146,7 +142,7 @@ class Study:
     @property
     def plan(self) -> Path | None:
         """What was committed before the first row."""
-        return STUDIES / (self.plan_of or self.name) / "plan.md" if self.planned else None
+        return None if self.plan_of is None else STUDIES / (self.plan_of or self.name) / "plan.md"
 
     def settings(self, recipe: BaseModel | None = None) -> str:
         """The hash of everything that decides a result except arm and seed."""
@@ -184,9 +180,9 @@ class Study:
     def made(self, arms: Sequence[str], run: Run, origin: Provenance, plan: str | None) -> list[LedgerRow]:
         """Run arms of a seed."""
         torch.set_num_threads(1)  # more threads only slow models this small down
-        began = self.clock()
+        began = time.process_time()
         results = asyncio.run(self.play(arms, run))  # type: ignore[arg-type]
-        seconds = (self.clock() - began) / len(results)
+        seconds = (time.process_time() - began) / len(results)
         tuned = {"recipe": run.recipe.model_dump(mode="json")} if run.seed >= FIRST_TUNING_SEED else {}
         return [
             LedgerRow(
@@ -211,8 +207,6 @@ class Study:
             one = Run(seed, run.recipe, run.cache, run.resource)
             arms = [arm for arm, other in owed if other == seed]
             work += [(group, one) for group in ([self.arms] if self.together else [[arm] for arm in arms])]
-        if jobs and self.prepare:
-            self.prepare({arm for arm, _ in owed}, run)
         calls = [(tuple(arms), one, origin, plan) for arms, one in work]
         for rows in _in_processes(self.made, calls, jobs) if jobs else (self.made(*each) for each in calls):
             for row in rows:

@@ -263,7 +263,6 @@ STUDY = Study(
     beside=beside,
     columns=SEARCHES,
     measured=("cpu_seconds",),
-    planned=False,
+    plan_of=None,
     plots=plots,
-    clock=time.perf_counter,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim, claims_table, judge
+from studies.common.episodes import rewards_of
 from studies.common.ledger import LedgerRow, arm_difference, arm_estimate, arms_table, origins, seed_text
-from studies.common.pages import MACHINE, rendered, reward_curve, table
+from studies.common.pages import ANSWERS, MACHINE, REPAIRS, SOLVER, SYSTEM, rendered, reward_curve, table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import (
     ARMS,
@@ -34,21 +34,12 @@ NOTES = Path(__file__).with_name("notes.md")
 """What a reader must know about the outcome, written by hand."""
 ROLES = ("solver", "verifier", "corrector")
 LENGTHS = {"short": (1, 2, 3), "long": (4, 5, 6)}
-COLUMNS = {
-    "solver_accuracy": "Solver",
-    "system_accuracy": "System",
-    "gain": "System - Solver",
-    "verifier_precision": "Verifier precision",
-    "verifier_recall": "Verifier recall",
-    "fix_rate": "fixes",
-    "break_rate": "breaks",
-}
+COLUMNS = {**ANSWERS, "gain": "System - Solver", **REPAIRS}
 BASELINES = {
     "majority": "majority vote",
     "refinement": "self-refinement",
     "going_on": "going on writing",
 }
-SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
 CLAIMS = (
     Claim("before training, the loop adds nothing or hurts", "none", SYSTEM, "none", SOLVER, above=False),
     Claim("Solver: joint above Verifier and Corrector only", "all", SOLVER, "verifier+corrector"),
@@ -94,7 +85,7 @@ def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
     figures = {name: found[name].value for name in (*COLUMNS, "tokens") if name in found}
     for length, levels in LENGTHS.items():
         part = metrics_of([tree for tree in trees if tree.problem.metadata["level"] in levels])
-        for name in ("solver_accuracy", "system_accuracy"):
+        for name in ANSWERS:
             figures[f"{name}_{length}"] = part[name].value
     return figures
 
@@ -115,11 +106,10 @@ async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Result:
     figures = team_figures(trees) | baseline_figures(
         await equal_token_baselines(trained, trees, seed, recipe)
     )
-    rewards: dict[str, list[float | None]] = {}
     for role in ROLES:
-        of_role = [step.roles.get(role, {}) for step in trained.history]
-        figures[f"trained_{role}"] = sum(values.get("trained", 0.0) for values in of_role)
-        rewards[role] = [values.get("reward") for values in of_role]
+        counts = [step.roles.get(role, {}).get("trained", 0.0) for step in trained.history]
+        figures[f"trained_{role}"] = sum(counts)
+    rewards = rewards_of(trained.history, ROLES)
     return Result(figures, {"rewards": rewards, "problems": len(trees), "steps": len(trained.history)})
 
 
@@ -145,10 +135,7 @@ async def control(name: str, run: Run) -> Result:
     if name == FORCED:
         trees = await evaluate_team(await train_arm(ARM["none"], seed, recipe), seed, recipe, forced=CHECKS)
     else:
-        stages = STAGES[:-1]
-        if recipe == QUICK:
-            stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
-        model = load(warm_started(run.cache, "before-habits", stages), name="before habits")
+        model = load(warm_started(run, "before-habits", STAGES[:-1]), name="before habits")
         trees = await evaluate_team(TrainedMiniature(dict.fromkeys(ROLES, model), ()), seed, recipe)
     return Result(team_figures(trees), {"problems": len(trees)})
 
@@ -273,7 +260,6 @@ STUDY = Study(
     ),
     beside=beside,
     columns=COLUMNS,
-    planned=False,
+    plan_of=None,
     plots=plots,
-    clock=time.perf_counter,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from studies.common.claims import Claim
 from studies.common.episodes import copied, learned, mean, played_often
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study
-from studies.sums.experiment import figures_of
+from studies.sums.study import figures_of
 from studies.tools_verify.agents import Reviser, agent
 from studies.tools_verify.warm_start import SET, WarmStart, warm_start
 
