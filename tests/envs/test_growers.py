@@ -3,35 +3,25 @@ from collections import Counter
 
 import pytest
 from messages import raises
+from turns import turn
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.growers import Grouped, Linear, chains, levels
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError
-from mars_env.types import Action, Problem, Turn
+from mars_env.types import Completion, Problem
 
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
 RULES = SolveVerifyCorrect(TRAINING)
 
 
-def turn_of(expansion, index, text, reward):
-    parent = expansion.parent.turn
-    return Turn(
-        tree_id="p#0",
-        id=expansion.turn_ids[index],
-        parent_id=parent and parent.id,
-        group_id=expansion.group,
-        agent=expansion.agent,
-        policy="",
-        problem_id="p",
-        action=Action(text),
-        reward=reward,
-    )
-
-
 def after(expansion, index, text, reward):
-    turn = turn_of(expansion, index, text, reward)
-    return expansion.parent.child(turn, RULES.apply(expansion.parent.state, turn.action, turn.grade))
+    """The node of one turn of an expansion."""
+    made = turn(
+        *(expansion.turn_ids[index], reward, Completion(text)),
+        agent=expansion.agent, group=expansion.group, tree="p#0",
+    )  # fmt: skip
+    return expansion.parent.child(made, RULES.apply(expansion.parent.state, made.action, made.grade))
 
 
 def grouped(seed=0, **settings):

@@ -1,6 +1,6 @@
 """Trees written in one line each, so that a test shows everything that its figures come from."""
 
-from dataclasses import replace
+from itertools import zip_longest
 
 import pytest
 from turns import turn
@@ -51,14 +51,13 @@ def episode(problem, sample, script, *, final=None, tokens=10, fault="", truncat
 
 
 def graded_tree(problem, sample, *grades, rewards=()):
-    """A tree of first turns with these grades."""
+    """A tree of first turns with these grades, and the text ``<problem><place>``."""
     tree = f"{problem.id}#{sample}"
     turns = [
-        Turn(tree, str(i), None, "g", "solver_0", "", problem.id, Action(f"{problem.id}{i}"), grade)
-        for i, grade in enumerate(grades)
+        turn(str(i), reward, Completion(f"{problem.id}{i}"), grade=grade, tree=tree, problem=problem.id)
+        for i, (grade, reward) in enumerate(zip_longest(grades, rewards))
     ]
-    known = [replace(turn, reward=reward) for turn, reward in zip(turns, rewards, strict=False)]
-    return Tree(tree, problem, tuple(known or turns))
+    return Tree(tree, problem, tuple(turns))
 
 
 @pytest.fixture(name="episode")

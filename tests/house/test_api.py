@@ -144,7 +144,7 @@ def test_a_run_with_another_function_judge_or_reward_is_another_run(tmp_path):
         )
 
     def scheduled(rounds):
-        play("rounds", env_id="arithmetic-solve-verify-correct", schedule=Schedule(rounds))
+        play("rounds", env_id="arithmetic-solve-verify-correct", schedule=Schedule(rounds=rounds))
 
     def searched(nodes):
         play("nodes", env_id="arithmetic-tree-search", schedule=TreeSearchSettings(nodes=nodes))
