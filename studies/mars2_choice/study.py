@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
@@ -25,8 +25,8 @@ from mars_env.miniature.model import updates
 from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.types import Tree
-from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins
+from studies.common.claims import Claim
+from studies.common.ledger import Frozen, LedgerRow, arm_estimate
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.mars2.experiment import (
     ARMS,
@@ -259,37 +259,16 @@ async def play(name: str, run: Run) -> Result:
     return Result(figures, detail)
 
 
-def text(rows: Sequence[LedgerRow]) -> str:
-    """The tables of teams, choices, budgets and what is left to choose, and the claims."""
-    present, seconds = list(ARM), [row.seconds for row in rows]
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside the claims."""
     by_budget = {
         f"{search} at {cut}_pass@1": f"{title}, {cut} tokens"
         for search, title in (("search", "the first"), ("learned", "learned"))
         for cut in RECIPE.mars2.cuts
     }
-    parts = (
-        arms_table(rows, present, TEAMS),
-        "The same trees of AB-MCTS, by what makes the final choice:\n\n" + arms_table(rows, present, CHOICES),
-        "The same trees, stopped earlier:\n\n" + arms_table(rows, present, by_budget),
-        "What the public tests leave, and what the reward model learnt from:\n\n"
-        + "\n".join(
-            f"- {name}: " + ", ".join(f"{title} {number(rows, name, key)}" for key, title in LEFT.items())
-            for name in present
-        )
-        + "\n",
-        claims_table(rows, CLAIMS),
-        "The same choice in the other teams:\n\n" + claims_table(rows, OTHER_CLAIMS),
-        f"Processor seconds of a row, one thread: {min(seconds):.0f} to {max(seconds):.0f}.\n",
-        f"{origins(rows)}\n",
-    )
-    return "\n".join(parts)
-
-
-def number(rows: Sequence[LedgerRow], arm: str, figure: str) -> str:
-    """The mean of a figure over the seeds: a count as it is, a share in percent."""
-    found = [row.figures[figure] for row in rows if row.arm == arm]
-    mean = sum(found) / len(found)
-    return f"{mean:,.0f}" if figure == "taught" else f"{100 * mean:.1f}%"
+    left = {arm: {figure: arm_estimate(rows, arm, figure).mean for figure in LEFT} for arm in ARM}
+    columns = {"teams": TEAMS, "choices": CHOICES, "by_budget": by_budget, "left_titles": LEFT}
+    return {**columns, "left": left, "claims": CLAIMS, "other_claims": OTHER_CLAIMS}
 
 
 STUDY = Study(
@@ -300,7 +279,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=text,
+    shown=shown,
     claims=CLAIMS + OTHER_CLAIMS,
     columns=TEAMS | CHOICES,
 )

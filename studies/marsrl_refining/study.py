@@ -22,8 +22,8 @@ from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Model, Observation, Tree, Turn
 from studies.common.claims import Claim, claims_table
-from studies.common.episodes import learned, rewards_of
-from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.episodes import learned, mean, rewards_of
+from studies.common.ledger import LedgerRow, arm_estimate, arms_table
 from studies.common.pages import SOLVER, SYSTEM, table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl import study as marsrl
@@ -197,50 +197,32 @@ def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
     return [*found, *(row for row in team_rows() if row.seed in seeds)]
 
 
-def by_revision(rows: Sequence[LedgerRow]) -> str:
-    """Accuracy after each number of revisions that all rows of the agent have, in percent."""
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside where they come from."""
+    every, arms = beside_the_team(rows), (*ARMS, TEAM)
     curves = {arm: [row.detail["by_turn"] for row in rows if row.arm == arm] for arm in AGENTS}
     shortest = min(len(curve) for several in curves.values() for curve in several)
-    lines = [(arm, *means(several, shortest, 100)) for arm, several in curves.items()]
-    return table(("revisions", *map(str, range(shortest))), lines)
-
-
-def of_the_team(rows: Sequence[LedgerRow]) -> str:
-    """Accuracy and tokens of the team by the most corrections that it may make."""
-    columns = CORRECTIONS + 1
-    right = means([row.detail["by_correction"] for row in rows], columns, 100)
-    tokens = means([row.detail["tokens_by_correction"] for row in rows], columns)
-    title = (
-        "The same for the team by the most corrections that it may make, with the tokens of a problem:\n\n"
+    longer = [row.detail for row in rows if row.arm == LONGER]
+    corrections = (
+        ("accuracy", *means([detail["by_correction"] for detail in longer], 100)),
+        ("tokens", *means([detail["tokens_by_correction"] for detail in longer])),
     )
-    lines = [("accuracy", *right), ("tokens", *tokens)]
-    return title + table(("corrections", *map(str, range(columns))), lines)
+    return {
+        "arms": arms_table(every, arms, SHOWN),
+        "tokens": {arm: arm_estimate(every, arm, TOKENS).mean for arm in arms},
+        "turns": sorted(row.detail["turns"] for row in rows if row.arm in AGENTS),
+        "claims": claims_table(every, CLAIMS),
+        "revisions": table(
+            ("revisions", *map(str, range(shortest))),
+            [(arm, *means([curve[:shortest] for curve in several], 100)) for arm, several in curves.items()],
+        ),
+        "corrections": table(("corrections", *map(str, range(CORRECTIONS + 1))), corrections),
+    }
 
 
-def means(curves: Sequence[Sequence[float]], length: int, factor: float = 1.0) -> list[str]:
-    """The mean over curves at each of the first points."""
-    return [f"{factor * sum(curve[i] for curve in curves) / len(curves):.1f}" for i in range(length)]
-
-
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    every = beside_the_team(rows)
-    arms = (*ARMS, TEAM)
-    tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
-    spent = "; ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
-    agents = [row for row in rows if row.arm in AGENTS]
-    turns = sorted({row.detail["turns"] for row in agents})
-    longer = [row for row in rows if row.arm == LONGER]
-    parts = (
-        arms_table(every, arms, SHOWN),
-        f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
-        claims_table(every, CLAIMS),
-        "Accuracy by the number of the agent's revisions, means over seeds:\n",
-        by_revision(agents),
-        of_the_team(longer),
-        origins(rows),
-    )
-    return "\n".join(parts)
+def means(curves: Sequence[Sequence[float]], factor: float = 1.0) -> list[str]:
+    """The mean over curves at each of their points."""
+    return [f"{factor * mean(points):.1f}" for points in zip(*curves, strict=True)]
 
 
 STUDY = Study(
@@ -252,7 +234,7 @@ STUDY = Study(
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    text=page,
+    shown=shown,
     claims=CLAIMS,
     beside=beside,
     columns=COLUMNS,

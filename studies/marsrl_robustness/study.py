@@ -17,10 +17,10 @@ from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.experiment import TrainedMiniature, evaluate_team
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
-from studies.common.claims import Claim, claims_table
+from studies.common.claims import Claim
 from studies.common.episodes import rewards_of
-from studies.common.ledger import LedgerRow, arms_table, origins
-from studies.common.pages import SOLVER, SYSTEM, rendered, table
+from studies.common.ledger import LedgerRow
+from studies.common.pages import SOLVER, SYSTEM, table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import (
     Arm,
@@ -186,7 +186,7 @@ async def transferred(row: Row, trained: TrainedMiniature, run: Run) -> dict[str
     return found
 
 
-def page(rows: Sequence[LedgerRow]) -> str:
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
     """What the page shows of the rows."""
     alone = [
         (
@@ -197,20 +197,13 @@ def page(rows: Sequence[LedgerRow]) -> str:
         for name in ROWS
         if name.endswith(", all")
     ]
-    return rendered(
-        "marsrl_robustness/results.md.jinja",
-        arms=arms_table(rows, list(ROWS), COLUMNS, differences=("gain",)),
-        titles={row.arm.name: row.arm.title for row in ROWS.values()},
-        primary=claims_table(rows, PRIMARY_CLAIMS),
-        secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS]),
-        baselines=table(
-            ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"), alone
-        ),
-        minutes=sorted(round(row.seconds / 60) for row in rows),
-        problems=rows[0].detail["problems"],
-        plans=sorted({row.detail["plan"][:8] for row in rows}),
-        origins=origins(rows),
-    )
+    heads = ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries")
+    return {
+        "titles": {row.arm.name: row.arm.title for row in ROWS.values()},
+        "primary": PRIMARY_CLAIMS,
+        "secondary": [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS],
+        "baselines": table(heads, alone),
+    }
 
 
 STUDY = Study(
@@ -222,7 +215,7 @@ STUDY = Study(
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    text=page,
+    shown=shown,
     claims=SHOWN_CLAIMS,
     seeds_of_arm={name: row.seeds for name, row in ROWS.items()},
     beside=beside,

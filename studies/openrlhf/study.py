@@ -27,10 +27,10 @@ from mars_env.trainers.loop import fit
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.rollouts import rollouts
 from mars_env.viewer.plots import training_curves
-from studies.common.claims import Claim, claims_table
+from studies.common.claims import Claim
 from studies.common.episodes import rewards_of
-from studies.common.ledger import LedgerRow, arms_table, origins
-from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, rendered, reward_curve
+from studies.common.ledger import LedgerRow
+from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, reward_curve
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import Arm, set_up, train_arm
 from studies.marsrl.study import ARM, ROLES
@@ -337,21 +337,15 @@ def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, l
     return {name: [(100 * (n + 0.5) / parts, mean) for n, mean in curve] for name, curve in found.items()}
 
 
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside the figures of the arms."""
     names = [name for name in WAYS if name != NOT_RUN]
-    return rendered(
-        "openrlhf/results.md.jinja",
-        arms=arms_table(rows, list(WAYS), COLUMNS),
-        titles={name: WAYS[name].title for name in names},
-        differences=claims_table(rows, CLAIMS),
-        counts={name: [(row.seed, row.figures) for row in rows if row.arm == name] for name in names},
-        minutes=sorted(round(row.seconds / 60) for row in rows),
-        problems=rows[0].detail["problems"],
-        plans=sorted({row.detail["plan"][:8] for row in rows}),
-        origins=origins(rows),
-        bound=round(100 * BOUND),
-    )
+    return {
+        "titles": {name: WAYS[name].title for name in names},
+        "differences": CLAIMS,
+        "counts": {name: [(row.seed, row.figures) for row in rows if row.arm == name] for name in names},
+        "bound": round(100 * BOUND),
+    }
 
 
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
@@ -372,7 +366,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=page,
+    shown=shown,
     claims=PLANNED_CLAIMS,
     seeds="5-7",
     seeds_of_arm=dict.fromkeys(LATER, range(5, 11)) | {NOT_RUN: ()},

@@ -245,7 +245,7 @@ async def play(name: str, run: Run) -> Result:
     return Result(figures, {"rewards": rewards, "training_cpu_seconds": round(trained - began, 1)})
 
 
-def spent(rows: Sequence[LedgerRow]) -> str:
+def shown(rows: Sequence[LedgerRow]) -> dict[str, str]:
     """The smallest and the largest processor time of each arm's training, without the warm start's."""
     by_arm = {
         name: [row.detail["training_cpu_seconds"] for row in rows if row.arm == name]
@@ -253,7 +253,7 @@ def spent(rows: Sequence[LedgerRow]) -> str:
         if name != "none"
     }
     ranges = "; ".join(f"{name} {min(found):.0f} to {max(found):.0f}" for name, found in by_arm.items())
-    return f"Processor seconds of the training, one thread: {ranges}."
+    return {"more": f"Processor seconds of the training, one thread: {ranges}."}
 
 
 STUDY = Study(
@@ -265,7 +265,7 @@ STUDY = Study(
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    more=spent,
+    shown=shown,
     claims=CLAIMS,
     columns=COLUMNS,
 )

@@ -9,11 +9,14 @@ from sandboxes import need_a_sandbox
 from turns import turn
 
 import mars_env
+import studies.mars2.study as study
 from mars_env import load_problems
 from mars_env.envs.selection import Highest
 from mars_env.envs.tree_search import T_PLUS
+from mars_env.evaluation.provenance import provenance
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Verdict
+from studies.common.study import Run
 from studies.mars2 import protocol
 from studies.mars2.experiment import (
     ARMS,
@@ -262,3 +265,23 @@ def test_diversity_of_right_programs_counts_no_wrong_ones():
     both = right_diversity([several, hopeless], 4)
     assert both["solved"] == both["right_pairs"] == 0.5 and both["different_right"] == 0.5
     assert right_diversity([several], 2)["different_right"] == 0.0  # of the first two programs alone
+
+
+def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
+    origin = provenance(allow_dirty=True)
+    run = Run(0, TINY, tmp_path)
+    rows = [row for arm in ARMS for row in study.STUDY.made([arm.name], run, origin, None)]
+    by_name = {row.arm: row for row in rows}
+    sampled = {name: row.figures["sampled"] for name, row in by_name.items()}
+    assert sampled["single"] == sampled["homogeneous"] == 2 * 4 * 8
+    assert sampled["heterogeneous"] == sampled["equal pair"] == sampled["homogeneous x2"] == 2 * 4 * 16
+    assert sampled["untrained"] == 0 and by_name["untrained"].detail["trained"] == {}
+    for row in rows:
+        assert all(row.figures[f"{name}_tokens"] >= TINY.tokens for name in ("best-of-n", "search"))
+        assert row.figures["best-of-n_depth"] == 1.0 and row.figures["refinement_depth"] > 2
+        assert row.figures["search_pass@1 at 8"] <= row.figures["search_pass@n"]
+        assert (row.commit, row.versions) == (origin.commit, origin.versions)
+        assert row.figures["search_pass@1"] <= row.figures["search_pass@n"]
+    more = [row.model_copy(update={"seed": 1}) for row in rows]
+    page = study.STUDY.page([*rows, *more])
+    assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page

@@ -44,8 +44,8 @@ async def play_together(arms, run):
     return {arm: Result({"x": float(len(arms))}, {}, 9.0) for arm in arms}
 
 
-def text(rows):
-    return f"{len(rows)} rows\n"
+def shown(rows):
+    return {"more": f"{len(rows)} rows"}
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def study(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "provenance", lambda allow_dirty: ORIGIN)
     return Study(
         name="one", task="a task", starts="1", arms=("none", "all"), recipe=Recipe(),
-        quick=Recipe(number=9.0), play=play, text=text, claims=(CLAIM,),
+        quick=Recipe(number=9.0), play=play, shown=shown, claims=(CLAIM,),
         seeds="0-1", measured=("seconds",), plan_of=None, root=tmp_path,
     )  # fmt: skip
 
@@ -141,10 +141,11 @@ def test_the_page_is_made_of_the_present_rows(study, tmp_path):
     page = tmp_path / "one" / "README.md"
     page.write_text("<!-- begin ledger -->\n<!-- end ledger -->\n")
     assert run(plots, "--table").exit_code == 0
-    shown = "**2 rows of the plan have not been run yet.**\n\n2 rows\n"
-    assert page.read_text() == f"<!-- begin ledger -->\n{shown}<!-- end ledger -->\n"
+    written = study.page(study.rows())
+    assert page.read_text() == f"<!-- begin ledger -->\n{written}<!-- end ledger -->\n"
     assert page.with_name("a.svg").read_bytes() == b"<svg"
-    assert study.page(study.rows()) == shown
+    assert written.startswith("**2 rows of the plan have not been run yet.**\n\n| Arm |")
+    assert "| all above none | " in written and "\n\n2 rows\n\n" in written
 
 
 def test_arms_may_have_seeds_of_their_own(study):

@@ -113,9 +113,10 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
-    if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence)):
-        if not doubtful(_CLAUSE.split(hidden(sentence))[-1], beside_number=True):
-            return value
+    clause = _CLAUSE.split(hidden(sentence))[-1]
+    doubt = doubtful(hidden(sentence)) or doubtful(clause, beside_number=True)
+    if (value := _asked_formula(statement, sentence)) and not doubt:
+        return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
     if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
         return undelimited(bolds[0])

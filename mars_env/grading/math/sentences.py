@@ -42,8 +42,9 @@ _EXPLANATION = re.compile(
 )
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
-    r"|(?:(?:which|and (?:it|this)) (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|with equality"
-    r"|including(?=[^,]*\Z))\b|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
+    r"|(?:(?:which|and (?:it|this)) (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at"
+    r"|with equality|including(?=[^,]*\Z))\b"
+    r"|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
     r"|,?\s+where\s+(?:000|[A-Z])\s+(?:is|denotes)\s[^,]*\Z|\s\((?:that\s+is|i\.e\.)[,\s][^()]{1,100}\)"
     r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",

@@ -283,9 +283,9 @@ def _words(node: Node) -> Node:
 
 
 def _signs(node: Node) -> list[Node]:
-    """A node with each choice of its double signs, which are linked if one of them is a minus-plus.
+    r"""A node with each choice of its double signs, which are linked if one of them is a minus-plus.
 
-    Those of several sides are linked, too: ``x = (6 \\pm 2)/2 = 3 \\pm 1``.
+    Those of several sides are linked, too: ``x = (6 \pm 2)/2 = 3 \pm 1``.
     """
     signs = [child.kind for child in node.walk() if child.kind in ("pm", "mp")]
     if len(signs) > 4:
