@@ -94,16 +94,21 @@ def test_a_cancellation_inside_of_a_grader_costs_one_verdict(tmp_path):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
+        (KeyError("my bug"), "KeyError"),
         (None, "returned None, not a Grade"),
         (True, "returned True, not a Grade"),
         (Grade.correct(details={"seen": {1}}), "details are not plain data: TypeError"),
         (Grade.correct(details={"value": float("nan")}), "details are not plain data: ValueError"),
     ],
 )
-def test_what_a_grader_may_not_return_costs_one_verdict(tmp_path, given, reason):
+def test_what_a_grader_may_not_do_costs_one_verdict(tmp_path, given, reason):
     class Mine:
         async def grade(self, problem, text):
-            return given if text == "bad" else Grade.correct()
+            if text != "bad":
+                return Grade.correct()
+            if isinstance(given, Exception):
+                raise given
+            return given
 
     answers = [{"problem_id": "a", "completion": text} for text in ("25", "bad", "25")]
     rows = write_rows(tmp_path / "c.jsonl", answers)

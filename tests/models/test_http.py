@@ -8,6 +8,7 @@ import time
 
 import pytest
 from aiohttp import web
+from chaos import fail
 from http_app import served
 from messages import raises
 
@@ -18,7 +19,6 @@ from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
 BODIES = {
-    "malformed": '{"choices": [',
     "empty": '{"choices": []}',
     "wrong types": '{"choices": [{"message": {"content": 7}}]}',
 }
@@ -77,24 +77,11 @@ class Server:
     async def misbehave(self, fault, request, body):
         if callable(fault):
             return fault(body)
-        if isinstance(fault, int):
-            return web.json_response({"error": {"message": f"told to say {fault}"}}, status=fault)
         if fault == "later":
             return web.Response(status=429, headers={"Retry-After": "0.3"}, text="slow down")
-        if fault in BODIES:
-            return web.Response(text=BODIES[fault])
-        if fault == "closed":
-            request.transport.close()
-            return web.Response()
-        if fault == "truncated":
-            response = web.StreamResponse(headers={"Content-Length": "1000"})
-            await response.prepare(request)
-            await response.write(b'{"choices": [')
-            request.transport.close()
-            return response
         if fault == "slow":
             await asyncio.sleep(1.2)
-        return web.json_response(fault)
+        return web.Response(text=BODIES[fault]) if fault in BODIES else await fail(str(fault), request)
 
     def answer(self, body, chat):
         if self.reply is not None:

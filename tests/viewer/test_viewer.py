@@ -9,6 +9,7 @@ import pytest
 from html_page import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shown_run import branched
 from small_runs import ABOUT
 
 from mars_env.evaluation.compare import compare_trees
@@ -97,17 +98,6 @@ def test_unknown_and_faults_are_told_apart(episode):
     tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
     assert tags == ["unknown graded-unknown", "fault"]
     assert "Not finished: server gone" in text
-
-
-def branched(depth):
-    """A search that refines its first child `depth` times, each time beside a second try."""
-    turns, parent = [], None
-    for _ in range(depth):
-        for i in range(2):
-            id = f"{parent}.{i}" if parent else str(i)
-            turns.append(Turn("p#0", id, parent, "", "coder_0", "", "p", Action(id), search_score=0.5))
-        parent = f"{parent}.0" if parent else "0"
-    return Tree("p#0", Problem("p", "?", {"tests": [1]}), tuple(turns))
 
 
 def test_branches_nest_and_episodes_do_not(run):
