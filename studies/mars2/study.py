@@ -8,15 +8,9 @@ from typing import Any
 
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.viewer.plots import training_curves
-from studies.common.claims import Claim
+from studies.common.claims import Claim, judge
 from studies.common.episodes import mean
-from studies.common.ledger import (
-    LedgerRow,
-    SeedEstimate,
-    arm_difference,
-    arm_estimate,
-    seed_text,
-)
+from studies.common.ledger import LedgerRow, SeedEstimate, arm_difference, arm_estimate, seed_text
 from studies.common.pages import seconds_of_seeds, table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.mars2.experiment import ARMS, evaluate_team, train_team
@@ -126,9 +120,7 @@ async def play(name: str, run: Run) -> Result:
 def judged(difference: SeedEstimate) -> str:
     """A difference with its interval, in bold if the interval excludes 0."""
     text = seed_text(difference, signed=True)
-    shown = difference.low is not None and difference.high is not None
-    excludes = shown and (difference.low or 0.0) * (difference.high or 0.0) > 0
-    return f"**{text}**" if excludes else text
+    return f"**{text}**" if judge(difference) in ("holds", "refuted") else text
 
 
 def shape_table(rows: Sequence[LedgerRow]) -> str:

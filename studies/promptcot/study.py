@@ -32,12 +32,12 @@ from mars_env.methods.promptcot.training import (
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team, train
+from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team
 from mars_env.trainers.config import Preferences
 from mars_env.trainers.rollouts import rollouts
 from mars_env.types import Tree
 from studies.common.claims import Claim
-from studies.common.episodes import copied, mean, played_often
+from studies.common.episodes import copied, learned, mean, mean_reward, played_often
 from studies.common.ledger import Frozen, LedgerRow, arm_estimate, seed_text
 from studies.common.study import Result, Run, Study, recorded_config
 from studies.promptcot.grammar import (
@@ -128,10 +128,7 @@ QUICK: Final = Recipe(
 
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
-    return recorded_config(
-        learning_rate=rate,
-        warmup_updates=10,
-    )
+    return recorded_config(learning_rate=rate, warmup_updates=10)
 
 
 def new_designers(seed: int) -> Designers:
@@ -231,12 +228,12 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, Result], Designer
             curve.append(await measured(both))
         arms[arm] = Result(curve[-1], {"likely": [round(c["likely"], 4) for c in curve]})
     plain, texts = new_designers(seed), [bare(design) for design in pool]
-    trainer = LocalTrainer({PROBLEM: plain.trainer(rates(0.0)).policies[PROBLEM]}, rates(recipe.cold_rate))
+    policies = {PROBLEM: plain.trainer(rates(0.0)).policies[PROBLEM]}
     for arm, steps, batch, rate in (
         (CURVES[0], recipe.cold_steps, recipe.cold_batch, recipe.cold_rate),
         (CURVES[4], recipe.pairs, recipe.loop_batch, recipe.loop_rate),
     ):
-        trainer = LocalTrainer(trainer.policies, rates(rate))
+        trainer = LocalTrainer(policies, rates(rate))
         for step in range(steps):
             places = batch_of(len(texts), batch, step, seed)
             trainer.imitate({PROBLEM: [plain.problem_text(texts[place]) for place in places]})
@@ -256,11 +253,6 @@ async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) 
 
 def _game() -> Game:
     return Game(Solve(), grader_for("math"), rewards={"solver": outcome})
-
-
-def accuracy(trees: Sequence[Tree]) -> float:
-    """Share of right answers."""
-    return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
 
 
 async def made_set(both: Designers, recipe: Recipe, seed: int, tested: ProblemSet) -> ProblemSet:
@@ -294,10 +286,10 @@ async def trained(
         sampling=SOLUTIONS,
         train=rates(recipe.play_rate),
     )
-    team = make_team(settings, ["solver_0"], [model], agent=lambda _, playing: solver(playing))
     if preferences is None:
-        await train(_game(), team, problems, settings)
+        await learned(model, _game(), problems, settings, lambda _, own: solver(own))
         return model
+    team = make_team(settings, ["solver_0"], [model], agent=lambda _, own: solver(own))
     for policy in team.policies.values():
         policy.reference = copy.deepcopy(policy.model).requires_grad_(False)
     trainer = LocalTrainer(team.policies, settings.train, preferences=preferences)
@@ -370,7 +362,7 @@ async def trainings(seed: int, recipe: Recipe, both: Designers) -> dict[str, Res
         model = start if problems is None else await trained(problems, recipe, seed, preferences)
         trees = await solved(model, tested, recipe.tested_samples, seed)
         longest = [tree for tree in trees if tree.problem.metadata["level"] == LONGEST]
-        arms[arm] = Result({"solved": accuracy(trees), "longest": accuracy(longest)})
+        arms[arm] = Result({"solved": mean_reward(trees), "longest": mean_reward(longest)})
     arms[REFERENCES] = Result(figures, detail)
     return arms
 

@@ -93,10 +93,7 @@ class Recipe(Frozen):
     taught_steps: int = 40
     taught_batch: int = 16
     taught: TrainConfig = recorded_config(
-        learning_rate=2e-4,
-        warmup_updates=5,
-        autocast=True,
-        token_budget=1024,
+        learning_rate=2e-4, warmup_updates=5, autocast=True, token_budget=1024
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -105,12 +102,7 @@ class Recipe(Frozen):
         problems_per_step=6,
         rollouts=GroupedSettings(group=8, branches=2),
         sampling=Sampling(temperature=0.85, max_tokens=48),
-        train=recorded_config(
-            learning_rate=2e-5,
-            warmup_updates=2,
-            autocast=True,
-            token_budget=1024,
-        ),
+        train=recorded_config(learning_rate=2e-5, warmup_updates=2, autocast=True, token_budget=1024),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")
     """S, V, C."""

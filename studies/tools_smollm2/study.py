@@ -95,12 +95,17 @@ def start(real: bool) -> HFModel:
     return real_model() if real else tiny_model()
 
 
+def shown_problems(run: Run) -> list[WordProblem]:
+    """Those of the lessons."""
+    return distinct(random.Random(derive_seed(run.seed, "lessons")), run.recipe.steps * run.recipe.lessons)
+
+
 async def teach(model: HFModel, run: Run, python: bool) -> list[float]:
     """Show the lessons, and return the loss of each update."""
     recipe = run.recipe
     config = recipe.taught.model_copy(update={"seed": run.seed})
     trainer = LocalTrainer({NAME: Policy(model.module, model.tokenizer)}, config)
-    shown = distinct(random.Random(derive_seed(run.seed, "lessons")), recipe.steps * recipe.lessons)
+    shown = shown_problems(run)
     losses = []
     for first in range(0, len(shown), recipe.lessons):
         texts = [await lesson(model, one, python) for one in shown[first : first + recipe.lessons]]
@@ -111,8 +116,7 @@ async def teach(model: HFModel, run: Run, python: bool) -> list[float]:
 
 def held_out(run: Run) -> ProblemSet:
     """Problems that are in no lesson."""
-    rng = random.Random(derive_seed(run.seed, "lessons"))
-    shown = {one.text for one in distinct(rng, run.recipe.steps * run.recipe.lessons)}
+    shown = {one.text for one in shown_problems(run)}
     return problem_set("held-out", run.seed, run.recipe.tested, shown)
 
 
