@@ -7,7 +7,7 @@ import copy
 import math
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -159,24 +159,28 @@ async def likelihood(both: Designers, held: Sequence[Design], particles: int, se
         return top + math.log(max(sampled, math.exp(plain - top)))  # p(x|c) is at least p(_, x|c)
 
     each = await asyncio.gather(*(one(place, design) for place, design in enumerate(held)))
-    return math.exp(math.fsum(each) / sum(len(design.problem) + 1 for design in held))
+    return per_character(each, held)
 
 
-async def plain_likelihood(both: Designers, held: Sequence[Design]) -> float:
-    """The same for a problem model that was trained without rationales: exact."""
-    scores = await asyncio.gather(*(score_design(both.problem, both.writing, bare(d)) for d in held))
-    return math.exp(math.fsum(s.problem for s in scores) / sum(len(d.problem) + 1 for d in held))
+def per_character(logprobs: Iterable[float], of: Sequence[Design]) -> float:
+    """The geometric mean over the characters of problems, and their ends."""
+    return math.exp(math.fsum(logprobs) / sum(len(design.problem) + 1 for design in of))
+
+
+async def likelihood_given(both: Designers, held: Sequence[Design]) -> float:
+    """The probability of a character of a problem given its concepts and its rationale: exact."""
+    scores = await asyncio.gather(*(score_design(both.problem, both.writing, design) for design in held))
+    return per_character([score.problem for score in scores], held)
 
 
 async def written(both: Designers, held: Sequence[Design], seed: int) -> dict[str, float]:
     """What the problem model writes for the concepts of the held-out problems."""
-    sampling = [replace(DESIGNS, seed=derive_seed(seed, "written", i)) for i in range(len(held))]
-    found = await asyncio.gather(
-        *(
-            write_design(both.problem, both.writing, d.concepts, s)
-            for d, s in zip(held, sampling, strict=True)
-        )
-    )
+
+    async def one(place: int, design: Design) -> Design | None:
+        sampling = replace(DESIGNS, seed=derive_seed(seed, "written", place))
+        return await write_design(both.problem, both.writing, design.concepts, sampling)
+
+    found = await asyncio.gather(*(one(place, design) for place, design in enumerate(held)))
     readable = [design for design in found if design is not None]
     return {"readable": len(readable) / len(held), "follows": sum(map(follows, readable)) / len(held)}
 
@@ -186,10 +190,8 @@ async def given_rationale(both: Designers, held: Sequence[Design]) -> dict[str, 
     explained = [d for d in await explain(both, held, RATIONALES) if d is not None]
     if not explained:
         return {"given": 0.0, "full": 0.0}
-    scores = await asyncio.gather(*(score_design(both.problem, both.writing, d) for d in explained))
-    total = math.fsum(s.problem for s in scores) / sum(len(d.problem) + 1 for d in explained)
     full = sum(d.rationale == full_rationale(d.problem) for d in explained)
-    return {"given": math.exp(total), "full": full / len(held)}
+    return {"given": await likelihood_given(both, explained), "full": full / len(held)}
 
 
 async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, Result], Designers]:
@@ -204,7 +206,7 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, Result], Designer
         return found | await given_rationale(both, held) | await written(both, held, seed)
 
     async def measured_plain(both: Designers) -> dict[str, float]:
-        likely = await plain_likelihood(both, held)
+        likely = await likelihood_given(both, [bare(design) for design in held])
         return {"likely": likely, "given": likely} | await written(both, held, seed)
 
     start = new_designers(seed)
@@ -246,13 +248,14 @@ taught = cache(taught_solver)
 """The solver, and the teacher that votes; the same for all seeds."""
 
 
+def game() -> Game:
+    """A right answer is the reward."""
+    return Game(Solve(), grader_for("math"), rewards={"solver": outcome})
+
+
 async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) -> list[Tree]:
     """Every problem so many times."""
-    return await played_often(_game(), {"solver_0": solver(model)}, problems, samples, seed)
-
-
-def _game() -> Game:
-    return Game(Solve(), grader_for("math"), rewards={"solver": outcome})
+    return await played_often(game(), {"solver_0": solver(model)}, problems, samples, seed)
 
 
 async def made_set(both: Designers, recipe: Recipe, seed: int, tested: ProblemSet) -> ProblemSet:
@@ -287,7 +290,7 @@ async def trained(
         train=rates(recipe.play_rate),
     )
     if preferences is None:
-        await learned(model, _game(), problems, settings, lambda _, own: solver(own))
+        await learned(model, game(), problems, settings, lambda _, own: solver(own))
         return model
     team = make_team(settings, ["solver_0"], [model], agent=lambda _, own: solver(own))
     for policy in team.policies.values():
@@ -295,7 +298,7 @@ async def trained(
     trainer = LocalTrainer(team.policies, settings.train, preferences=preferences)
     await fit(
         trainer,
-        lambda done: rollouts(_game(), team, problems, settings, done=done),
+        lambda done: rollouts(game(), team, problems, settings, done=done),
         settings.steps,
         refresh=team.refresh,
     )

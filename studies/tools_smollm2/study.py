@@ -23,7 +23,6 @@ from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.types import Completion, Prompt, Sampling, Tree
 from studies.common.episodes import copied, mean, played_often
 from studies.common.ledger import Frozen, LedgerRow
-from studies.common.pages import table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.smollm2.study import real_model
 from studies.smollm2.word_problems import WordProblem, distinct, problem_set, solution
@@ -160,19 +159,8 @@ def share(solved: float) -> str:
 
 
 def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """The table of the page."""
-    lines = [
-        (
-            row.arm,
-            share(row.figures["solved"]),
-            f"{row.figures['called']:.1%}",
-            f"{row.figures['ran']:.1%}",
-            f"{row.figures['tokens']:.0f}",
-        )
-        for row in rows
-    ]
-    heads = ("arm", "solved", "turns with a call", "with one that ran", "tokens a turn")
-    return {"arms": table(heads, lines)}
+    """The shares of solved problems, by arm."""
+    return {"solved": {row.arm: share(row.figures["solved"]) for row in rows}}
 
 
 STUDY = Study(
