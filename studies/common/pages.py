@@ -66,10 +66,11 @@ def reward_curve(rows: Sequence[LedgerRow], role: str, parts: int) -> list[tuple
     return [(part, sum(values) / len(values)) for part, values in sorted(by_part.items())]
 
 
-def rendered(name: str, rows: Sequence[LedgerRow], **values: Any) -> str:
+def rendered(name: str, rows: Sequence[LedgerRow], every: Sequence[LedgerRow], **values: Any) -> str:
     """The Markdown that `results.md.jinja` in a study's folder makes of rows, or that all studies share.
 
-    Beside the values it has the rows, and what is made of them most often. Nothing is escaped.
+    Beside the values it has the rows, and the tables of `every` row, those of another study among them.
+    Nothing is escaped.
     """
     environment = Environment(
         loader=FileSystemLoader(STUDIES), undefined=StrictUndefined, keep_trailing_newline=True
@@ -77,12 +78,12 @@ def rendered(name: str, rows: Sequence[LedgerRow], **values: Any) -> str:
     template = environment.select_template([f"{name}/results.md.jinja", "common/results.md.jinja"])
     return template.render(
         rows=rows,
-        estimate=partial(arm_estimate, rows),
-        difference=partial(arm_difference, rows),
+        estimate=partial(arm_estimate, every),
+        difference=partial(arm_difference, every),
         judge=judge,
         seed_text=seed_text,
-        arms_table=partial(arms_table, rows),
-        claims_table=partial(claims_table, rows),
+        arms_table=partial(arms_table, every),
+        claims_table=partial(claims_table, every),
         verbatim=verbatim,
         minutes=sorted(round(row.seconds / 60) for row in rows),
         plans=sorted({row.detail["plan"][:8] for row in rows if "plan" in row.detail}),
