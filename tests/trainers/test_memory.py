@@ -1,7 +1,9 @@
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config
+from messages import raises
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3MoeConfig
 
+from mars_env.errors import ConfigError
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lora import LoRASettings, add_adapters
@@ -77,3 +79,9 @@ def test_weights_moments_and_copies_are_counted():
 def test_the_report_says_what_does_not_fit():
     found = estimate(CONFIG, TrainConfig(), SHAPE)
     assert "does not fit" in described(found, 1024) and "does not fit" not in described(found, GIB)
+
+
+def test_an_architecture_that_cannot_be_run_without_values_is_an_error():
+    experts = Qwen3MoeConfig(vocab_size=WORDS, hidden_size=16, moe_intermediate_size=16, num_hidden_layers=1)
+    with raises(ConfigError):
+        estimate(experts, TrainConfig(), SHAPE)
