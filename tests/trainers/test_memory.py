@@ -82,6 +82,6 @@ def test_the_report_says_what_does_not_fit():
 
 
 def test_an_architecture_that_cannot_be_run_without_values_is_an_error():
-    experts = Qwen3MoeConfig(vocab_size=WORDS, hidden_size=16, moe_intermediate_size=16, num_hidden_layers=1)
+    experts = Qwen3MoeConfig(vocab_size=WORDS, hidden_size=64, moe_intermediate_size=16, num_hidden_layers=1)
     with raises(ConfigError):
         estimate(experts, TrainConfig(), SHAPE)
