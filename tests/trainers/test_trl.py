@@ -71,6 +71,13 @@ def trainer(rollouts, module, path, **changes):
     )
 
 
+def dropping():
+    """The miniature with a dropout, which no trainer may use."""
+    module = load().module
+    module.model.norm = torch.nn.Sequential(module.model.norm, torch.nn.Dropout(0.2))
+    return module
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -83,13 +90,13 @@ def trainer(rollouts, module, path, **changes):
     ids=["marsrl", "gspo", "dr-grpo"],
 )
 def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_path):
-    module = load().module
+    module = dropping()
     before = flat(module)
     rollouts = team(module, config)
     by_trl = trainer(rollouts, module, tmp_path)
     by_trl.train()
     assert len(rollouts.trees) == 4
-    local = load().module
+    local = dropping()
     LocalTrainer({"miniature": Policy(local)}, config).step(groups_of(rollouts.trees))
     moved = (flat(local) - before).abs().max()
     assert moved > 5e-4
