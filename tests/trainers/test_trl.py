@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import torch
 from calling_team import Calling
 from messages import raises
 from tiny_team import flat
@@ -80,6 +81,13 @@ def playing(tmp_path):
     return rollouts, by_trl
 
 
+def dropping():
+    """The miniature with a dropout, which no trainer may use."""
+    module = load().module
+    module.model.norm = torch.nn.Sequential(module.model.norm, torch.nn.Dropout(0.2))
+    return module
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -92,14 +100,14 @@ def playing(tmp_path):
     ids=["marsrl", "gspo", "dr-grpo"],
 )
 def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_path):
-    module = load().module
+    module = dropping()
     before = flat(module)
     rollouts = team(module, config, acting=Calling)
     by_trl = trainer(rollouts, module, tmp_path)
     by_trl.train()
     assert len(rollouts.trees) == 4
     assert any(len(turn.action.completions) == 2 for tree in rollouts.trees for turn in tree.turns)
-    local = load().module
+    local = dropping()
     LocalTrainer({"miniature": Policy(local)}, config).step(groups_of(rollouts.trees))
     moved = (flat(local) - before).abs().max()
     assert moved > 5e-4
