@@ -156,6 +156,17 @@ def test_a_module_of_the_program_answers_no_test(grader):
     assert judge(grader, "f", test, program).verdict is Verdict.WRONG
 
 
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [
+        ("def f(x): return 2 * x", Verdict.UNKNOWN),
+        ("def f(x): raise ModuleNotFoundError('nowhere', name='nowhere')", Verdict.WRONG),
+    ],
+)
+def test_only_the_tests_can_lack_a_module(grader, program, verdict):
+    assert judge(grader, "f", "assert f(2) == 4\nimport nowhere", program).verdict is verdict
+
+
 EQUAL = (
     "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\n"
 )
@@ -170,6 +181,8 @@ def test_what_tests_cannot_do_with_objects_is_told_by_the_reference_solution(gra
     raises = "class Negative(Exception): pass\ndef f(x): raise Negative(x)"
     assert judge(grader, "f", test, raises, reference_solution=raises).verdict is Verdict.UNKNOWN
     assert judge(grader, "f", test, "def f(x): return 1", reference_solution=raises).verdict is Verdict.WRONG
+    test, reads = "import io\nassert f(io.StringIO('ab')) == 'ab'", "def f(x): return x.read()"
+    assert judge(grader, "f", test, reads, reference_solution=reads).verdict is Verdict.UNKNOWN
     plain = {"reference_solution": "def f(x): return 2 * x"}
     forged = "def f(x): raise TypeError('classes that do not inherit from BaseException')"
     assert judge(grader, "f", "assert f(2) == 4", forged, **plain).verdict is Verdict.WRONG
