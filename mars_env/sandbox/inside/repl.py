@@ -45,7 +45,7 @@ def _run(source: str | bytes, names: dict[str, Any], room: int) -> bytes:
     """Run one call; like a prompt, it shows the value of an expression at its end."""
     output = sys.stdout = sys.stderr = _Output(room)
     try:
-        tree = compile(source, "<call>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree: Any = compile(source, "<call>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             tree.body.pop()
