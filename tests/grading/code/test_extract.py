@@ -15,6 +15,7 @@ from mars_env.grading.code.extract import complete_prompt, extract_program
         ("```python title=x\na\n```", "a\n"),
         ("``` python\na\n```", "a\n"),
         ("~~~python\na\n~~~", "a\n"),
+        ("\ufeff```python\na\n```", "a\n"),
         ("```\na\n```", "a\n"),
         ("```python\na\n```\nor\n```python\nb\n```", "b\n"),
         ("```python\na\n```\nIt prints\n```\n1\n```", "a\n"),
