@@ -47,7 +47,13 @@ OURS_CHECK = {
 
 @pytest.mark.parametrize(
     ("row", "comparison"),
-    [(LCB_STDIN, "stripped"), (DEEP_CODER, "stripped"), (CODE_CONTESTS, "words"), (APPS, None)],
+    [
+        (LCB_STDIN, "stripped"),
+        (DEEP_CODER, "stripped"),
+        ({"problem": "Echo.", "tests": '{"inputs": ["1"], "outputs": ["1"]}'}, "stripped"),
+        (CODE_CONTESTS, "words"),
+        (APPS, None),
+    ],
 )
 def test_how_a_set_s_own_grader_compares_travels_with_the_problem(row, comparison):
     assert code_problem_from_row(row, default_id="x").reference.get("comparison") == comparison
