@@ -87,12 +87,8 @@ def _coefficient(term: Node, letter: Node) -> Node | None:
             if term.kind == "mul":
                 other = term.args[1 - k]
                 return other if inner == num(1) else Node("mul", (inner, other))
-            return _negative(inner) if term.kind == "neg" else Node("div", (inner, term.args[1]))
+            return Node(term.kind, (inner, *term.args[1:]))
     return None
-
-
-def _negative(node: Node) -> Node:
-    return num(-node.value) if node.kind == "num" else Node("neg", (node,))  # type: ignore[operator]
 
 
 def same_fonts(a: Node, b: Node) -> tuple[Node, Node]:
