@@ -266,10 +266,11 @@ def test_samples_of_a_cut_distribution_are_named(tmp_path, sampling, told):
     assert told in printed and ("note:" in printed) == bool(told)
 
 
-def test_odd_characters_and_numbers_do_not_stop_the_table(tmp_path):
+def test_odd_characters_and_numbers_stop_no_reader(tmp_path):
+    import pyarrow.json
     import pyarrow.parquet
 
-    from mars_env.rollout.exports import turn_rows
+    from mars_env.rollout.exports import turn_rows, write_jsonl
     from mars_env.types import Action, Tree, Turn
 
     action, note = Action("odd \ud800", (Completion("odd \ud800"),)), {"x": float("nan")}
@@ -278,3 +279,5 @@ def test_odd_characters_and_numbers_do_not_stop_the_table(tmp_path):
     assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), out) == 1
     [row] = pyarrow.parquet.read_table(out).to_pylist()
     assert row["text"] == "odd ?" and json.loads(row["info"]) == {"x": {"$float": "nan"}}
+    write_jsonl([{"text": "odd \ud800 \u2028\n"}], tmp_path / "rows.jsonl")
+    assert pyarrow.json.read_json(tmp_path / "rows.jsonl").to_pylist() == [{"text": "odd ? \u2028\n"}]
