@@ -5,10 +5,9 @@ import gc
 import os
 import pickle
 import signal
-import subprocess
-import sys
 
 import pytest
+from command_line import run_python
 from kills import fork
 from messages import raises
 
@@ -164,7 +163,7 @@ except KeyboardInterrupt:
     ids=["nested", "exit", "missed signal"],
 )
 def test_sync_code_in_the_loop_neither_waits_for_itself_nor_ends_the_loop(program, printed):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = run_python(program)
     assert done.returncode == 0 and done.stdout.split() == printed.split(), done.stderr
 
 

@@ -25,6 +25,11 @@ async def test_keeps_the_contract_of_models(tiny_pair):
     await check_model(HFModel(tiny_pair), exact=True, sampling=Sampling(max_tokens=12, seed=3))
 
 
+async def to_all_prompts(model, n, sampling):
+    groups = await asyncio.gather(*(model.complete(prompt, n, sampling) for prompt in PROMPTS))
+    return [completion for group in groups for completion in group]
+
+
 async def _long_one(model):
     """A sampling, and its completion, that goes on for more than twenty characters."""
     for seed in range(50):
@@ -49,8 +54,7 @@ async def test_stop_texts_end_a_completion(tiny_pair):
 async def test_logprobs_are_those_of_the_distribution_sampled_from(tiny_pair, temperature):
     model = HFModel(tiny_pair)
     sampling = Sampling(max_tokens=30, seed=1, temperature=temperature)
-    groups = await asyncio.gather(*(model.complete(p, 3, sampling) for p in PROMPTS))
-    for completion in (c for group in groups for c in group):
+    for completion in await to_all_prompts(model, 3, sampling):
         again = model.logprobs(completion.prompt_ids, completion.token_ids, temperature)
         assert np.exp(np.subtract(again, completion.logprobs)) == pytest.approx(1.0, abs=1e-4)
 
@@ -230,9 +234,8 @@ async def test_a_batch_too_large_for_the_memory_is_halved(tiny_pair, watch):
 async def test_each_prompt_is_read_once_and_requests_share_batches(tiny_pair, watch):
     model, shapes = HFModel(tiny_pair), []
     watch(model, shapes.append)
-    await asyncio.gather(
-        *(model.complete(p, 4, Sampling(max_tokens=3, seed=0)) for p in (*PROMPTS, PROMPTS[0]))
-    )
+    sampling = Sampling(max_tokens=3, seed=0)
+    await asyncio.gather(*(model.complete(p, 4, sampling) for p in (*PROMPTS, PROMPTS[0])))
     assert shapes[0] == (4, max(map(len, PROMPTS)))
     assert shapes[1:] == [(20, 1), (20, 1)]
 
@@ -259,8 +262,7 @@ async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, ti
     )
     model = HFModel((module, tiny_tokenizer))
     sampling = Sampling(max_tokens=20, seed=2, temperature=0.7)
-    groups = await asyncio.gather(*(model.complete(p, 2, sampling) for p in PROMPTS))
-    for completion in (c for group in groups for c in group):
+    for completion in await to_all_prompts(model, 2, sampling):
         again = model.logprobs(completion.prompt_ids, completion.token_ids, 0.7)
         assert completion.logprobs == pytest.approx(again, abs=1e-3)
 
@@ -312,10 +314,7 @@ async def test_half_precision_and_learned_positions(tiny_tokenizer):
     module = GPT2LMHeadModel(config).eval()
     for dtype, tolerance in ((torch.float32, 1e-3), (torch.bfloat16, 0.5)):
         model = HFModel((module.to(dtype), tiny_tokenizer))
-        groups = await asyncio.gather(
-            *(model.complete(p, 2, Sampling(max_tokens=20, seed=1)) for p in PROMPTS)
-        )
-        for completion in (c for group in groups for c in group):
+        for completion in await to_all_prompts(model, 2, Sampling(max_tokens=20, seed=1)):
             again = model.logprobs(completion.prompt_ids, completion.token_ids)
             assert completion.logprobs == pytest.approx(again, abs=tolerance)
 
