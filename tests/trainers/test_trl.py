@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-import torch
 from calling_team import Calling
 from messages import raises
 from tiny_team import flat
@@ -20,8 +19,7 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models.hf import HFModel
 from mars_env.rollout import groups_of
-from mars_env.trainers.config import Overlong, TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers import LocalTrainer, Overlong, Policy, TrainConfig
 from mars_env.trainers.trl import TeamRollouts, rows_per_tree
 
 GAME = Game(SolveVerifyCorrect(TRAINING.model_copy(update={"rounds": 1})), grader_for("math"))
@@ -39,7 +37,6 @@ class Recorded(TeamRollouts):
 
 
 def team(module, config=None, temperature=1.3, acting=lambda agent: agent, **options):
-    torch.set_num_threads(1)
     model = HFModel((module, load().tokenizer), name="miniature")
     agents = {r: MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
     agents = {f"{role}_0": acting(agent) for role, agent in agents.items()}
