@@ -11,7 +11,6 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.files import write_atomically
 from studies.common.claims import claims_table, judge
 from studies.common.ledger import LedgerRow, arm_difference, arm_estimate, arms_table, origins, seed_text
@@ -37,11 +36,6 @@ def write(page: Path, part: str, text: str) -> None:
         raise ConfigError(f"{page} must hold the lines {begin.strip()!r} and {end.strip()!r}, once each")
     write_atomically(page, f"{before}{begin}{text.rstrip()}\n{end}{after}")
     print(f"wrote {page}")
-
-
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table for a page; its cells may hold Markdown."""
-    return as_markdown(Table(tuple(heads), tuple(map(tuple, lines))), markup=True) + "\n"
 
 
 def verbatim(arm: str, text: str) -> str:

@@ -182,6 +182,9 @@ class Clock(Logger):
     at: list[float] = field(default_factory=list)
     rows: list[Mapping[str, float]] = field(default_factory=list)
 
+    def start(self, step: int) -> None:
+        """Nothing is to be measured yet."""
+
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """One update."""
         self.at.append(time.monotonic())

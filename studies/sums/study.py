@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -191,7 +191,7 @@ async def _attempts(agents: Mapping[str, Agent], problem: Problem, n: int, seed:
 def baselines(attempts: Sequence[Sequence[Attempt]], budget: float) -> dict[str, float]:
     """Accuracy and tokens of a vote, a weighted vote and fresh retries at a budget of tokens a problem."""
     figures: dict[str, float] = {}
-    ways = {
+    ways: dict[str, Callable[[Sequence[Attempt]], tuple[bool, int]]] = {
         "majority": partial(_voted, checked=False),
         "weighted": partial(_voted, checked=True),
         "fresh": _fresh,
