@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +13,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mars_env.errors import ConfigError
 from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.files import write_atomically
-from studies.common.ledger import LedgerRow
+from studies.common.claims import claims_table
+from studies.common.ledger import LedgerRow, arms_table, origins
 
 STUDIES: Final = Path(__file__).parents[1]
-MACHINE: Final = "one core of a 2-core machine"
-"""On which the older studies were run; it is in their pages."""
+SOLVER, SYSTEM = "solver_accuracy", "system_accuracy"
+ANSWERS: Final = {SOLVER: "Solver", SYSTEM: "System"}
+REPAIRS: Final = {
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+    "break_rate": "breaks",
+}
+"""Metrics of a team of Solver, Verifier and Corrector, and their titles."""
 
 
 def write(page: Path, part: str, text: str) -> None:
@@ -41,6 +50,11 @@ def verbatim(arm: str, text: str) -> str:
     return f"`{arm}`:\n\n{block}\n"
 
 
+def seconds_of_seeds(rows: Sequence[LedgerRow]) -> list[float]:
+    """The time that the rows of each seed took together."""
+    return [sum(row.seconds for row in rows if row.seed == seed) for seed in {row.seed for row in rows}]
+
+
 def reward_curve(rows: Sequence[LedgerRow], role: str, parts: int) -> list[tuple[int, float]]:
     """A role's mean reward in equal parts of the run, over all rows; none where it did not act."""
     by_part: dict[int, list[float]] = defaultdict(list)
@@ -52,11 +66,22 @@ def reward_curve(rows: Sequence[LedgerRow], role: str, parts: int) -> list[tuple
     return [(part, sum(values) / len(values)) for part, values in sorted(by_part.items())]
 
 
-def rendered(template: str, **values: Any) -> str:
-    """A Markdown page from a template beside the studies; nothing is escaped."""
+def rendered(name: str, rows: Sequence[LedgerRow], **values: Any) -> str:
+    """The Markdown that `results.md.jinja` in a study's folder makes of rows, or that all studies share.
+
+    Beside the values it has the tables of arms and claims, and where the rows come from. Nothing is escaped.
+    """
     environment = Environment(
-        loader=FileSystemLoader(STUDIES),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
+        loader=FileSystemLoader(STUDIES), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    return environment.get_template(template).render(**values)
+    template = environment.select_template([f"{name}/results.md.jinja", "common/results.md.jinja"])
+    return template.render(
+        rows=rows,
+        arms_table=partial(arms_table, rows),
+        claims_table=partial(claims_table, rows),
+        verbatim=verbatim,
+        minutes=sorted(round(row.seconds / 60) for row in rows),
+        plans=sorted({row.detail["plan"][:8] for row in rows if "plan" in row.detail}),
+        origins=origins(rows),
+        **values,
+    )

@@ -252,7 +252,7 @@ async def right_places(model: HFModel, problems: ProblemSet, seed: int, samples:
     return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
 
 
-def exact(made: Sequence[LedgerRow]) -> str:
+def shown(made: Sequence[LedgerRow]) -> dict[str, str]:
     """What must be exact: the synchronous run's figures, the bound, nothing dropped."""
     by = {(each.arm, each.seed): each for each in made}
     seeds = sorted({each.seed for each in made})
@@ -263,10 +263,11 @@ def exact(made: Sequence[LedgerRow]) -> str:
     ]
     apart = [each for each in made if each.arm != ALONE]
     kept = sum(each.detail["oldest"] == ARMS[each.arm][0] and not each.detail["dropped"] for each in apart)
-    return (
+    more = (
         f"`S = 0` has the figures of `{ALONE}` to the digit on {len(same)} of {len(seeds)} seeds. In {kept} "
         f"of {len(apart)} runs the oldest turn was exactly S versions old and none was dropped."
     )
+    return {"more": more}
 
 
 STUDY = Study(
@@ -278,7 +279,7 @@ STUDY = Study(
     quick=QUICK,
     play=play,
     columns=COLUMNS,
-    more=exact,
+    shown=shown,
     claims=CLAIMS,
     measured=MEASURED,
     resources=samplers,

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim
+from studies.common.episodes import mean
 from studies.common.ledger import (
     LedgerRow,
     SeedEstimate,
     arm_difference,
     arm_estimate,
-    arms_table,
-    origins,
     seed_text,
 )
-from studies.common.pages import MACHINE, rendered, table
+from studies.common.pages import seconds_of_seeds, table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.mars2.experiment import ARMS, evaluate_team, train_team
 from studies.mars2.recipe import QUICK, RECIPE, Mars2Recipe
 
-NOTES = Path(__file__).with_name("notes.md")
-"""What a reader must know about the outcome, written by hand."""
 ARM = {arm.name: arm for arm in ARMS}
 
 SEARCHES = {
@@ -176,46 +172,29 @@ def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, floa
     }
 
 
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    names = list(ARM)
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside where they come from."""
     spent = [
         (name, trained_on(rows, name), *(f"{arm_estimate(rows, name, figure).mean:,.1f}" for figure in SPENT))
-        for name in names
+        for name in ARM
     ]
-    seconds, cpu = (
-        [sum(cost(row) for row in rows if row.seed == seed) for seed in {row.seed for row in rows}]
-        for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
-    )
-    return rendered(
-        "mars2/results.md.jinja",
-        present=ARMS,
-        recipe=RECIPE,
-        pass_1=arms_table(rows, names, SEARCHES),
-        pass_n=arms_table(rows, names, ANY),
-        budgets=arms_table(
-            rows,
-            names,
-            {
-                f"{search}{figure}": f"{title}, {tokens}"
-                for search, title in BUDGETS.items()
-                for tokens, figure in budgets()[:-1]
-            },
-        ),
-        right=arms_table(rows, names, RIGHT),
-        diversity=arms_table(rows, names, DIVERSITY),
-        parts=arms_table(rows, WITHIN_ARMS, PARTS),
-        choice=arms_table(rows, WITHIN_ARMS, CHOICE),
-        shape=shape_table(rows),
-        within=within_table(rows),
-        spent=table(("arm", "trained on, by model", *SPENT.values()), spent),
-        notes=NOTES.read_text(encoding="utf-8"),
-        fastest=f"{min(seconds):.0f}",
-        slowest=f"{max(seconds):.0f}",
-        cpu=f"{sum(cpu) / len(cpu):.0f}",
-        machine=MACHINE,
-        origins=origins(rows),
-    )
+    smaller = {
+        f"{search}{figure}": f"{title}, {tokens}"
+        for search, title in BUDGETS.items()
+        for tokens, figure in budgets()[:-1]
+    }
+    columns = {"any": ANY, "smaller": smaller, "right": RIGHT, "diversity": DIVERSITY, "parts": PARTS}
+    return {
+        **columns,
+        "choice": CHOICE,
+        "present": ARMS,
+        "within_arms": WITHIN_ARMS,
+        "shape": shape_table(rows),
+        "within": within_table(rows),
+        "spent": table(("arm", "trained on, by model", *SPENT.values()), spent),
+        "seconds": seconds_of_seeds(rows),
+        "cpu": mean([row.figures["cpu_seconds"] for row in rows]) * len(ARM),
+    }
 
 
 SPENT = {
@@ -245,7 +224,7 @@ STUDY = Study(
     quick=QUICK,
     updates="steps",
     play=play,
-    text=page,
+    shown=shown,
     claims=(
         Claim("RL adds to one model's own programs", "single", "pass@1", "untrained"),
         Claim("RL adds to one model's search (AB-MCTS)", "single", PASS, "untrained"),
@@ -263,7 +242,6 @@ STUDY = Study(
     beside=beside,
     columns=SEARCHES,
     measured=("cpu_seconds",),
-    planned=False,
+    plan_of=None,
     plots=plots,
-    clock=time.perf_counter,
 )

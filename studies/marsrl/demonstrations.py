@@ -131,8 +131,8 @@ def review(chain: p.Chain, solution: str, rng: random.Random, wrong: float = 0.0
     return Review(f"{report}{p.FROM}{p.LETTERS[place]}:{p.WRONG}", place, value, passed=False)
 
 
-def demonstrate(role: Role, rng: random.Random, faults: Faults) -> Demonstration:
-    """One demonstration of a role."""
+def demonstrate(role: Role, rng: random.Random, faults: Faults, alone: bool = False) -> Demonstration:
+    """One demonstration of a role; a Corrector that is `alone` reads no report, and right solutions too."""
     chain = draw_chain(rng)
     statement = tell(chain)
     if role == "solver":
@@ -152,14 +152,15 @@ def demonstrate(role: Role, rng: random.Random, faults: Faults) -> Demonstration
         )
         return Demonstration(p.verifier_prompt(statement, solution), pieces, weights)
     found = review(chain, solution, rng)
-    if found.passed:
+    if found.passed and not alone:
         return demonstrate(role, rng, faults)
     pieces = (
         shown
         if rng.random() < faults.lazy
         else write_solution(chain, rng, faults.corrector, start=found.place, value=found.value)
     )
-    return Demonstration(p.corrector_prompt(statement, solution, found.report), pieces, (1.0,) * len(pieces))
+    prompt = p.corrector_prompt(statement, solution, "" if alone else found.report)
+    return Demonstration(prompt, pieces, (1.0,) * len(pieces))
 
 
 def shown_solution(chain: p.Chain, rng: random.Random, faults: Faults) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
@@ -36,9 +36,9 @@ from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_
 from mars_env.trainers.config import Preferences
 from mars_env.trainers.rollouts import rollouts
 from mars_env.types import Tree
-from studies.common.claims import Claim, claims_table
-from studies.common.episodes import copied, played_often
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, over_seeds, seed_text
+from studies.common.claims import Claim
+from studies.common.episodes import copied, mean, played_often
+from studies.common.ledger import Frozen, LedgerRow, arm_estimate, seed_text
 from studies.common.study import Result, Run, Study, recorded_config
 from studies.promptcot.grammar import (
     DESIGNS,
@@ -381,39 +381,21 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     return {arm: first[arm] for arm in CURVES} | await trainings(run.seed, run.recipe, both)
 
 
-def text_of(made: Sequence[LedgerRow]) -> str:
-    """The tables of the page."""
-    heads = {
-        "likely": "p(character), problem given concepts",
-        "given": "p(character), given the greedy rationale, too",
-        "follows": "written problems that have the concepts",
-        "full": "greedy rationales that are full",
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside the figures of the arms."""
+    steps = {arm: [row.detail["likely"] for row in rows if row.arm == arm] for arm in CURVES[2:4]}
+    made = [row for row in rows if row.arm == REFERENCES]
+    by_count = zip(*(row.detail["votes"] for row in made), strict=True)
+    return {
+        "curves": CURVES,
+        "play": PLAY,
+        "steps": {arm: [100 * mean(part) for part in zip(*each, strict=True)] for arm, each in steps.items()},
+        "votes": [[sum(number) for number in zip(*each, strict=True)] for each in by_count],
+        "wrong": {
+            name: seed_text(arm_estimate(rows, REFERENCES, name)) for name in ("wrong", "wrong_chosen")
+        },
+        "made": [row.detail for row in made],
     }
-    text = arms_table(made, CURVES, heads)
-    steps = {
-        arm: [row.detail["likely"] for row in made if row.arm == arm and "likely" in row.detail]
-        for arm in CURVES
-    }
-    for arm, each in steps.items():
-        if each:
-            means = ", ".join(f"{100 * sum(x) / len(x):.1f}" for x in zip(*each, strict=True))
-            text += f"\n`{arm}` after a third, two thirds and all of the pairs: {means}.\n"
-    heads = {"solved": "held-out problems solved", "longest": "of five operations"}
-    text += "\n" + arms_table(made, PLAY, heads)
-    kept = [row for row in made if row.arm == REFERENCES]
-    text += "\n| votes of 8 | problems | wrong |\n|---|---|---|\n"
-    for place, count in enumerate(range(1, 9)):
-        number = sum(row.detail["votes"][place][1] for row in kept)
-        right = sum(row.detail["votes"][place][2] for row in kept)
-        text += f"| {count} | {number} | {f'{100 * (1 - right / number):.1f}' if number else '–'} |\n"
-    for figure, head in (("wrong", "all references that are settled"), ("wrong_chosen", "those trained on")):
-        found = [row.figures[figure] for row in kept if figure in row.figures]
-        if found:
-            text += f"\nWrong among {head}: {seed_text(over_seeds(found))}%.\n"
-    shown = "; ".join("{settled}, {hard}, {chosen}".format(**row.detail) for row in kept)
-    text += f"\nSettled, of these hard, of these trained on, seed by seed: {shown}.\n"
-    text += "\n" + claims_table(made, CLAIMS)
-    return f"{text}\n{origins(made)}\n"
 
 
 STUDY = Study(
@@ -424,7 +406,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=text_of,
+    shown=shown,
     claims=CLAIMS,
     together=True,
 )

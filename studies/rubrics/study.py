@@ -119,10 +119,10 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     }
 
 
-def named(rows: Sequence[LedgerRow]) -> str:
+def shown(rows: Sequence[LedgerRow]) -> dict[str, str]:
     """The symbol by which the program tells the highest rewards."""
     found = [row.detail["pattern"] for row in rows if row.arm == "biased judge"]
-    return f"The symbol that the program named, seed by seed: `{' '.join(found)}`."
+    return {"more": f"The symbol that the program named, seed by seed: `{' '.join(found)}`."}
 
 
 STUDY = Study(
@@ -138,7 +138,7 @@ STUDY = Study(
         "judged": "value by the biased judge",
         "flatters": "responses that flatter",
     },
-    more=named,
+    shown=shown,
     claims=(
         Claim("the true value falls below an honest judge's", "honest judge", "true", "biased judge"),
         Claim("... below that of the warm start", "warm start", "true", "biased judge"),

@@ -43,10 +43,10 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, train
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Agent, Sampling, Tree, role_of
-from studies.common.claims import Claim, claims_table
+from studies.common.claims import Claim
 from studies.common.episodes import played_often
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, rate_text
-from studies.common.pages import STUDIES, table, verbatim
+from studies.common.ledger import Frozen, LedgerRow, rate_text
+from studies.common.pages import ANSWERS, REPAIRS, SOLVER, STUDIES, SYSTEM, table, verbatim
 from studies.common.study import Result, Run, Study, console, recorded_config
 from studies.smollm2.word_problems import lessons, problem_set
 
@@ -56,17 +56,12 @@ WEIGHTS: Final = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a45524
 
 BEFORE, TAUGHT, REWARDED = "as it comes", "taught", "MarsRL"
 ARMS: Final = (BEFORE, TAUGHT, REWARDED)
-SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
 COLUMNS: Final = {
-    SOLVER: "Solver",
-    SYSTEM: "System",
+    **ANSWERS,
     "baseline_majority": "majority vote",
     "baseline_weighted": "weighted vote",
     "baseline_fresh": "fresh retries",
-    "verifier_precision": "Verifier precision",
-    "verifier_recall": "Verifier recall",
-    "fix_rate": "fixes",
-    "break_rate": "breaks",
+    **REPAIRS,
 }
 CLAIMS: Final = (
     Claim("MarsRL improves the Solver", REWARDED, SOLVER, TAUGHT),
@@ -373,15 +368,13 @@ def beside(_: Recipe) -> dict[str, Any]:
     return {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS}
 
 
-def page(made: Sequence[LedgerRow]) -> str:
-    """The part of the page that the ledger decides."""
-    text = arms_table(made, ARMS, COLUMNS) + "\n" + claims_table(made, CLAIMS)
-    for seed in sorted({row.seed for row in made}):
-        own = {row.arm: row for row in made if row.seed == seed}
-        text += f"\n## Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
-        lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
-        text += table(("arm", *COLUMNS.values()), lines)
-        lines = [
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """Of each seed two tables, what is known of its last arm, and whole episodes."""
+    seeds = {}
+    for seed in sorted({row.seed for row in rows}):
+        own = {row.arm: row for row in rows if row.seed == seed}
+        arms = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
+        baselines = [
             (
                 arm,
                 name,
@@ -394,26 +387,10 @@ def page(made: Sequence[LedgerRow]) -> str:
             if f"baseline_{name}" in row.figures
         ]
         heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
-        text += "\n" + table(heads, lines)
-        last = own[REWARDED].detail
-        spent = ", ".join(f"{name} {seconds / 60:.0f} min" for name, seconds in last["seconds"].items())
-        text += (
-            f"\nMachine: {last['machine']}. CPU time: {spent}.\n\nMean reward in training, step by step:\n\n"
-        )
-        for role in SYSTEMS:
-            values = " ".join("–" if v is None else f"{100 * v:.0f}" for v in last["curve"][role])
-            text += f"- {role}: {values}\n"
-        text += "\n### Whole episodes\n"
-        for arm, row in own.items():
-            for shown in row.detail["episodes"]:
-                text += "\n" + _verbatim(arm, shown)
-    return f"{text}\n{origins(made)}\n"
-
-
-def _figure(row: LedgerRow, name: str) -> str:
-    if name not in row.figures:
-        return "–"
-    return rate_text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
+        tables = table(("arm", *COLUMNS.values()), arms), table(heads, baselines)
+        episodes = [_verbatim(arm, one) for arm, row in own.items() for one in row.detail["episodes"]]
+        seeds[seed] = (*tables, own[REWARDED].detail, episodes)
+    return {"seeds": seeds}
 
 
 def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
@@ -421,6 +398,12 @@ def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
     for role, text, judged in shown["turns"]:
         lines += ["", f"{role.upper()} ({judged}):", text]
     return verbatim(arm, "\n".join(lines))
+
+
+def _figure(row: LedgerRow, name: str) -> str:
+    if name not in row.figures:
+        return "–"
+    return rate_text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
 
 
 STUDY = Study(
@@ -431,7 +414,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=page,
+    shown=shown,
     claims=CLAIMS,
     seeds="0-2",
     together=True,

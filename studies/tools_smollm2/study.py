@@ -22,8 +22,8 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.types import Completion, Prompt, Sampling, Tree
 from studies.common.episodes import copied, mean, played_often
-from studies.common.ledger import Frozen, LedgerRow, origins
-from studies.common.pages import table, verbatim
+from studies.common.ledger import Frozen, LedgerRow
+from studies.common.pages import table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.smollm2.study import real_model
 from studies.smollm2.word_problems import WordProblem, distinct, problem_set, solution
@@ -155,8 +155,8 @@ def share(solved: float) -> str:
     return f"{solved:.1%} [{ends.low:.1%}, {ends.high:.1%}]"
 
 
-def text(rows: Sequence[LedgerRow]) -> str:
-    """The table and the episodes of the page."""
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """The table of the page."""
     lines = [
         (
             row.arm,
@@ -168,8 +168,7 @@ def text(rows: Sequence[LedgerRow]) -> str:
         for row in rows
     ]
     heads = ("arm", "solved", "turns with a call", "with one that ran", "tokens a turn")
-    shown = "\n".join(verbatim(row.arm, one) for row in rows for one in row.detail["episodes"])
-    return f"{table(heads, lines)}\n{shown}\n{origins(rows)}\n"
+    return {"arms": table(heads, lines)}
 
 
 STUDY = Study(
@@ -180,7 +179,7 @@ STUDY = Study(
     recipe=Recipe(),
     quick=Recipe(real=False, steps=1, lessons=2, tested=2, tokens=8),
     play=play,
-    text=text,
+    shown=shown,
     claims=(),
     seeds="0",
 )

@@ -20,7 +20,7 @@ from studies.common.claims import Claim
 from studies.common.episodes import copied, learned, mean, played_often
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study
-from studies.sums.experiment import figures_of
+from studies.sums.study import figures_of
 from studies.tools_verify.agents import Reviser, agent
 from studies.tools_verify.warm_start import SET, WarmStart, warm_start
 
@@ -119,7 +119,7 @@ async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
     return found
 
 
-def spent(rows: Sequence[LedgerRow]) -> str:
+def shown(rows: Sequence[LedgerRow]) -> dict[str, str]:
     """The tokens that a problem took."""
     means = "; ".join(
         f"{arm}: "
@@ -129,7 +129,7 @@ def spent(rows: Sequence[LedgerRow]) -> str:
         )
         for arm in (WARM, TRAINED)
     )
-    return f"Sampled tokens a problem. {means}."
+    return {"more": f"Sampled tokens a problem. {means}."}
 
 
 STUDY = Study(
@@ -147,7 +147,7 @@ STUDY = Study(
         attempts=3,
     ),
     play=play,
-    more=spent,
+    shown=shown,
     claims=CLAIMS,
     columns=COLUMNS,
     together=True,

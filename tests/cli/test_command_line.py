@@ -14,6 +14,7 @@ import pytest
 from command_line import command, said
 from messages import raises
 from rich.console import Console
+from rows import write_rows
 
 import mars_env
 from mars_env.cli import doctor
@@ -236,8 +237,7 @@ def test_a_run_that_fails_before_its_first_turn_shows_no_progress(terminal):
 
 
 def test_fields_and_streams_stand_for_files(tmp_path):
-    rows = [{"key": "a", "text": "What is 1 + 1?", "solution": "2"}]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "own.jsonl", [{"key": "a", "text": "What is 1 + 1?", "solution": "2"}])
     fields = "id=key,problem=text,answer=solution"
     [problem] = loaded(str(tmp_path / "own.jsonl"), fields)
     assert (problem.id, problem.reference) == ("a", "2")

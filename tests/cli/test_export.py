@@ -6,6 +6,7 @@ import re
 import pytest
 from command_line import run_cli
 from messages import raises
+from rows import read_rows
 from typer.testing import CliRunner
 
 import mars_env
@@ -60,7 +61,7 @@ def exported(stored, tmp_path, *options, code=0):
         assert isinstance(result.exception, ConfigError)
         return str(result.exception)
     assert result.exit_code == 0, result.output
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = read_rows(out)
     assert f"wrote {len(rows)} rows" in result.output
     return rows
 

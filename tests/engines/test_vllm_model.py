@@ -241,12 +241,6 @@ async def test_scores_are_those_of_transformers(model, module, tolerance, texts,
     assert model.written(PROMPT, *texts, end=end).token_ids == scored.token_ids
 
 
-async def test_a_sampled_completion_scores_what_it_was_sampled_at(model, tolerance):
-    for completion in await model.complete(PROMPT, 4, Sampling(max_tokens=40, seed=3)):
-        scored = await model.score(completion.prompt_ids, completion.token_ids, end=False)
-        assert scored.logprobs == pytest.approx(completion.logprobs, abs=tolerance)
-
-
 async def test_new_weights_score_anew(model, module, tolerance):
     before = await model.score(PROMPT, "a:288")
     model.refresh(shaken(module, seed=7), version=5)

@@ -29,16 +29,6 @@ async def test_keeps_the_contract_of_models(servers):
     await check_model(model, PROMPT, sampling=sampling, reproducible=False)
 
 
-@pytest.mark.parametrize("temperature", [0, 0.5, 1, 1.7])
-async def test_log_probabilities_are_those_of_transformers(servers, module, tolerance, temperature):
-    model = client(servers)
-    sampling = Sampling(temperature=temperature, max_tokens=100, seed=3)
-    for prompt in (PROMPT, [{"role": "user", "content": "a:5"}]):
-        for completion in await model.complete(prompt, 4, sampling):
-            assert completion.trainable
-            assert gap(completion, module) < tolerance
-
-
 async def test_text_is_never_tokenised_twice(servers, module):
     """What one turn sampled is part of the next one's prompt as token ids."""
     odd = [5, 5, 6, 30, 30, 7, 2]

@@ -30,6 +30,7 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
+from mars_env.trainers.team import Team, refresher
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -75,6 +76,14 @@ async def sample(url: str, playing: HFModel | None = None, key="", weights=None,
     playing, chosen = playing or model(), SamplerSettings(**options)
     agents = {"solver_0": opener(playing)}
     return await run_sampler(agents, {"opener": playing}, url, chosen, key=key, weights=weights)
+
+
+async def in_one_process(chosen: RunSettings):
+    """The synchronous run, with the same batches: its model and the metrics of each update."""
+    both = model()
+    policies = {"opener": Policy(both.module, both.tokenizer)}
+    team = Team({"solver_0": opener(both)}, policies, refresher({"opener": both}))
+    return both.module, await loop.train(game(), team, problems(), chosen)
 
 
 async def learn(folder: Path, port: int, chosen: RunSettings, **options) -> HFModel:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from messages import raises
+from rows import write_rows
 
 import mars_env
 from mars_env.agents import GenerativeJudge, Solver, make_agents
@@ -23,17 +24,12 @@ from mars_env.types import Problem, Sampling
 TOWER = r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}"
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def test_a_reference_that_nothing_can_be_compared_with_is_refused_when_loaded(tmp_path):
     rows = [{"id": "a", "problem": "1 + 1?", "answer": "2"}, {"id": "b", "problem": "?", "answer": TOWER}]
     with raises(ProblemError):
-        mars_env.load_problems(write(tmp_path / "p.jsonl", rows))
+        mars_env.load_problems(write_rows(tmp_path / "p.jsonl", rows))
     with raises(ProblemError):
-        mars_env.make("aime-solve", problems=write(tmp_path / "p.jsonl", rows))
+        mars_env.make("aime-solve", problems=write_rows(tmp_path / "p.jsonl", rows))
 
 
 def test_make_says_that_its_problems_are_generated(caplog):
@@ -47,7 +43,7 @@ def test_make_says_that_its_problems_are_generated(caplog):
 
 def test_problems_may_be_a_name_a_file_a_set_or_a_list(tmp_path):
     row = {"id": "a", "problem": "1 + 1?", "answer": "2"}
-    given = ("arithmetic", write(tmp_path / "p.jsonl", [row]), str(tmp_path / "p.jsonl"))
+    given = ("arithmetic", write_rows(tmp_path / "p.jsonl", [row]), str(tmp_path / "p.jsonl"))
     for problems in (*given, mars_env.load_problems("aime", n=3), [Problem("p", "1 + 1?", "2")]):
         env = mars_env.make("aime-solve", problems=problems)
         env.reset(seed=0)

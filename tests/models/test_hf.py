@@ -237,17 +237,13 @@ async def test_a_model_works_from_several_event_loops_at_once(tiny_pair):
     model = HFModel(tiny_pair)
     sampling = Sampling(max_tokens=10, seed=0)
     [expected] = await model.complete("1+1=", 1, sampling)
-    results = []
 
-    def other():
-        results.append(asyncio.run(model.complete("1+1=", 1, sampling)))
+    def ask():
+        return model.complete("1+1=", 1, sampling)
 
-    threads = [threading.Thread(target=other) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    here = await asyncio.gather(*(model.complete("1+1=", 1, sampling) for _ in range(4)))
-    await asyncio.to_thread(lambda: [thread.join() for thread in threads])
-    assert {c.token_ids for [c] in [*results, *here]} == {expected.token_ids}
+    others = [asyncio.to_thread(lambda: asyncio.run(ask())) for _ in range(4)]
+    found = await asyncio.gather(*others, *(ask() for _ in range(4)))
+    assert {c.token_ids for [c] in found} == {expected.token_ids}
 
 
 async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, tiny_tokenizer):

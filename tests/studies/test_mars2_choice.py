@@ -11,6 +11,7 @@ from mars_env.agents.reward_model import make_reward_model
 from mars_env.envs.selection import First
 from mars_env.errors import ConfigError
 from mars_env.models import HFModel
+from studies.common.study import Run
 from studies.mars2.experiment import (
     chosen_by,
     right_within,
@@ -25,8 +26,8 @@ from studies.mars2.warm_start import (
     draw,
     warm_start,
 )
-from studies.mars2_choice.choice import (
-    CHOICE_ARMS,
+from studies.mars2_choice.study import (
+    ARM,
     ChoiceRecipe,
     Judged,
     RewardRecipe,
@@ -50,7 +51,6 @@ TINY = ChoiceRecipe(
     ),
     reward_model=RewardRecipe(problems=12, updates=4, rows=8),
 )
-ARM = {arm.name: arm for arm in CHOICE_ARMS}
 
 
 # ------------------------------------------------------------------------------------------- fewer outputs
@@ -151,7 +151,7 @@ def test_a_stopped_search_is_the_beginning_of_the_whole_one(team):
 def test_the_figures_repeat_and_no_choice_beats_a_perfect_one(team, tmp_path):
     trained, trees, cache = team
     twice = [
-        asyncio.run(choice_figures(ARM["untrained"], trained, 3, tmp_path / name, TINY, cache))
+        asyncio.run(choice_figures(ARM["untrained"], trained, Run(3, TINY, cache), tmp_path / name))
         for name in ("a", "b")
     ]
     assert twice[0] == twice[1]

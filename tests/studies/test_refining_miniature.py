@@ -11,7 +11,7 @@ from mars_env.grading import grader_for
 from mars_env.miniature import protocol
 from mars_env.rollout import Job, collect
 from mars_env.types import Completion
-from studies.marsrl_refining.refining import (
+from studies.marsrl_refining.study import (
     RefiningSolver,
     at_budget,
 )

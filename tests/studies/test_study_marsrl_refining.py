@@ -4,12 +4,13 @@ import re
 
 import pytest
 from messages import raises
+from turns import turn
 
 import studies.marsrl_refining.study as study
 from mars_env.envs import SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
-from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+from mars_env.types import Completion, Grade, Problem, Tree
 
 
 def test_the_plan_names_the_arms_and_the_team_has_a_row_of_every_seed():
@@ -29,19 +30,16 @@ def test_the_team_that_may_correct_more_often_begins_as_that_of_the_first_study(
             assert row.detail["tokens_by_correction"][3] == pytest.approx(first[row.seed][study.TOKENS])
 
 
-def turn(number, agent, tokens, found):
-    """A turn of a chain; `found` is whether a solution is right or what a Verifier says."""
-    action, grade, info = Action("", (Completion("", completion_tokens=tokens),)), None, {}
-    if agent == "verifier_0":
-        info = {"verdict": "Correct" if found else "Wrong"}
-    else:
-        grade = Grade.correct() if found else Grade.wrong("")
-    return Turn("p#0", "0" + ".0" * number, None, "", agent, "", "p", action, grade, info=info)
-
-
 def chain(*turns):
-    """An episode of such turns, given as agent, tokens and what is found."""
-    return Tree("p#0", Problem("p", "What?", "1"), tuple(turn(i, *each) for i, each in enumerate(turns)))
+    """An episode of such turns: agent, tokens, and whether it is right or what a Verifier says."""
+    made = []
+    for i, (agent, tokens, found) in enumerate(turns):
+        judged = {"info": {"verdict": "Correct" if found else "Wrong"}}
+        graded = {"grade": Grade.correct() if found else Grade.wrong("")}
+        more = judged if agent == "verifier_0" else graded
+        completion = Completion("", completion_tokens=tokens)
+        made.append(turn("0" + ".0" * i, None, completion, agent=agent, tree="p#0", **more))
+    return Tree("p#0", Problem("p", "What?", "1"), tuple(made))
 
 
 def test_an_episode_with_fewer_corrections_is_the_beginning_of_the_same():

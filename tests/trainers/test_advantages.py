@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
+from turns import turn
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import (
@@ -19,7 +20,7 @@ from mars_env.trainers.advantages import (
     turn_key,
 )
 from mars_env.trainers.config import TrainConfig, estimator_of
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
 rewards_of_groups = st.lists(
     st.lists(st.none() | st.sampled_from([0.0, 1.0, 0.25, -1.0]), max_size=6), max_size=5
@@ -28,13 +29,8 @@ rewards_of_groups = st.lists(
 
 def group(id, rewards, length=3):
     completion = Completion("", token_ids=(1,) * length)
-    return Group(
-        id,
-        tuple(
-            Turn(f"tree {id}", str(i), None, id, "solver_0", "p", "q", Action("", (completion,)), reward=r)
-            for i, r in enumerate(rewards)
-        ),
-    )
+    turns = [turn(str(i), r, completion, tree=f"tree {id}", group=id) for i, r in enumerate(rewards)]
+    return Group(id, tuple(turns))
 
 
 def test_hand_computed_values_of_unequal_groups():

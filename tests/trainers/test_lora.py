@@ -30,6 +30,15 @@ def pair(toy, seed=0):
     return add_adapters(toy.tiny_model(), ROLES, SMALL, seed=seed)
 
 
+def trainer_of(adapters, **settings):
+    policies = {role: Policy(adapter) for role, adapter in adapters.items()}
+    return LocalTrainer(policies, TrainConfig(learning_rate=1e-2, **settings))
+
+
+def weights(adapters):
+    return {role: flat(adapter) for role, adapter in adapters.items()}
+
+
 def stir(adapter, seed=0):
     """Give an adapter an effect, as training would."""
     generator = torch.Generator().manual_seed(seed)
@@ -40,16 +49,15 @@ def stir(adapter, seed=0):
 
 def groups_of_two(toy, model, step=0):
     """Groups in which solver and verifier act on the same inputs; rewards 1 and 0 by turns."""
-    return [
-        Group(
-            g.id,
-            tuple(
-                replace(t, agent=f"{ROLES[i // 2 % 2]}_0", policy=ROLES[i // 2 % 2], reward=float(i % 2))
-                for i, t in enumerate(g.turns)
-            ),
-        )
-        for g in toy.toy_groups(model, step)
-    ]
+    made = []
+    for group in toy.toy_groups(model, step):
+        roles = [ROLES[i // 2 % 2] for i in range(len(group.turns))]
+        turns = [
+            replace(turn, agent=f"{role}_0", policy=role, reward=float(i % 2))
+            for i, (turn, role) in enumerate(zip(group.turns, roles, strict=True))
+        ]
+        made.append(Group(group.id, tuple(turns)))
+    return made
 
 
 def test_at_first_adapters_compute_what_the_base_does_and_then_each_its_own(toy):
@@ -83,10 +91,7 @@ def test_initial_weights_derive_from_seed_and_name_and_leave_the_global_generato
 def test_each_policy_learns_from_its_own_turns_and_the_base_from_none(toy):
     adapters = pair(toy)
     base = [p.detach().clone() for n, p in adapters["solver"].base.named_parameters() if "lora" not in n]
-    before = {role: flat(adapter) for role, adapter in adapters.items()}
-    trainer = LocalTrainer(
-        {role: Policy(adapter) for role, adapter in adapters.items()}, TrainConfig(learning_rate=1e-2)
-    )
+    before, trainer = weights(adapters), trainer_of(adapters)
     groups = groups_of_two(toy, adapters["solver"])
     solvers = [Group(g.id, tuple(t for t in g.turns if t.policy == "solver")) for g in groups]
     assert trainer.step(solvers).policies["verifier"] == {}
@@ -117,9 +122,7 @@ async def test_hfmodel_samples_with_the_adapter_of_each_role(toy):
 def test_sampling_from_other_threads_does_not_disturb_an_update(toy):
     def trained(disturb):
         adapters = pair(toy)
-        trainer = LocalTrainer(
-            {role: Policy(a) for role, a in adapters.items()}, TrainConfig(learning_rate=1e-2)
-        )
+        trainer = trainer_of(adapters)
 
         async def both():
             update = asyncio.create_task(asyncio.to_thread(trainer.step, groups))
@@ -128,7 +131,7 @@ def test_sampling_from_other_threads_does_not_disturb_an_update(toy):
             await update
 
         asyncio.run(both())
-        return {role: flat(a) for role, a in adapters.items()}
+        return weights(adapters)
 
     groups = groups_of_two(toy, toy.tiny_model())
     calm, disturbed = trained(False), trained(True)
@@ -153,10 +156,7 @@ def test_the_base_is_the_reference_of_the_kl_term(toy):
 def test_a_run_of_two_adapters_resumes_bit_by_bit(toy, tmp_path):
     def run(steps, directory):
         adapters = pair(toy)
-        trainer = LocalTrainer(
-            {role: Policy(a) for role, a in adapters.items()},
-            TrainConfig(learning_rate=1e-2, epochs=2, minibatches=2),
-        )
+        trainer = trainer_of(adapters, epochs=2, minibatches=2)
 
         async def batches(done):
             for step in range(done, steps):
@@ -175,8 +175,7 @@ def test_a_checkpoint_holds_adapters_that_peft_loads(toy, tmp_path):
 
     adapters = pair(toy)
     stir(adapters["verifier"])
-    trainer = LocalTrainer({role: Policy(a) for role, a in adapters.items()})
-    path = trainer.save(tmp_path) / "verifier"
+    path = trainer_of(adapters).save(tmp_path) / "verifier"
     names = {file.name for file in path.iterdir()}
     assert names == {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"}
     loaded = PeftModel.from_pretrained(toy.tiny_model(), path)
@@ -187,9 +186,8 @@ def test_a_base_in_half_precision_has_adapters_in_full(toy):
     adapters = add_adapters(toy.tiny_model().bfloat16(), ROLES, SMALL)
     assert {p.dtype for a in adapters.values() for p in a.parameters()} == {torch.float32}
     assert adapters["solver"].dtype == torch.bfloat16
-    before = {role: flat(a) for role, a in adapters.items()}
-    trainer = LocalTrainer({role: Policy(a) for role, a in adapters.items()}, TrainConfig(learning_rate=1e-2))
-    trainer.step(groups_of_two(toy, toy.tiny_model()))
+    before = weights(adapters)
+    trainer_of(adapters).step(groups_of_two(toy, toy.tiny_model()))
     assert not any(torch.equal(before[role], flat(a)) for role, a in adapters.items())
 
 

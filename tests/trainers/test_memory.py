@@ -2,13 +2,14 @@ import pytest
 import torch
 from messages import raises
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3MoeConfig
+from turns import turn
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.trainers.memory import GIB, Shape, _Peak, described, estimate
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
 WORDS = 500
 SHAPE = Shape(prompt=32, sampled=32, rows=4)
@@ -30,14 +31,9 @@ def rows():
     for number in range(2 * SHAPE.rows):
         ids = torch.randint(0, WORDS, (SHAPE.prompt + SHAPE.sampled,), generator=draw).tolist()
         ids[0] = number
-        completion = Completion(
-            "",
-            prompt_ids=tuple(ids[: SHAPE.prompt]),
-            token_ids=tuple(ids[SHAPE.prompt :]),
-            logprobs=(-1.0,) * SHAPE.sampled,
-        )
-        action = Action("", (completion,))
-        yield Turn("t", str(number), None, "g", "solver_0", "one", "p", action, reward=float(number % 2))
+        read, sampled = tuple(ids[: SHAPE.prompt]), tuple(ids[SHAPE.prompt :])
+        completion = Completion("", "stop", read, sampled, (-1.0,) * SHAPE.sampled)
+        yield turn(str(number), float(number % 2), completion, policy="one")
 
 
 @pytest.mark.parametrize(

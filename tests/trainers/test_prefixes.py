@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, OPTConfig, Qwen3Config
 from transformers import logging as transformers_logging
+from turns import turn
 
 from mars_env.trainers import forward, losses
 from mars_env.trainers.batches import collate
@@ -18,7 +19,7 @@ from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.trainers.prefixes import can_share, grow
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
 WORDS = 9
 SIZES = {"vocab_size": WORDS, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
@@ -57,19 +58,9 @@ def groups_of(texts, policies=("one",), temperature=0.8):
     for number, row in enumerate(texts):
         read = max(1, len(row) // 2)
         logprobs = tuple(-draw.uniform(1, 3, len(row) - read))
-        completion = Completion(
-            "",
-            prompt_ids=tuple(row[:read]),
-            token_ids=tuple(row[read:]),
-            logprobs=logprobs,
-            temperature=temperature,
-        )
-        turns.append(
-            Turn(
-                "t", str(number), None, "g", "solver_0", policies[number % len(policies)], "p",
-                Action("", (completion,)), reward=float(draw.uniform()),
-            )
-        )  # fmt: skip
+        completion = Completion("", "stop", tuple(row[:read]), tuple(row[read:]), logprobs, temperature)
+        policy = policies[number % len(policies)]
+        turns.append(turn(str(number), float(draw.uniform()), completion, policy=policy))
     return [Group("g", tuple(turns))]
 
 

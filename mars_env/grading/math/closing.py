@@ -113,7 +113,9 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
-    if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
+    clause = _CLAUSE.split(hidden(sentence))[-1]
+    doubt = doubtful(hidden(sentence)) or doubtful(clause, beside_number=True)
+    if (value := _asked_formula(statement, sentence)) and not doubt:
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
     if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
@@ -155,7 +157,7 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
         plain = undelimited(sentence.replace("$", ""))
         chain = rf"{written}\s*=(?:[^=;]+=)*([^=;]+)\Z"
         said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
-        if said and is_value(said[1]):
+        if said and is_value(said[1]) and len(re.findall(rf"{written}\s*=", plain)) == 1:
             return said[1].strip()
     return None
 

@@ -59,7 +59,7 @@ _OFFER_OR_REMARK = re.compile(
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
     r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?:(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)"
-    r"|\**(?:check|verif\w+)\b(?P<check>[^\n]{1,300}))\Z",
+    r"|\**(?:check|verif\w+|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))\b(?P<check>[^\n]{1,300}))\Z",
     re.IGNORECASE,
 )
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search

@@ -18,13 +18,13 @@ from mars_env.grading.math.vocabulary import NO_LENGTH
 _LENGTH = 400  # longest answer or sentence that is looked at
 _ASKED = re.compile(
     r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for|what\s+values?\s+of)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
-    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,:;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)"
+    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,:;。，]|\Z|(?:if|given|such|when|where|does|do|will|is|in|as)\b)"
     r"|则\s*\$([^$]{1,200}?)=\s*(?:\$\s*_|\\_|\\underline)",
     re.IGNORECASE,
 )
 _SUM = re.compile(r"[-+/]|frac|\A\d")
 _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
-_NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
+_NUMBERED = re.compile(r"((?:\\|(?<![A-Za-z\\]))[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
 _IN_UNIT = re.compile(
     rf"\bhow\s+many\s+(?:(?:full|whole|more|complete)\s+)?{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
@@ -36,7 +36,7 @@ _ASKS_FOR_FORM = re.compile(
     r"\b(?:(?P<factor>factor(?:ed|ing|i[sz]e|i[sz]ed|i[sz]ation)?)|(?P<expand>expan[ds]\w*)"
     r"|(?P<terms>in\s+the\s+form|complete\s+the\s+square)|(?P<scientific>scientific\s+notation)|(?P<signs>positive\s+exponents)"
     r"|(?P<below>simplif\w*|rationali[sz]\w*|reduc\w*)"
-    r"|convert\w*|writ\w*|express\w*)\b|分解|展开|化[简为成]|写成|表示",
+    r"|convert\w*|writ\w*|express\w*|partial\s+fractions?)\b|分解|展开|化[简为成]|写成|表示",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:/\d+|\\?%)?")
@@ -160,6 +160,8 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
     if answer == reference or not (forms := _asked_forms(statement)):
         return False
     theirs, mine = form(reference), form(answer)
+    if isinstance(mine, Node) and {*operators(mine)} == {"="} and "=" not in reference:
+        mine = mine.args[-1]
     if theirs != mine and mine in given(statement):
         return True
     if isinstance(theirs, str) or isinstance(mine, str) or {theirs.kind, mine.kind} - EXPRESSIONS:

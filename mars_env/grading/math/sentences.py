@@ -42,9 +42,10 @@ _EXPLANATION = re.compile(
 )
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
-    r"|(?:which (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|with equality"
-    r"|including(?=[^,]*\Z))\b|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
-    r"|,?\s+where\s+\$?[A-Z]\$?\s+(?:is|denotes)\s[^,]*\Z"
+    r"|(?:(?:which|and (?:it|this)) (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at"
+    r"|with equality|including(?=[^,]*\Z))\b"
+    r"|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
+    r"|,?\s+where\s+(?:000|[A-Z])\s+(?:is|denotes)\s[^,]*\Z|\s\((?:that\s+is|i\.e\.)[,\s][^()]{1,100}\)"
     r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
@@ -73,6 +74,7 @@ _QUANTITY = re.compile(
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _NO_VALUE = re.compile(r"[是为得即]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
+_PRICED = re.compile(r"\d\D*(?!\b(?:and|or)\b)\b[A-Za-z]{2,}\s+\\?\s*[$€£]\s*\d")
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
 
 
@@ -110,7 +112,7 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
-    if CONCLUDES.search(plain) or _NO_VALUE.search(plain):
+    if CONCLUDES.search(plain) or _NO_VALUE.search(plain) or _PRICED.search(plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
     if spelled_number(" ".join(words)) is not None:

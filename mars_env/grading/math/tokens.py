@@ -109,7 +109,7 @@ _WORD_ALIASES = {
 SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
 RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
-    " feet inches hours minutes pct"
+    " feet inches hours minutes pct kJ kW kN Hz mol"
 )
 
 _TOKEN = re.compile(
@@ -142,6 +142,7 @@ _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
     r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
+_OF_NUMBERS = re.compile(r"\\in\s*(?:\\math(?:bf|rm)\s*)?\{?([ZNR])\b\}?")
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _SAID = (
@@ -245,9 +246,11 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\(", re.compile(r"\\[()]"), " "),
     (r"\[", re.compile(r"(?<!\\)\\[\[\]]"), " "),
     ("{", _INVISIBLE, " "),
+    ("cancel", re.compile(r"(?<=[{)}])\\b?cancel\s*(?=\{)"), ""),
     (":}", re.compile(r"\\text\{:\}|\{:\}"), ":"),
     (r"\right", _SYSTEM, _system),
     (r"\mathbb", re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])"), r"\\mathbb{\1}"),
+    (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
     (
         r"\mathbb{R}",

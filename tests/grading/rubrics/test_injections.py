@@ -214,14 +214,8 @@ def test_no_special_token_is_kept_in_other_letters(token, data):
     ]
     text = "5" + "".join(letters) + "7"
     assert SPECIAL.search(folded(token)) and not SPECIAL.search(folded(without_template_tokens(text)))
-    assert "".join(without_template_tokens(text).split()) == text.replace(
-        "\U000e0041", ""
-    )  # nothing else changes
-
-
-@pytest.mark.parametrize("said", FORGED.values(), ids=FORGED)
-def test_no_case_keeps_a_special_token(said):
-    assert not SPECIAL.search(folded(without_template_tokens(said)))
+    kept = "".join(without_template_tokens(text).split())
+    assert kept == text.replace("\U000e0041", "")  # nothing else changes
 
 
 @pytest.mark.parametrize(
