@@ -20,7 +20,8 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models.hf import HFModel
 from mars_env.rollout import groups_of
-from mars_env.trainers import LocalTrainer, Overlong, Policy, TrainConfig
+from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.trl import TeamRollouts, rows_per_tree
 
 GAME = Game(SolveVerifyCorrect(TRAINING.model_copy(update={"rounds": 1})), grader_for("math"))
@@ -38,6 +39,7 @@ class Recorded(TeamRollouts):
 
 
 def team(module, config=None, temperature=1.3, acting=lambda agent: agent, **options):
+    torch.set_num_threads(1)
     model = HFModel((module, load().tokenizer), name="miniature")
     agents = {r: MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
     agents = {f"{role}_0": acting(agent) for role, agent in agents.items()}
@@ -71,6 +73,13 @@ def trainer(rollouts, module, path, **changes):
     )
 
 
+def dropping():
+    """The miniature with a dropout, which no trainer may use."""
+    module = load().module
+    module.model.norm = torch.nn.Sequential(module.model.norm, torch.nn.Dropout(0.2))
+    return module
+
+
 @pytest.fixture
 def playing(tmp_path):
     """Rollouts, and a trainer of TRL for them."""
@@ -79,13 +88,6 @@ def playing(tmp_path):
     by_trl = trainer(rollouts, module, tmp_path)
     by_trl.model.train()
     return rollouts, by_trl
-
-
-def dropping():
-    """The miniature with a dropout, which no trainer may use."""
-    module = load().module
-    module.model.norm = torch.nn.Sequential(module.model.norm, torch.nn.Dropout(0.2))
-    return module
 
 
 @pytest.mark.parametrize(
