@@ -89,7 +89,7 @@ _NUMBERS = re.compile(r"\d\$?,? (?:and|or) [$\d]|\d[和或、]\d")
 _MONEY = "\\$"
 _ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
-_PREDICATE = r"\b(?:is|are|was|were|be|has|have|on)\b(?: an?)? "
+_PREDICATE = r"(?:\b(?:is|are|was|were|be|has|have|on)\b(?: an?)?|\b(?:series|integral|sequence|limit|it)) "
 _WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
@@ -113,7 +113,9 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return undelimited(last[1:]) if last.startswith("=") else None
     if text.endswith(("$$", "\\]")):
         opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
-        return undelimited(text[opening:]).lstrip("= ") if opening >= 0 else None
+        formula = undelimited(text[opening:]).lstrip("= ")
+        readable = isinstance(form(formula), Node)
+        return None if opening < 0 else formula if readable else formula.rpartition("=")[2]
     if items := list_items(text):
         return ", ".join(items)
     line = last_line(text)
@@ -132,7 +134,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
     if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
-        return undelimited(bolds[0])
+        return with_long_unit(undelimited(bolds[0]))
     if whole:
         return with_long_unit(bare)
     value = claimed(statement, sentence, reference)
@@ -201,6 +203,8 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         claim = _claim(statement, clause)
         if claim is None or not (ended or claim.marked) or OTHER_CASE.match(claim.words):
             continue
+        if _TEXT.fullmatch(reference) and re.search(r"\d", claim.value):
+            continue  # "two days after a Wednesday" for a day
         around = re.sub(r"(?<!\()\bor\b", " ", unshared(MATH_SPAN.sub(" ", claim.words), statement))
         if doubtful(around.rstrip(), beside_number=not claim.at_end):
             return None
@@ -256,7 +260,7 @@ def _claim(statement: str, clause: str) -> _Claim | None:
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
     """The only number of a clause that the question does not have, with its unit of measurement."""
-    clause = re.sub(r"(?<![\\a-z-])[a-z]+(?![a-z-])", _in_digits, clause)
+    clause = re.sub(r"(?<![\\A-Za-z-])[A-Za-z][a-z]+(?![A-Za-z-])", _in_digits, clause)
     asked = question(statement)
     numbers = set(_PLAIN.findall(asked.text)) if asked else set[str]()
 
@@ -286,7 +290,7 @@ def _with_unit(number: str, after: str) -> str:
 
 def _in_digits(word: re.Match[str]) -> str:
     """A number in words in digits; "one" is also a pronoun."""
-    value = spelled_number(word[0]) if word[0] != "one" else None
+    value = spelled_number(word[0].lower()) if word[0].lower() != "one" else None
     return word[0] if value is None else str(value)
 
 

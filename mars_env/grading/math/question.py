@@ -31,7 +31,8 @@ _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"((?:\\|(?<![A-Za-z\\]))[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
 _IN_UNIT = re.compile(
-    rf"\bhow\s+many\s+(?:(?:full|whole|more|complete)\s+)?{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest(?!\s+(?:cent|penny)))\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
+    rf"\b(degrees?)\s+measures?\b|\bhow\s+many\s+(?:(?:full|whole|more|complete)\s+)?{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))"
+    rf"|\b(?:in|to\s+the\s+nearest(?!\s+(?:cent|penny)))\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
     r"(?=[\s$}]*(?:[.?,;)(]|\Z|(?:does|do|is|are|of|in|to|as|rounded)\b))",
     re.IGNORECASE,
 )
