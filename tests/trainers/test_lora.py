@@ -8,6 +8,7 @@ import pytest
 import torch
 from messages import raises
 from tiny_team import flat
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.hf import HFModel
@@ -194,6 +195,14 @@ def test_only_the_named_layers_get_adapters(toy):
     names = [name for name, _ in adapters["solver"].named_parameters()]
     assert len(names) == 2 * 2 * 2
     assert all("q_proj" in name or "v_proj" in name for name in names)
+
+
+def test_experts_that_are_one_parameter_and_their_router_get_none():
+    sizes = {"vocab_size": 9, "hidden_size": 8, "head_dim": 4, "num_attention_heads": 2}
+    experts = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 4, "num_hidden_layers": 1}
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **experts, num_key_value_heads=2)).eval()
+    names = [name for name, _ in add_adapters(model, ["solver"], SMALL)["solver"].named_parameters()]
+    assert {name.split(".")[-3] for name in names} == {"q_proj", "k_proj", "v_proj", "o_proj"}
 
 
 @pytest.mark.parametrize("name", ["model", "lora_A", "0", "weight"])

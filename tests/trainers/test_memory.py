@@ -1,8 +1,10 @@
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from messages import raises
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 from turns import turn
 
+from mars_env.errors import ConfigError
 from mars_env.models import tiny_model
 from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.trainers.lora import LoRASettings, add_adapters
@@ -64,3 +66,9 @@ def test_weights_moments_and_copies_are_counted():
 def test_the_report_says_what_does_not_fit():
     found = estimate(CONFIG, TrainConfig(), SHAPE)
     assert "does not fit" in described(found, 1024) and "does not fit" not in described(found, GIB)
+
+
+def test_an_architecture_that_cannot_be_run_without_values_is_an_error():
+    experts = Qwen3MoeConfig(vocab_size=WORDS, hidden_size=64, moe_intermediate_size=16, num_hidden_layers=1)
+    with raises(ConfigError):
+        estimate(experts, TrainConfig(), SHAPE)

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import torch
 from calling_team import Calling
 from messages import raises
 from tiny_team import flat
@@ -19,7 +20,8 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models.hf import HFModel
 from mars_env.rollout import groups_of
-from mars_env.trainers import LocalTrainer, Overlong, Policy, TrainConfig
+from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.trl import TeamRollouts, rows_per_tree
 
 GAME = Game(SolveVerifyCorrect(TRAINING.model_copy(update={"rounds": 1})), grader_for("math"))
@@ -37,6 +39,7 @@ class Recorded(TeamRollouts):
 
 
 def team(module, config=None, temperature=1.3, acting=lambda agent: agent, **options):
+    torch.set_num_threads(1)
     model = HFModel((module, load().tokenizer), name="miniature")
     agents = {r: MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
     agents = {f"{role}_0": acting(agent) for role, agent in agents.items()}
@@ -70,6 +73,13 @@ def trainer(rollouts, module, path, **changes):
     )
 
 
+def dropping():
+    """The miniature with a dropout, which no trainer may use."""
+    module = load().module
+    module.model.norm = torch.nn.Sequential(module.model.norm, torch.nn.Dropout(0.2))
+    return module
+
+
 @pytest.fixture
 def playing(tmp_path):
     """Rollouts, and a trainer of TRL for them."""
@@ -92,14 +102,14 @@ def playing(tmp_path):
     ids=["marsrl", "gspo", "dr-grpo"],
 )
 def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_path):
-    module = load().module
+    module = dropping()
     before = flat(module)
     rollouts = team(module, config, acting=Calling)
     by_trl = trainer(rollouts, module, tmp_path)
     by_trl.train()
     assert len(rollouts.trees) == 4
     assert any(len(turn.action.completions) == 2 for tree in rollouts.trees for turn in tree.turns)
-    local = load().module
+    local = dropping()
     LocalTrainer({"miniature": Policy(local)}, config).step(groups_of(rollouts.trees))
     moved = (flat(local) - before).abs().max()
     assert moved > 5e-4
