@@ -1,7 +1,5 @@
 """The plan of half an hour on a GPU: it runs on a CPU, and no step can lose what others found."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The load test of OpenRLHF's driver, at a tiny size, with the miniature's tokenizer."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

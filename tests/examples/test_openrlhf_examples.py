@@ -1,7 +1,5 @@
 """Python files beside the settings files of examples/openrlhf: own rules, agents and rewards; roles."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 from dataclasses import replace

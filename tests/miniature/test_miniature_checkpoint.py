@@ -1,7 +1,5 @@
 """The miniature as a checkpoint: built, warm-started, shipped, loaded by transformers, played."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The miniature's language: exact both ways, and total on any text."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -10,9 +10,11 @@ from tiny_team import SAMPLING, brief, made, settings, tiny
 import mars_env
 from mars_env.envs import GroupedSettings, Solve
 from mars_env.errors import ConfigError
+from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import PipelineSettings, SegmentedModel
 from mars_env.trainers import Team, make_team, refresher, train
+from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.types import Problem
 
 PAIR = ["solver_0", "solver_1"]
@@ -49,6 +51,14 @@ def test_models_that_do_not_fit_the_agents_are_refused(names, models):
     made_of = {k: tiny(v) for k, v in models.items()} if isinstance(models, dict) else list(map(tiny, models))
     with raises(ConfigError):
         policies(names, made_of)
+
+
+def test_adapters_do_not_sample_while_their_base_is_trained():
+    pytest.importorskip("peft", reason="adapters need the extra lora")
+    adapters = add_adapters(tiny("base").module, ["a", "b"], LoRASettings(rank=2))
+    models = [HFModel((adapter, None), name=name) for name, adapter in adapters.items()]
+    with raises(ConfigError):
+        policies(PAIR, models, pipeline=PipelineSettings(staleness=1))
 
 
 def test_by_default_agents_have_the_prompts_of_their_roles():
