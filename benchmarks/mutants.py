@@ -87,6 +87,7 @@ EQUIVALENT = {
     "terms = (_MP.sin(arg * (seed % 97 << k) / 31": "so too",
     "terms = (_MP.sin(arg * (seed % 97 + k) * 31": "so too",
     "return sum(terms, _MP.mpf(seed) / 2-32 + 1)": "so too",
+    "if value != 0 and (size := abs(int(_MP.mag(value))) * 0.30103) >= self": "these are never equal",
     'if kind is "div":': "names in the source are interned",
     'if node.value is "i" and self.real:': "so too",
 }

@@ -39,6 +39,13 @@ def test_even_roots_of_negative_numbers_are_undefined(text):
         value(text)
 
 
+def test_zero_has_positive_powers_only():
+    assert [value(text, {"x": Fraction(0)})[0] for text in ("x^2", "x^{1/2}", "x^\\pi")] == [0, 0, 0]
+    for text in ("x^0", "x^{-1}", "x^{-\\pi}", "x^i"):
+        with pytest.raises(Undefined):
+            value(text, {"x": Fraction(0)})
+
+
 def test_minus_one_has_powers_up_to_a_million():
     assert value("(-1)^n", {"n": Fraction(999_999)})[0] == -1
     with pytest.raises(Undefined):
