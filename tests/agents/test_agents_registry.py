@@ -131,6 +131,9 @@ def test_entry_points(monkeypatch, my_module):
     [
         "http://localhost/v1",
         "http://localhost/v1#m?colour=red",
+        "http://localhost/v1#m?temperature=-1",
+        "http://localhost/v1#m?temperature=nan",
+        "http://localhost/v1#m?top_k=1&top_k=2",
         "http://localhost/v1#m?concurrency=many",
         "http://localhost/v1#m?exact=ture",
         "solver=scripted:x",
