@@ -88,7 +88,7 @@ def test_validation_finds_what_is_not_fit(tmp_path):
 
 def test_verdicts_replace_no_input(tmp_path):
     graded(tmp_path, [SUM], [("a", "4")], "--out", tmp_path / "c.jsonl", code=2)
-    assert read(tmp_path / "c.jsonl")[0]["completion"] == "4"
+    assert read_rows(tmp_path / "c.jsonl")[0]["completion"] == "4"
 
 
 def test_verdicts_that_cannot_be_written_are_one_sentence(tmp_path):
