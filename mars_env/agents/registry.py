@@ -394,6 +394,8 @@ def _options(text: str, known: _Types) -> tuple[str, dict[str, Any]]:
         if kind is None:
             names = ", ".join(sorted({*known, *_COMMON}))
             raise ConfigError(f"{target} has no option {key!r}; it has {names}")
+        if key in options:
+            raise ConfigError(f"{target}: the option {key} is given twice")
         with explained(ConfigError, f"{target}: the option {key} cannot be {value!r}", ValidationError):
             options[key] = TypeAdapter(kind).validate_python(value)
     return target, options

@@ -19,6 +19,7 @@ from mars_env.agents.thinking import THINKING, Thinking
 from mars_env.agents.tool_loop import ToolTurn
 from mars_env.agents.tools import Tool, Toolbox
 from mars_env.errors import ConfigError, ModelError, explained
+from mars_env.models.requests import check_request
 from mars_env.text import shown
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
 
@@ -74,6 +75,7 @@ class RoleAgent:
         self.model = model
         self.policy = policy or getattr(model, "name", "") or self.role
         self.sampling = sampling or Sampling()
+        check_request(1, self.sampling)
         self.thinking = thinking
         self.toolbox = tools if isinstance(tools, Toolbox) else None
         if tools and not isinstance(tools, Toolbox):

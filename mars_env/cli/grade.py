@@ -49,6 +49,8 @@ def grade(  # public edge: one parameter is one option of the command
     grader = None if rubric is None else _rubric_grader(rubric, judge, repeats)
     if problems == str(completions) == STREAM:
         raise ConfigError("standard input cannot be both problems and completions: name a file for one")
+    if str(out) != STREAM and out.absolute() in (completions.absolute(), Path(problems).absolute()):
+        raise ConfigError(f"the verdicts would replace {out}: choose another --out")
     listed = finite_set(as_problem_set(loaded(problems, fields, split) or problems))
     known = {problem.id: problem for problem in listed}
     with read_from(completions) as source, write_to(out) as target, progress_bar() as bar:

@@ -56,7 +56,7 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
 
 def uncounted(trees: Sequence[Tree]) -> list[str]:
     """Notes on what no metric and no cost counts: calls without counts, what models that judge took."""
-    notes = [missing] if (missing := _uncounted_calls(trees)) else []
+    notes = [f"Tokens are missing: {missing}"] if (missing := _uncounted_calls(trees)) else []
     if any(map(judging_tokens, trees)):
         notes.append("What models read to judge for the search is not known: no metric and no cost counts it")
     graded = sum(
@@ -75,11 +75,8 @@ def _uncounted_calls(trees: Sequence[Tree]) -> str:
     """How many completions came without the number of their tokens; empty if none did."""
     completions = [c for tree in trees for turn in tree.turns for c in turn.action.completions]
     missing = sum(bool(c.text) and not (c.sampled_tokens and c.read_tokens) for c in completions)
-    return (
-        f"Servers counted no tokens for {missing:,} of {counted(len(completions), 'model call')}"
-        if missing
-        else ""
-    )
+    calls = counted(len(completions), "model call")
+    return f"no server counted the tokens of {missing:,} of {calls}" if missing else ""
 
 
 def money(amount: float) -> str:

@@ -123,7 +123,7 @@ def completions_of(
     sampled = _sampled(usage, prompt_tokens)
     counts = _shares(sampled, texts)
     faithful = keeps_logprobs(sampling, processed=processed) and not biased
-    reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
+    reasons = [_finish_reason(_ending(choice)) for choice in choices]
     own_limits = "mars_env" in answer  # a team's (`mars_env.serving`): it ignores those of the request
     cut = not own_limits and _cut_by_context(
         prompt_tokens, sampled, reasons.count("length"), sampling, context
@@ -165,6 +165,12 @@ _WORDS: Mapping[FinishReason, str] = {
 """The words of OpenAI, vLLM, TGI, Together, watsonx, Cohere, Mistral, Anthropic, Bedrock, Gemini and GLM."""
 
 _FINISH_REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()} | {"": "stop"}
+
+
+def _ending(choice: Mapping[str, Any]) -> object:
+    """The server's word for why a choice ended; OpenAI gives a refusal instead of content, with "stop"."""
+    refused = (choice.get("message") or {}).get("refusal") and not choice["message"].get("content")
+    return "refusal" if refused else choice.get("finish_reason")
 
 
 def _finish_reason(word: object) -> FinishReason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from abc import ABC, abstractmethod
@@ -36,8 +37,8 @@ def check_request(n: int, sampling: Sampling) -> None:
         raise ConfigError(f"max_tokens must be at least 1, got {sampling.max_tokens}")
     if sampling.overflow not in ("check", "unknown", "refuse"):
         raise ConfigError(f"overflow is 'check', 'unknown' or 'refuse', got {sampling.overflow!r}")
-    if sampling.temperature < 0:
-        raise ConfigError(f"temperature must be at least 0, got {sampling.temperature}")
+    if not 0 <= sampling.temperature < math.inf:
+        raise ConfigError(f"temperature must be at least 0 and finite, got {sampling.temperature}")
     if not 0 < sampling.top_p <= 1:
         raise ConfigError(f"top_p must lie in (0, 1], got {sampling.top_p}")
     if sampling.top_k < 0:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
+from weakref import WeakValueDictionary
 
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
@@ -107,7 +108,7 @@ class Store:
 
     Raises:
         StoreError: The directory has a run of another configuration, or files that are not those of a run, or
-            another process writes it.
+            it is being written already.
     """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
@@ -382,17 +383,26 @@ def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
         write_atomically(path, text)
 
 
+_LOCKS: WeakValueDictionary[Path, IO[str]] = WeakValueDictionary()
+"""Of the runs that this process writes: a lock of the system does not keep a process from itself."""
+
+
 def _locked(path: Path) -> IO[str]:
     """The lock file of a run, locked until it is closed or this process ends, however it ends."""
+    advice = "wait until it has ended, or choose another directory"
+    taken = StoreError(f"the run {path} is being written already: {advice}")
+    held = _LOCKS.get(path.resolve())
+    if held is not None and not held.closed:
+        raise taken
     file: IO[str] = open_file(path / LOCK, "a")
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not inherited by child processes
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             file.close()
-            advice = "wait until it has ended, or choose another directory"
-            raise StoreError(f"another process writes the run {path}: {advice}") from error
+            raise taken from error
         log.warning("%s cannot be locked: let no other process write it (%s)", path, describe_error(error))
+    _LOCKS[path.resolve()] = file
     return file
 
 

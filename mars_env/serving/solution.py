@@ -11,6 +11,7 @@ from mars_env.envs.visibility import Visibility
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
+from mars_env.text import counted
 from mars_env.types import Tree, Turn
 
 
@@ -51,8 +52,8 @@ class Solution:
 
     def __str__(self) -> str:
         sure = "" if self.confidence is None else f"confidence {self.confidence:.2f} ({self.grounds}), "
-        turns = len(self.tree.turns)
-        return f"{self.answer or self.text}\n[{sure}{self.tokens:,} tokens in {turns} turns]"
+        turns = counted(len(self.tree.turns), "turn")
+        return f"{self.answer or self.text}\n[{sure}{self.tokens:,} tokens in {turns}]"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data without the tree."""

@@ -86,6 +86,11 @@ def test_validation_finds_what_is_not_fit(tmp_path):
     assert "endless: say how many problems, --limit N" in command_line.said("validate", "nibbles", code=2)
 
 
+def test_verdicts_replace_no_input(tmp_path):
+    graded(tmp_path, [SUM], [("a", "4")], "--out", tmp_path / "c.jsonl", code=2)
+    assert read_rows(tmp_path / "c.jsonl")[0]["completion"] == "4"
+
+
 def test_verdicts_that_cannot_be_written_are_one_sentence(tmp_path):
     said, _ = graded(tmp_path, [SUM], [("a", "4")], "--out", tmp_path / "no" / "v.jsonl", code=2)
     assert "v.jsonlcannotbewritten" in "".join(said.split())  # wherever the path is broken into lines

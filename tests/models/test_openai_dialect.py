@@ -41,6 +41,12 @@ def test_choices_come_in_the_order_of_their_indices():
     ]
 
 
+def test_a_refusal_instead_of_content_is_no_answer():
+    said = [{"message": {"content": text, "refusal": "No."}, "finish_reason": "stop"} for text in (None, "4")]
+    found = completions_of(answer(*said), 2, Sampling(), processed=False, version=0)
+    assert [(c.text, c.finish_reason) for c in found] == [("", "content_filter"), ("4", "stop")]
+
+
 def test_log_probabilities_are_kept_where_they_are_those_that_were_sampled_from():
     choice = {"text": "x", "token_ids": [4], "prompt_token_ids": [1], "logprobs": {"token_logprobs": [-0.5]}}
     for sampling, processed, kept in (

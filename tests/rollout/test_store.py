@@ -325,7 +325,7 @@ with Store(sys.argv[1], {}, []):
 """
 
 
-def test_a_second_process_that_writes_a_run_is_refused_until_the_first_has_ended(tmp_path):
+def test_a_second_writer_of_a_run_is_refused_until_the_first_has_ended(tmp_path):
     writer = [sys.executable, "-c", WRITER, str(tmp_path)]
     with subprocess.Popen(writer, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout.readline() == b"open\n"
@@ -335,6 +335,9 @@ def test_a_second_process_that_writes_a_run_is_refused_until_the_first_has_ended
         first.wait()
     with Store(tmp_path, {}, []) as store:
         assert not store.finished
+        with raises(StoreError):
+            Store(tmp_path / "." / "../" / tmp_path.name, {}, [])  # in this process
+    Store(tmp_path, {}, []).close()
 
 
 def test_a_write_that_fails_leaves_the_files_as_they_were(tmp_path):
