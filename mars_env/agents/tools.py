@@ -182,7 +182,7 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
         async def run(given: Mapping[str, Any]) -> str:
             ran = await interpreter.run(_code(**given), seconds, characters)
             if ran.ended:
-                return f"Error: {ran.ended}; names are as they were before this call"
+                return f"Error: {ran.ended}"
             return ran.text or "(no output)"
 
         try:

@@ -61,7 +61,8 @@ def grade(  # public edge: one parameter is one option of the command
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     counts = Counter(verdicts)
-    Screen(stderr=True).print(", ".join(f"{counts[v]} {v}" for v in sorted(counts)) + f", written to {out}")
+    found = ", ".join(f"{counts[v]} {v}" for v in sorted(counts)) or "no completions"
+    Screen(stderr=True).print(f"{found}, written to {out}")
 
 
 def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:

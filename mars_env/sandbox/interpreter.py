@@ -19,6 +19,7 @@ from mars_env.sandbox.pool import Pool
 
 _MODULE: Final = "mars_env_repl"
 _DAY: Final = 86_400.0
+_UNDONE: Final = "names are as they were before this call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,11 @@ class Interpreters:
     Args:
         backend: The sandbox, as for `mars_env.sandbox.run`.
         most: How many interpreters live at a time; each is a process.
-        limits: What one interpreter may use in its whole life.
+        limits: What one interpreter may use in its whole life; by default 120 seconds of CPU time.
     """
 
     def __init__(self, backend: str = "auto", most: int = 64, limits: Limits | None = None) -> None:
-        self.limits = replace(limits or Limits(), idle_seconds=float("inf"), wall_seconds=_DAY)
+        self.limits = replace(limits or Limits(cpu_seconds=120), idle_seconds=float("inf"), wall_seconds=_DAY)
         source = Path(__file__).with_name("inside").joinpath("repl.py").read_text(encoding="utf-8")
         self.pool = Pool(backend, slots=most, modules={_MODULE: source})
         self.most = most
@@ -79,7 +80,7 @@ class Interpreter:
         """Run Python code, and return what it printed, with the value of an expression at its end.
 
         Code that takes longer ends the interpreter, and so may its own limits; the next call finds all names
-        as they were before.
+        as they were before, or none if the earlier calls do not run again.
 
         Raises:
             SandboxError: No sandbox works here, or it was lost.
@@ -93,17 +94,26 @@ class Interpreter:
     async def _run(self, source: str, seconds: float, characters: int) -> CallResult:
         if not (await self._home.pool.backend()).channels:
             return await self._replayed(source, seconds, characters)
-        if self._channel is None:
-            await self._start()
-        self._home.living.move_to_end(self)
+        restored = self._channel is not None
         try:
+            if not restored:
+                await self._start()
+                restored = True
+            self._home.living.move_to_end(self)
             async with asyncio.timeout(seconds):
                 text = await self._call(source, characters)
         except TimeoutError:
             await self.close()
-            return CallResult("", f"it took longer than {seconds:g} seconds")
+            return CallResult("", f"it took longer than {seconds:g} seconds; {_UNDONE}")
         except (ConnectionError, asyncio.IncompleteReadError):
-            return CallResult("", await self._end())
+            why = await self._end()
+            if not restored:  # the program's fault: it must not make its turn UNKNOWN
+                self._calls.clear()
+                return CallResult("", f"its earlier calls do not run again: {why}; all names are lost")
+            return CallResult("", f"{why}; {_UNDONE}")
+        except asyncio.CancelledError:  # an answer may be on its way
+            await self.close()
+            raise
         self._calls.append(source)
         return CallResult(text)
 
@@ -126,11 +136,8 @@ class Interpreter:
         job = Job(source=f"import {_MODULE}\n{_MODULE}.serve()")
         self._session = asyncio.ensure_future(self._home.pool.session(job, theirs, self._home.limits))
         self._session.add_done_callback(lambda _: theirs.close())  # it may have failed before it began
-        try:
-            for source in self._calls:
-                await self._call(source, 0)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            raise SandboxError(f"the interpreter could not be restored: {await self._end()}") from None
+        for source in self._calls:
+            await self._call(source, 0)
 
     async def _end(self) -> str:
         """Why the interpreter has ended by itself; a `SandboxError` if its sandbox was lost."""
@@ -167,7 +174,7 @@ class Interpreter:
         result = await self._home.pool.run(job, limits=limits)
         if result.ended is Ended.LOST:
             raise SandboxError(f"the sandbox of an interpreter was lost: {result.detail}")
-        if not result.ok:
-            return CallResult("", f"it ended ({result.ended.value})")
+        if not result.ok or not result.stdout:  # the last call ended it, perhaps with status 0
+            return CallResult("", f"it ended ({result.ended.value}); {_UNDONE}")
         self._calls.append(source)
-        return CallResult(result.stdout.decode("utf-8", "replace"))
+        return CallResult(result.stdout[1:].decode("utf-8", "replace"))

@@ -37,6 +37,11 @@ async def played_often(
     return await collect(game, agents, jobs, seed=seed, concurrency=len(jobs))
 
 
+def mean_reward(trees: Sequence[Tree]) -> float:
+    """Of their first turns."""
+    return mean([tree.turns[0].reward or 0.0 for tree in trees])
+
+
 async def learned(
     model: HFModel,
     game: Game,

@@ -11,10 +11,9 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.files import write_atomically
-from studies.common.claims import claims_table
-from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.claims import claims_table, judge
+from studies.common.ledger import LedgerRow, arm_difference, arm_estimate, arms_table, origins, seed_text
 
 STUDIES: Final = Path(__file__).parents[1]
 SOLVER, SYSTEM = "solver_accuracy", "system_accuracy"
@@ -39,11 +38,6 @@ def write(page: Path, part: str, text: str) -> None:
     print(f"wrote {page}")
 
 
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table for a page; its cells may hold Markdown."""
-    return as_markdown(Table(tuple(heads), tuple(map(tuple, lines))), markup=True) + "\n"
-
-
 def verbatim(arm: str, text: str) -> str:
     """A text of an arm as it was written."""
     block = "\n".join(f"    {line}".rstrip() for line in text.splitlines())
@@ -66,10 +60,11 @@ def reward_curve(rows: Sequence[LedgerRow], role: str, parts: int) -> list[tuple
     return [(part, sum(values) / len(values)) for part, values in sorted(by_part.items())]
 
 
-def rendered(name: str, rows: Sequence[LedgerRow], **values: Any) -> str:
+def rendered(name: str, rows: Sequence[LedgerRow], every: Sequence[LedgerRow], **values: Any) -> str:
     """The Markdown that `results.md.jinja` in a study's folder makes of rows, or that all studies share.
 
-    Beside the values it has the tables of arms and claims, and where the rows come from. Nothing is escaped.
+    Beside the values it has the rows, and the tables of `every` row, those of another study among them.
+    Nothing is escaped.
     """
     environment = Environment(
         loader=FileSystemLoader(STUDIES), undefined=StrictUndefined, keep_trailing_newline=True
@@ -77,8 +72,12 @@ def rendered(name: str, rows: Sequence[LedgerRow], **values: Any) -> str:
     template = environment.select_template([f"{name}/results.md.jinja", "common/results.md.jinja"])
     return template.render(
         rows=rows,
-        arms_table=partial(arms_table, rows),
-        claims_table=partial(claims_table, rows),
+        estimate=partial(arm_estimate, every),
+        difference=partial(arm_difference, every),
+        judge=judge,
+        seed_text=seed_text,
+        arms_table=partial(arms_table, every),
+        claims_table=partial(claims_table, every),
         verbatim=verbatim,
         minutes=sorted(round(row.seconds / 60) for row in rows),
         plans=sorted({row.detail["plan"][:8] for row in rows if "plan" in row.detail}),

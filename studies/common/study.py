@@ -163,7 +163,7 @@ class Study:
         """What the ledger decides of the study's page."""
         missing = len(self.plan_rows()) - len(rows)
         owed = f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
-        return owed + rendered(self.name, rows, study=self, **self.shown(rows))
+        return owed + rendered(self.name, rows, self.widen(rows), study=self, **self.shown(rows))
 
     def write_page(self) -> None:
         """Write what the ledger decides into the study's page, and its plots; each arm has a row."""

@@ -26,7 +26,7 @@ from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.types import Tree
 from studies.common.claims import Claim
-from studies.common.ledger import Frozen, LedgerRow, arm_estimate
+from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.mars2.experiment import (
     ARMS,
@@ -114,13 +114,6 @@ TEAMS = {
     T_PLUS: "T+ with the learned model",
     "t-plus_pass@n": "T+, Pass@N",
     "distinct_right": "different right programs for 100 problems",
-}
-LEFT = {
-    "search_passed": "searches with a program that passes",
-    "search_several": "with several",
-    "search_open": "with right and wrong ones",
-    "taught": "programs that the reward model learnt from",
-    "taught_right": "right ones among them",
 }
 CLAIMS = (
     Claim("the bar: T+ with a learned reward model above the same search that takes its first candidate",
@@ -259,16 +252,9 @@ async def play(name: str, run: Run) -> Result:
     return Result(figures, detail)
 
 
-def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """What the page shows of the rows beside the claims."""
-    by_budget = {
-        f"{search} at {cut}_pass@1": f"{title}, {cut} tokens"
-        for search, title in (("search", "the first"), ("learned", "learned"))
-        for cut in RECIPE.mars2.cuts
-    }
-    left = {arm: {figure: arm_estimate(rows, arm, figure).mean for figure in LEFT} for arm in ARM}
-    columns = {"teams": TEAMS, "choices": CHOICES, "by_budget": by_budget, "left_titles": LEFT}
-    return {**columns, "left": left, "claims": CLAIMS, "other_claims": OTHER_CLAIMS}
+def shown(_: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows beside the figures of the rows."""
+    return {"teams": TEAMS, "choices": CHOICES, "claims": CLAIMS, "other_claims": OTHER_CLAIMS}
 
 
 STUDY = Study(

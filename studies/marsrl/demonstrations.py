@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from mars_env.miniature import protocol as p
+from mars_env.problems.arithmetic import arithmetic_statement
 from studies.common.ledger import Frozen
 
 Role = Literal["solver", "verifier", "corrector"]
@@ -52,12 +53,9 @@ def draw_chain(rng: random.Random) -> p.Chain:
 
 
 def tell(chain: p.Chain) -> str:
-    """The part of a statement that agents read, in the words of the problem set ``arithmetic``."""
-    steps = (
-        f"{new} = {old} {sign} {size}"
-        for new, old, (sign, size) in zip(p.LETTERS[1:], p.LETTERS, chain.terms, strict=False)
-    )
-    return f"Start with a = {chain.start}. Then {', '.join(steps)}."
+    """The statement of a chain, as the problem set ``arithmetic`` writes it."""
+    signs, sizes = zip(*chain.terms, strict=True)
+    return arithmetic_statement(chain.start, sizes, [1 if sign == "+" else -1 for sign in signs])
 
 
 def slip(value: int, rng: random.Random) -> int:

@@ -23,12 +23,7 @@ from mars_env.grading import grader_for
 from mars_env.loggers import Logger
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
-from mars_env.miniature.experiment import (
-    TrainedMiniature,
-    held_out,
-    miniature_team,
-    training_problems,
-)
+from mars_env.miniature.experiment import TrainedMiniature, held_out, miniature_team, training_problems
 from mars_env.miniature.model import build_model
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.models.hf import HFModel
@@ -75,21 +70,6 @@ ARMS = (
 arms do not share weights, to show what passes between the roles through shared weights."""
 
 
-def training_game(arm: Arm, recipe: Recipe) -> Game:
-    """The training environment of an arm."""
-    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
-    if arm.chains is not None:
-        game = replace(game, grower=chains(arm.chains))
-    return replace(game, team_reward=team_outcome) if arm.shared_reward else game
-
-
-def arm_settings(arm: Arm, seed: int, recipe: Recipe) -> RunSettings:
-    """The recipe's settings for one arm and seed."""
-    config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles, **arm.changes})
-    rollouts = recipe.marsrl.rollouts if arm.chains is None else None
-    return recipe.marsrl.model_copy(update={"seed": seed, "train": config, "rollouts": rollouts})
-
-
 async def train_arm(
     arm: Arm, seed: int, recipe: Recipe, *, start: Path = CHECKPOINT, loggers: Sequence[Logger] = ()
 ) -> TrainedMiniature:
@@ -106,7 +86,14 @@ def set_up(
     arm: Arm, seed: int, recipe: Recipe, models: Mapping[str, HFModel]
 ) -> tuple[Game, Team, ProblemSet, RunSettings]:
     """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
-    game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
+    config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles, **arm.changes})
+    settings = recipe.marsrl.model_copy(update={"seed": seed, "train": config})
+    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+    if arm.chains is not None:
+        game = replace(game, grower=chains(arm.chains))
+        settings = settings.model_copy(update={"rollouts": None})
+    if arm.shared_reward:
+        game = replace(game, team_reward=team_outcome)
     return game, miniature_team(settings, game, models, recipe), training_problems(seed), settings
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mars_env.errors import ConfigError
@@ -14,10 +14,10 @@ from mars_env.miniature.protocol import CHECK
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
 from mars_env.viewer.plots import training_curves
-from studies.common.claims import Claim, judge
+from studies.common.claims import Claim
 from studies.common.episodes import rewards_of
-from studies.common.ledger import LedgerRow, arm_difference, arm_estimate, seed_text
-from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, reward_curve, seconds_of_seeds, table
+from studies.common.ledger import LedgerRow
+from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, reward_curve, seconds_of_seeds
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import (
     ARMS,
@@ -32,11 +32,6 @@ from studies.marsrl.warm_start import STAGES
 ROLES = ("solver", "verifier", "corrector")
 LENGTHS = {"short": (1, 2, 3), "long": (4, 5, 6)}
 COLUMNS = {**ANSWERS, "gain": "System - Solver", **REPAIRS}
-BASELINES = {
-    "majority": "majority vote",
-    "refinement": "self-refinement",
-    "going_on": "going on writing",
-}
 CLAIMS = (
     Claim("before training, the loop adds nothing or hurts", "none", SYSTEM, "none", SOLVER, above=False),
     Claim("Solver: joint above Verifier and Corrector only", "all", SOLVER, "verifier+corrector"),
@@ -138,61 +133,25 @@ async def control(name: str, run: Run) -> Result:
 
 
 def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """What the page shows of the rows beside the figures of the arms."""
-
-    def mean(arm: str, figure: str) -> str:
-        return f"{arm_estimate(rows, arm, figure).mean:,.0f}"
-
-    def beside(names: Iterable[str], figures: Mapping[str, str]) -> list[tuple[str, ...]]:
-        return [
-            (
-                name,
-                spent(rows, name, SYSTEM, "tokens"),
-                *(spent(rows, name, f"baseline_{key}", f"baseline_{key}_tokens") for key in figures),
-            )
-            for name in names
-        ]
-
-    turns = [(name, *(mean(name, f"trained_{role}") for role in ROLES)) for name in ARM]
-    against = {key: arm_difference(rows, "all", "all", f"baseline_{key}", SYSTEM) for key in BASELINES}
-    verdicts = [
-        (BASELINES[key], mean("all", f"baseline_{key}_tokens"), seed_text(found, signed=True), judge(found))
-        for key, found in against.items()
-    ]
-    continuing = [
-        (
-            CONTINUED[name].name,
-            ", ".join(str(seed) for seed in sorted(row.seed for row in rows if row.arm == name)),
-            *cells,
-        )
-        for name, *cells in beside(CONTINUED, CONTINUING)
-    ]
+    """What the page shows of the rows beside their figures."""
     return {
         "present": ARMS,
         "detail": next(row.detail for row in rows if row.arm == "all"),
-        "turns": table(("arm", *map(str.capitalize, ROLES)), turns),
+        "roles": ROLES,
         "claims": (*STUDY.claims, *CLAIMS),
         "lengths": {
             f"{figure}_{length}": f"{who}, {length}" for length in LENGTHS for figure, who in ANSWERS.items()
         },
-        "baselines": table(("arm", "System", *BASELINES.values()), beside(ARM, BASELINES)),
-        "continuing": table(("arm", "seeds", "System", *CONTINUING.values()), continuing),
+        "continued": CONTINUED,
+        "continuing": CONTINUING,
         "continuing_claims": [
             Claim(f"{arm.name}: System above {title}", name, SYSTEM, name, f"baseline_{key}")
             for name, arm in CONTINUED.items()
             for key, title in CONTINUING.items()
         ],
         "controls": CONTROLS,
-        "verdicts": table(("baseline", "tokens a problem", "difference", "System above it"), verdicts),
-        "tokens": mean("all", "tokens"),
         "seconds": seconds_of_seeds([row for row in rows if row.arm in ARM]),
     }
-
-
-def spent(rows: Sequence[LedgerRow], arm: str, figure: str, tokens: str) -> str:
-    """A rate with its interval, and the tokens that it took."""
-    rate = seed_text(arm_estimate(rows, arm, figure))
-    return f"{rate}; {arm_estimate(rows, arm, tokens).mean:.0f} tokens"
 
 
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:

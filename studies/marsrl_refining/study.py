@@ -21,10 +21,10 @@ from mars_env.miniature.experiment import training_problems
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Model, Observation, Tree, Turn
-from studies.common.claims import Claim, claims_table
+from studies.common.claims import Claim
 from studies.common.episodes import learned, mean, rewards_of
-from studies.common.ledger import LedgerRow, arm_estimate, arms_table
-from studies.common.pages import SOLVER, SYSTEM, table
+from studies.common.ledger import LedgerRow
+from studies.common.pages import SOLVER, SYSTEM
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl import study as marsrl
 from studies.marsrl.demonstrations import demonstrate
@@ -198,31 +198,22 @@ def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
 
 
 def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """What the page shows of the rows beside where they come from."""
-    every, arms = beside_the_team(rows), (*ARMS, TEAM)
+    """Accuracy and tokens by revisions of the agent, and by corrections of the team."""
     curves = {arm: [row.detail["by_turn"] for row in rows if row.arm == arm] for arm in AGENTS}
     shortest = min(len(curve) for several in curves.values() for curve in several)
     longer = [row.detail for row in rows if row.arm == LONGER]
-    corrections = (
-        ("accuracy", *means([detail["by_correction"] for detail in longer], 100)),
-        ("tokens", *means([detail["tokens_by_correction"] for detail in longer])),
-    )
     return {
-        "arms": arms_table(every, arms, SHOWN),
-        "tokens": {arm: arm_estimate(every, arm, TOKENS).mean for arm in arms},
+        "columns": SHOWN,
         "turns": sorted(row.detail["turns"] for row in rows if row.arm in AGENTS),
-        "claims": claims_table(every, CLAIMS),
-        "revisions": table(
-            ("revisions", *map(str, range(shortest))),
-            [(arm, *means([curve[:shortest] for curve in several], 100)) for arm, several in curves.items()],
-        ),
-        "corrections": table(("corrections", *map(str, range(CORRECTIONS + 1))), corrections),
+        "revisions": {arm: means([curve[:shortest] for curve in several]) for arm, several in curves.items()},
+        "right": means([detail["by_correction"] for detail in longer]),
+        "tokens": means([detail["tokens_by_correction"] for detail in longer]),
     }
 
 
-def means(curves: Sequence[Sequence[float]], factor: float = 1.0) -> list[str]:
+def means(curves: Sequence[Sequence[float]]) -> list[float]:
     """The mean over curves at each of their points."""
-    return [f"{factor * mean(points):.1f}" for points in zip(*curves, strict=True)]
+    return [mean(points) for points in zip(*curves, strict=True)]
 
 
 STUDY = Study(

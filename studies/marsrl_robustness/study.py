@@ -20,7 +20,7 @@ from mars_env.types import Tree
 from studies.common.claims import Claim
 from studies.common.episodes import rewards_of
 from studies.common.ledger import LedgerRow
-from studies.common.pages import SOLVER, SYSTEM, table
+from studies.common.pages import SOLVER, SYSTEM
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import (
     Arm,
@@ -30,7 +30,7 @@ from studies.marsrl.experiment import (
     train_arm,
     warm_started,
 )
-from studies.marsrl.study import ARM, COLUMNS, ROLES, baseline_figures, spent, team_figures
+from studies.marsrl.study import ARM, COLUMNS, ROLES, baseline_figures, team_figures
 from studies.marsrl.warm_start import STAGES, Stage
 
 
@@ -186,23 +186,13 @@ async def transferred(row: Row, trained: TrainedMiniature, run: Run) -> dict[str
     return found
 
 
-def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """What the page shows of the rows."""
-    alone = [
-        (
-            name,
-            spent(rows, name, SYSTEM, "tokens"),
-            *(spent(rows, name, key, f"{key}_tokens") for key in ("baseline_majority", WEIGHTED, RETRIES)),
-        )
-        for name in ROWS
-        if name.endswith(", all")
-    ]
-    heads = ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries")
+def shown(_: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows beside the figures of the rows."""
     return {
         "titles": {row.arm.name: row.arm.title for row in ROWS.values()},
         "primary": PRIMARY_CLAIMS,
         "secondary": [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS],
-        "baselines": table(heads, alone),
+        "joint": [name for name in ROWS if name.endswith(", all")],
     }
 
 

@@ -45,8 +45,6 @@ GROUPS_OF_A_PROBLEM = 7.7
 """On average in earlier runs."""
 AGENTS = "mars_env.trainers.miniature.agents:team"
 """Where the team was when the rows were made; their settings' hash holds it."""
-BOUND = 0.05
-"""OpenRLHF may be below the local trainer by so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,52 +80,33 @@ WAYS: Final[Mapping[str, Way]] = {
     "asynchronous": Way("OpenRLHF, asynchronous, bfloat16", STALE),
     "partial rollouts": Way("OpenRLHF, asynchronous with partial rollouts, bfloat16", PARTIAL),
     "synchronous, float32": Way("OpenRLHF, synchronous, float32", {}, float32=True),
-    "partial rollouts, float32": Way(
-        "OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL, float32=True
-    ),
+    "partial rollouts, float32": Way("OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL,
+        float32=True),
     "local, asynchronous": Way(
         "the local trainer, asynchronous, ratio to the policy that sampled (added to find a cause)",
-        None,
-        stale=RATIO,
-    ),
+        None, stale=RATIO),
     "local, asynchronous, weights": Way(
         "the local trainer, asynchronous, importance weights up to 5 (added to find a cause)",
-        None,
-        stale=WEIGHTS,
-    ),
+        None, stale=WEIGHTS),
     "asynchronous, 38 at once": Way(
         "OpenRLHF, asynchronous, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
-        {**STALE, "--mars.concurrency": "38"},
-        exploratory=True,
-    ),
+        {**STALE, "--mars.concurrency": "38"}, exploratory=True),
     "partial rollouts, 38 at once": Way(
         "OpenRLHF, partial rollouts, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
-        {**PARTIAL, "--mars.concurrency": "38"},
-        exploratory=True,
-    ),
+        {**PARTIAL, "--mars.concurrency": "38"}, exploratory=True),
     "local, one update late": Way(
         "the local trainer, all groups one version old, ratio to the policy that sampled (added for a cause)",
-        None,
-        stale=RATIO,
-        late=True,
-    ),
+        None, stale=RATIO, late=True),
     "local, one update late, weights": Way(
         "the local trainer, all groups one version old, importance weights up to 5 (added for a cause)",
-        None,
-        stale=WEIGHTS,
-        late=True,
-    ),
+        None, stale=WEIGHTS, late=True),
     "asynchronous, capped above": Way(
         "OpenRLHF, asynchronous, bfloat16, weights up to 5 with no lower bound (added for a cause)",
-        {**STALE, THRESHOLD: "5"},
-        exploratory=True,
-    ),
+        {**STALE, THRESHOLD: "5"}, exploratory=True),
     "partial rollouts, capped above": Way(
         "OpenRLHF, partial rollouts, bfloat16, weights up to 5 with no lower bound (added for a cause)",
-        {**PARTIAL, THRESHOLD: "5"},
-        exploratory=True,
-    ),
-}
+        {**PARTIAL, THRESHOLD: "5"}, exploratory=True),
+}  # fmt: skip
 LATER: Final = (LOCAL, *(name for name, way in WAYS.items() if way.late))
 """Have the seeds 8 to 10, too."""
 NOT_RUN: Final = "partial rollouts, 38 at once"
@@ -337,15 +316,9 @@ def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, l
     return {name: [(100 * (n + 0.5) / parts, mean) for n, mean in curve] for name, curve in found.items()}
 
 
-def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """What the page shows of the rows beside the figures of the arms."""
-    names = [name for name in WAYS if name != NOT_RUN]
-    return {
-        "titles": {name: WAYS[name].title for name in names},
-        "differences": CLAIMS,
-        "counts": {name: [(row.seed, row.figures) for row in rows if row.arm == name] for name in names},
-        "bound": round(100 * BOUND),
-    }
+def shown(_: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows beside the figures of the rows."""
+    return {"ways": {name: way for name, way in WAYS.items() if name != NOT_RUN}, "differences": CLAIMS}
 
 
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:

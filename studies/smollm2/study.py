@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ from mars_env.types import Agent, Sampling, Tree, role_of
 from studies.common.claims import Claim
 from studies.common.episodes import played_often
 from studies.common.ledger import Frozen, LedgerRow, rate_text
-from studies.common.pages import ANSWERS, REPAIRS, SOLVER, STUDIES, SYSTEM, table, verbatim
+from studies.common.pages import ANSWERS, REPAIRS, SOLVER, STUDIES, SYSTEM
 from studies.common.study import Result, Run, Study, console, recorded_config
 from studies.smollm2.word_problems import lessons, problem_set
 
@@ -93,10 +94,7 @@ class Recipe(Frozen):
     taught_steps: int = 40
     taught_batch: int = 16
     taught: TrainConfig = recorded_config(
-        learning_rate=2e-4,
-        warmup_updates=5,
-        autocast=True,
-        token_budget=1024,
+        learning_rate=2e-4, warmup_updates=5, autocast=True, token_budget=1024
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -105,12 +103,7 @@ class Recipe(Frozen):
         problems_per_step=6,
         rollouts=GroupedSettings(group=8, branches=2),
         sampling=Sampling(temperature=0.85, max_tokens=48),
-        train=recorded_config(
-            learning_rate=2e-5,
-            warmup_updates=2,
-            autocast=True,
-            token_budget=1024,
-        ),
+        train=recorded_config(learning_rate=2e-5, warmup_updates=2, autocast=True, token_budget=1024),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")
     """S, V, C."""
@@ -369,41 +362,26 @@ def beside(_: Recipe) -> dict[str, Any]:
 
 
 def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """Of each seed two tables, what is known of its last arm, and whole episodes."""
-    seeds = {}
-    for seed in sorted({row.seed for row in rows}):
-        own = {row.arm: row for row in rows if row.seed == seed}
-        arms = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
-        baselines = [
-            (
-                arm,
-                name,
-                row.detail[f"baseline_{name}"],
-                *(f"{row.figures[figure]:.0f}" for figure in (f"baseline_{name}_tokens", "tokens")),
-                rate_text(*row.detail["intervals"][f"System minus {name}"], signed=True),
-            )
-            for arm, row in own.items()
-            for name in ("majority", "weighted", "fresh")
-            if f"baseline_{name}" in row.figures
-        ]
-        heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
-        tables = table(("arm", *COLUMNS.values()), arms), table(heads, baselines)
-        episodes = [_verbatim(arm, one) for arm, row in own.items() for one in row.detail["episodes"]]
-        seeds[seed] = (*tables, own[REWARDED].detail, episodes)
-    return {"seeds": seeds}
+    """The rows of each seed, and how the page writes figures, differences and episodes."""
+    by_seed: dict[int, dict[str, LedgerRow]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: row.seed):
+        by_seed[row.seed][row.arm] = row
+    return {"seeds": by_seed, "figure": figure, "rate_text": rate_text, "written": written}
 
 
-def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
-    lines = [f"PROBLEM ({shown['answer']}): {shown['problem']}"]
-    for role, text, judged in shown["turns"]:
-        lines += ["", f"{role.upper()} ({judged}):", text]
-    return verbatim(arm, "\n".join(lines))
-
-
-def _figure(row: LedgerRow, name: str) -> str:
+def figure(row: LedgerRow, name: str) -> str:
+    """A metric of a row with its interval over problems."""
     if name not in row.figures:
         return "–"
     return rate_text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
+
+
+def written(episode: Mapping[str, Any]) -> str:
+    """A whole episode as a text."""
+    lines = [f"PROBLEM ({episode['answer']}): {episode['problem']}"]
+    for role, text, judged in episode["turns"]:
+        lines += ["", f"{role.upper()} ({judged}):", text]
+    return "\n".join(lines)
 
 
 STUDY = Study(

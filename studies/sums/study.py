@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.recipes import RunSettings
-from mars_env.types import Agent, Problem, Verdict, role_of
+from mars_env.types import Action, Agent, Problem, Verdict, role_of
 from studies.common.claims import Claim
 from studies.common.episodes import learned, played_often, warm_started
 from studies.common.ledger import Frozen, LedgerRow
@@ -170,35 +170,28 @@ class Attempt:
 
 
 async def _attempts(agents: Mapping[str, Agent], problem: Problem, n: int, seed: int) -> list[Attempt]:
-    grader = grader_for("math")
-    seen = {"problem": problem.statement}
-    solutions = await agents["solver_0"].act(seen, n=n, seed=seed)
-    reports = await asyncio.gather(
-        *(
-            agents["verifier_0"].act({**seen, "solution": s.text}, n=1, seed=derive_seed(seed, "report", i))
-            for i, s in enumerate(solutions)
-        )
-    )
-    found = []
-    for solution, [report] in zip(solutions, reports, strict=True):
+    grader, seen = grader_for("math"), {"problem": problem.statement}
+
+    async def judged(place: int, solution: Action) -> Attempt:
+        read, own = {**seen, "solution": solution.text}, derive_seed(seed, "report", place)
+        [report] = await agents["verifier_0"].act(read, n=1, seed=own)
         answer = protocol.numbers_in(protocol.read(solution.text, protocol.ANSWER_TOKENS))
-        grade = await grader.grade(problem, solution.text)
-        found.append(
-            Attempt(
-                tuple(sorted(answer)) if answer else None,
-                grade.verdict is Verdict.CORRECT,
-                read_judgement(report.text).passed,
-                sum(each.sampled_tokens for each in solution.completions),
-                sum(each.sampled_tokens for each in report.completions),
-            )
+        return Attempt(
+            tuple(sorted(answer)) if answer else None,
+            (await grader.grade(problem, solution.text)).verdict is Verdict.CORRECT,
+            read_judgement(report.text).passed,
+            sum(each.sampled_tokens for each in solution.completions),
+            sum(each.sampled_tokens for each in report.completions),
         )
-    return found
+
+    solutions = await agents["solver_0"].act(seen, n=n, seed=seed)
+    return list(await asyncio.gather(*(judged(i, solution) for i, solution in enumerate(solutions))))
 
 
 def baselines(attempts: Sequence[Sequence[Attempt]], budget: float) -> dict[str, float]:
     """Accuracy and tokens of a vote, a weighted vote and fresh retries at a budget of tokens a problem."""
     figures: dict[str, float] = {}
-    ways = {
+    ways: dict[str, Callable[[Sequence[Attempt]], tuple[bool, int]]] = {
         "majority": partial(_voted, checked=False),
         "weighted": partial(_voted, checked=True),
         "fresh": _fresh,
@@ -208,11 +201,11 @@ def baselines(attempts: Sequence[Sequence[Attempt]], budget: float) -> dict[str,
         for n in range(1, most + 1):
             played = [way(found[:n]) for found in attempts]
             tokens = math.fsum(spent for _, spent in played) / len(played)
-            if tokens >= budget or n == most:
-                figures[f"baseline_{name}"] = sum(right for right, _ in played) / len(played)
-                figures[f"baseline_{name}_tokens"] = tokens
-                figures[f"baseline_{name}_attempts"] = float(n)
+            if tokens >= budget:
                 break
+        figures[f"baseline_{name}"] = sum(right for right, _ in played) / len(played)
+        figures[f"baseline_{name}_tokens"] = tokens
+        figures[f"baseline_{name}_attempts"] = float(n)
     return figures
 
 

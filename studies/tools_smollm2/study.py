@@ -23,7 +23,6 @@ from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.types import Completion, Prompt, Sampling, Tree
 from studies.common.episodes import copied, mean, played_often
 from studies.common.ledger import Frozen, LedgerRow
-from studies.common.pages import table
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.smollm2.study import real_model
 from studies.smollm2.word_problems import WordProblem, distinct, problem_set, solution
@@ -95,12 +94,17 @@ def start(real: bool) -> HFModel:
     return real_model() if real else tiny_model()
 
 
+def shown_problems(run: Run) -> list[WordProblem]:
+    """Those of the lessons."""
+    return distinct(random.Random(derive_seed(run.seed, "lessons")), run.recipe.steps * run.recipe.lessons)
+
+
 async def teach(model: HFModel, run: Run, python: bool) -> list[float]:
     """Show the lessons, and return the loss of each update."""
     recipe = run.recipe
     config = recipe.taught.model_copy(update={"seed": run.seed})
     trainer = LocalTrainer({NAME: Policy(model.module, model.tokenizer)}, config)
-    shown = distinct(random.Random(derive_seed(run.seed, "lessons")), recipe.steps * recipe.lessons)
+    shown = shown_problems(run)
     losses = []
     for first in range(0, len(shown), recipe.lessons):
         texts = [await lesson(model, one, python) for one in shown[first : first + recipe.lessons]]
@@ -111,8 +115,7 @@ async def teach(model: HFModel, run: Run, python: bool) -> list[float]:
 
 def held_out(run: Run) -> ProblemSet:
     """Problems that are in no lesson."""
-    rng = random.Random(derive_seed(run.seed, "lessons"))
-    shown = {one.text for one in distinct(rng, run.recipe.steps * run.recipe.lessons)}
+    shown = {one.text for one in shown_problems(run)}
     return problem_set("held-out", run.seed, run.recipe.tested, shown)
 
 
@@ -156,19 +159,8 @@ def share(solved: float) -> str:
 
 
 def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
-    """The table of the page."""
-    lines = [
-        (
-            row.arm,
-            share(row.figures["solved"]),
-            f"{row.figures['called']:.1%}",
-            f"{row.figures['ran']:.1%}",
-            f"{row.figures['tokens']:.0f}",
-        )
-        for row in rows
-    ]
-    heads = ("arm", "solved", "turns with a call", "with one that ran", "tokens a turn")
-    return {"arms": table(heads, lines)}
+    """The shares of solved problems, by arm."""
+    return {"solved": {row.arm: share(row.figures["solved"]) for row in rows}}
 
 
 STUDY = Study(

@@ -1,7 +1,5 @@
 """Every settings file of examples/openrlhf: what it would do, its flags checked by OpenRLHF's own parser."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """SmolLM2-135M-Instruct, a real chat model, by transformers, vLLM and its server: template, ids, prose."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from dataclasses import replace
@@ -11,13 +9,10 @@ from real_engines import gap
 from real_model import word_problems
 from vllm_server import Server
 
-from mars_env.agents import tool_prompts
-from mars_env.agents.roles import Corrector, Solver, Verifier
-from mars_env.envs import Game
-from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
+from mars_env.agents import Corrector, Solver, Verifier, tool_prompts
+from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.grading import grader_for
-from mars_env.models.hf import HFModel
-from mars_env.models.http import HTTPModel
+from mars_env.models import HFModel, HTTPModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, SegmentedModel, collect
 from mars_env.testing.model_suite import check_model

@@ -1,7 +1,5 @@
 """Three updates of SmolLM2-135M-Instruct through OpenRLHF, on a CPU: Ray, DeepSpeed and vLLM, one launch."""
 
-from __future__ import annotations
-
 import openrlhf_on_cpu
 import pytest
 from real_model import word_problem_file

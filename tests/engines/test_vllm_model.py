@@ -1,7 +1,5 @@
 """vLLM in this process, both ways: the contract, exactness, scores, refreshes, adapters, a training step."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from dataclasses import replace
@@ -12,8 +10,7 @@ from messages import raises
 from real_engines import PROMPT, gap, shaken
 
 from mars_env.errors import ConfigError, ContextError, ModelError
-from mars_env.models.hf import HFModel
-from mars_env.models.vllm import VLLMModel
+from mars_env.models import HFModel, VLLMModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling, ScoringModel
 

@@ -1,15 +1,12 @@
 """vLLM's OpenAI-compatible server, two replicas of it, behind an `HTTPModel`."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 from real_engines import PROMPT, gap, shaken
 
 from mars_env.errors import ModelError
-from mars_env.models.hf import HFModel
-from mars_env.models.http import HTTPModel
+from mars_env.models import HFModel, HTTPModel
 from mars_env.models.vllm_servers import refresh_servers
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling

@@ -20,7 +20,6 @@ TO_COPY = (
     "echo",
     "trl_marsrl",
     "real_model",
-    "ruscarl_team",
 )
 
 
@@ -79,5 +78,6 @@ def test_learner_and_sampler_of_two_processes_train_and_end(tmp_path, monkeypatc
 
 
 def test_a_team_is_trained_with_a_scaffold_and_a_rubric(tmp_path):
+    assert len((EXAMPLES / "ruscarl_team.py").read_text(encoding="utf-8").splitlines()) <= 60
     lines = run("ruscarl_team", tmp_path).splitlines()
     assert [line[0] for line in lines] == ["1", "2"] and all("'verifier'" in line for line in lines)

@@ -1,8 +1,7 @@
 import asyncio
-import resource
-import signal
 
 import pytest
+from full_disk import full_disk
 from messages import raises
 from rows import read_rows, write_rows
 
@@ -95,16 +94,21 @@ def test_a_cancellation_inside_of_a_grader_costs_one_verdict(tmp_path):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
+        (KeyError("my bug"), "KeyError"),
         (None, "returned None, not a Grade"),
         (True, "returned True, not a Grade"),
         (Grade.correct(details={"seen": {1}}), "details are not plain data: TypeError"),
         (Grade.correct(details={"value": float("nan")}), "details are not plain data: ValueError"),
     ],
 )
-def test_what_a_grader_may_not_return_costs_one_verdict(tmp_path, given, reason):
+def test_what_a_grader_may_not_do_costs_one_verdict(tmp_path, given, reason):
     class Mine:
         async def grade(self, problem, text):
-            return given if text == "bad" else Grade.correct()
+            if text != "bad":
+                return Grade.correct()
+            if isinstance(given, Exception):
+                raise given
+            return given
 
     answers = [{"problem_id": "a", "completion": text} for text in ("25", "bad", "25")]
     rows = write_rows(tmp_path / "c.jsonl", answers)
@@ -112,19 +116,8 @@ def test_what_a_grader_may_not_return_costs_one_verdict(tmp_path, given, reason)
     assert reason in read_rows(tmp_path / "v.jsonl")[1]["reason"]
 
 
-@pytest.fixture
-def small_files():
-    """Files of this process end at 20,000 bytes, as on a full disk."""
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
-
-
-def test_a_full_disk_is_one_sentence(tmp_path, small_files):
+def test_a_full_disk_is_one_sentence(tmp_path):
     rows = write_rows(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": ""}] * 400)
-    with raises(StoreError):
+    with full_disk(20_000), raises(StoreError):
         grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Grader(), concurrency=2)
     assert not (tmp_path / "v.jsonl").exists()

@@ -1,5 +1,7 @@
 """Trees written in one line each, so that a test shows everything that its figures come from."""
 
+from itertools import zip_longest
+
 import pytest
 from turns import turn
 
@@ -46,6 +48,16 @@ def episode(problem, sample, script, *, final=None, tokens=10, fault="", truncat
     graded = [t.id for t in turns if t.grade is not None]
     chosen = None if fault or not graded else graded[-1] if final is None else turns[final].id
     return Tree(f"{problem}#{sample}", problem_of(problem), tuple(turns), final=chosen, fault=fault)
+
+
+def graded_tree(problem, sample, *grades, rewards=()):
+    """A tree of first turns with these grades, and the text ``<problem><place>``."""
+    tree = f"{problem.id}#{sample}"
+    turns = [
+        turn(str(i), reward, Completion(f"{problem.id}{i}"), grade=grade, tree=tree, problem=problem.id)
+        for i, (grade, reward) in enumerate(zip_longest(grades, rewards))
+    ]
+    return Tree(tree, problem, tuple(turns))
 
 
 @pytest.fixture(name="episode")

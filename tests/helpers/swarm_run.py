@@ -4,8 +4,6 @@ python swarm_run.py sampler URL               # acts until the training is over
 python swarm_run.py learner FOLDER PORT BOUND STEPS
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -25,12 +23,8 @@ from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers import loop
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import Policy
-from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, loop, refresher
 from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
-from mars_env.trainers.team import Team, refresher
 
 sys.path.append(str(Path(__file__).parents[2]))
 

@@ -6,9 +6,7 @@ import mars_env
 from mars_env.agents.roles import RoleAgent
 from mars_env.loggers import Logger
 from mars_env.models import tiny_model
-from mars_env.trainers.config import Overlong
-from mars_env.trainers.recipes import MARS2, RunSettings
-from mars_env.trainers.team import make_team
+from mars_env.trainers import MARS2, Overlong, RunSettings, make_team
 from mars_env.types import Sampling
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=6)

@@ -5,8 +5,6 @@
 prints the digest of the final state as a JSON line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import itertools
@@ -23,9 +21,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from mars_env.loggers import JsonlLogger
 from mars_env.rollout import UpdateBatch
 from mars_env.seeds import derive_seed
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.types import Completion, Group, Turn
 
 VOCABULARY, STEPS = 12, 20

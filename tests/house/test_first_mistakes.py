@@ -165,16 +165,12 @@ def test_rules_bring_a_team_reward_of_their_own():
     assert mars_env.make("arithmetic-first-mistake").game.team_reward is team_outcome
 
 
-def player(name, model):
-    return RoleAgent(model, prompt="{{ problem }}{{ quote }}", sampling=Sampling(max_tokens=1))
+def player(prompt="{{ problem }}{{ quote }}", **sampling):
+    """A function that gives each agent this prompt."""
+    return lambda name, model: RoleAgent(model, prompt=prompt, sampling=Sampling(max_tokens=1, **sampling))
 
 
-def greedy(name, model):
-    return RoleAgent(model, prompt="{{ problem }}", sampling=Sampling(max_tokens=1, temperature=0.0))
-
-
-def misnaming(name, model):
-    return RoleAgent(model, prompt="{{ problem }}{{ price }}", sampling=Sampling(max_tokens=1))
+MISNAMING = player("{{ problem }}{{ price }}")
 
 
 def raising(turn, path, problem):
@@ -184,14 +180,14 @@ def raising(turn, path, problem):
 @pytest.mark.parametrize(
     ("reward", "agent", "changes", "error"),
     [
-        (raising, player, {}, ConfigError),
-        (paid, misnaming, {}, ModelError),
-        (paid, misnaming, {"problems_per_step": 1}, ModelError),
-        (paid, greedy, {}, ConfigError),
+        (raising, player(), {}, ConfigError),
+        (paid, MISNAMING, {}, ModelError),
+        (paid, MISNAMING, {"problems_per_step": 1}, ModelError),
+        (paid, player(temperature=0.0), {}, ConfigError),
         (paid, lambda model: None, {}, ConfigError),
         (paid, lambda name, model: print, {}, ConfigError),
-        (paid, player, {"step": 3}, ConfigError),
-        (paid, player, {"steps": "many"}, ConfigError),
+        (paid, player(), {"step": 3}, ConfigError),
+        (paid, player(), {"steps": "many"}, ConfigError),
     ],
     ids=["reward", "prompt", "one tree", "greedy", "arguments", "no agent", "name", "value"],
 )

@@ -10,9 +10,8 @@ from mars_env.envs import GroupedSettings, SolveVerifyCorrect, grouped, team_out
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, play, play_all
+from mars_env.rollout import Job, collect, play, play_all, regrade
 from mars_env.rollout.engine import at_most
-from mars_env.rollout.rewarding import regrade
 from mars_env.types import Action, Grade
 
 PROBLEMS = sums(6)

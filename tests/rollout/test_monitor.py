@@ -3,10 +3,10 @@ import json
 import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
+from full_disk import full_disk
 from messages import raises
 from rich.console import Console
 from sums_team import sums, told
@@ -230,11 +230,13 @@ async def test_queues_and_idle_places_of_engines():
 
 async def test_the_models_of_a_team_are_measured_under_their_names():
     server = HTTPModel("http://127.0.0.1:9/v1", "m", concurrency=3)
-    monitor = Monitor()
-    monitor.measure_models(make_agents(server, ["solver_0", "verifier_0"]))
+    monitor, other = Monitor(), HTTPModel("http://127.0.0.1:9/v1", "m")
+    agents = make_agents(server, ["solver_0", "verifier_0"]) | make_agents(other, ["corrector_0"])
+    monitor.measure_models(agents)
     monitor.measure("grading", MathGrader(workers=2).pool)
     figures = monitor.figures()
-    assert [name for name in figures if name.startswith("queue/")] == ["queue/m", "queue/grading"]
+    queues = [name for name in figures if name.startswith("queue/")]
+    assert queues == ["queue/m", "queue/m 2", "queue/grading"]  # two models of one name
     assert figures["idle/m"] == figures["idle/grading"] == pytest.approx(1.0)
     assert (server.capacity, server.under_way) == (3, 0)
 
@@ -257,21 +259,9 @@ def test_turns_of_other_processes_are_seen(tmp_path):
     assert monitor.figures()["turns/in_flight"] == 0
 
 
-class Full:
-    """A file on a full disk."""
-
-    def write(self, text):
-        raise OSError(28, "No space left on device")
-
-    def close(self):
-        raise OSError(28, "No space left on device")
-
-
 async def test_a_trace_on_a_full_disk_costs_no_tree(tmp_path, caplog):
     clean = await played(Monitor())
-    with Trace(tmp_path / "trace.json") as trace:
-        trace._file.close()
-        trace._file = Full()
+    with full_disk(1000), Trace(tmp_path / "trace.json") as trace:
         trees = await played(Monitor(trace=trace))
     assert sorted(tree.fault for tree in trees) == sorted(tree.fault for tree in clean)
     assert caplog.text.count("ends early") == 1
@@ -295,15 +285,3 @@ async def test_a_port_that_is_none_is_one_sentence(port):
     with raises(ConfigError):
         async with reporting(Monitor(), port=port):
             pass
-
-
-def test_models_of_one_name_are_measured_each(tmp_path):
-    class Named:
-        name, capacity, under_way = "m", 4, 0
-
-    agents = {name: SimpleNamespace(model=Named()) for name in ("solver_0", "verifier_0", "corrector_0")}
-    agents["solver_1"] = agents["solver_0"]
-    monitor = Monitor()
-    monitor.measure_models(agents)
-    queues = {name for name in monitor.figures() if name.startswith("queue/")}
-    assert queues == {"queue/m", "queue/m 2", "queue/m 3"}

@@ -23,9 +23,8 @@ from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.report import build_report
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
-from mars_env.rollout import Job, Store, collect, read_run
+from mars_env.rollout import Job, Store, collect, read_run, write_run
 from mars_env.rollout.rewarding import grade_run, regrade, reward_run
-from mars_env.rollout.store import write_run
 from mars_env.types import Action, Completion, Grade, Problem, Ratings, Tree, Verdict
 
 PROBLEM = Problem("p", "2 + 2?", "4")
@@ -345,18 +344,6 @@ async def test_an_action_that_cannot_be_stored_costs_its_own_tree_only(tmp_path,
     trees = await run(GAME, tmp_path / "run", agents={"solver_0": Mine()})
     assert [bool(tree.fault) for tree in trees] == [False, True, False, False]
     assert len(read_run(tmp_path / "run").trees) == 4
-
-
-def test_references_with_infinities_are_stored_as_json_and_read_back(tmp_path):
-    reference = {"tests": [{"arguments": [1], "accept": [math.inf, -math.inf]}]}
-    problem = Problem("p", "?", reference, "code", {"rating": math.nan})
-    with Store(tmp_path / "run", {}, [problem]) as store:
-        store.write_tree(Tree("p#0", problem, ()), {})
-    for file in (tmp_path / "run").glob("*.json*"):
-        for line in file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]:
-            json.loads(line, parse_constant=pytest.fail)
-    found = read_run(tmp_path / "run").trees[0].problem
-    assert found.reference == reference and math.isnan(found.metadata["rating"])
 
 
 def test_a_configuration_that_is_not_plain_data_is_refused_with_one_sentence(tmp_path):

@@ -23,8 +23,7 @@ from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all, read_run
 from mars_env.rollout.store import finished_trees
-from mars_env.viewer import write_page
-from mars_env.viewer.page import render_page
+from mars_env.viewer import render_page, write_page
 
 PROBLEMS = sums(2)
 CONFIG = {"title": "arithmetic-self-refine", "settings": {}}

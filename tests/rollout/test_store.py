@@ -214,7 +214,7 @@ def test_any_turn_survives_the_store(tmp_path_factory, text, ids, logprobs, rewa
 
 
 def test_only_references_hold_what_json_has_not(tmp_path):
-    infinite = Problem("p9", "Largest?", math.inf)
+    infinite = Problem("p9", "Largest?", {"accept": [math.inf, -math.inf]})
     with Store(tmp_path, CONFIG, [*PROBLEMS[:1], infinite]) as store:
         with pytest.raises(StoreError):
             store.write_turns([turn(info={"x": math.nan})])
@@ -224,6 +224,8 @@ def test_only_references_hold_what_json_has_not(tmp_path):
         store.write_turns([turn()])
     assert [tree.turns[0].info for tree in read_run(tmp_path).trees] == [{}]
     assert read_run(tmp_path).problems["p9"] == infinite
+    for line in (tmp_path / "problems.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
 
 
 def test_problems_that_become_known_later_are_kept_and_a_torn_line_is_cut_off(tmp_path):
@@ -263,6 +265,7 @@ async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played
     async def played(model):
         agents = make_agents(model, game.rules.possible_agents)
         with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+            assert not store.finished  # a tree with a fault is taken up again
             return await play(game, agents, JOBS[0], seed=chance, journal=store, gate=at_most(4))
 
     failures = (5, 1) if game is SEARCH else (2, 1)

@@ -12,20 +12,9 @@ from mars_env.envs.selection import First
 from mars_env.errors import ConfigError
 from mars_env.models import HFModel
 from studies.common.study import Run
-from studies.mars2.experiment import (
-    chosen_by,
-    right_within,
-    search,
-    search_figures,
-    train_team,
-    within,
-)
+from studies.mars2.experiment import chosen_by, right_within, search, search_figures, train_team, within
 from studies.mars2.recipe import Mars2Recipe
-from studies.mars2.warm_start import (
-    WarmStart,
-    draw,
-    warm_start,
-)
+from studies.mars2.warm_start import WarmStart, draw, warm_start
 from studies.mars2_choice.study import (
     ARM,
     ChoiceRecipe,
@@ -53,9 +42,6 @@ TINY = ChoiceRecipe(
 )
 
 
-# ------------------------------------------------------------------------------------------- fewer outputs
-
-
 @pytest.mark.parametrize(("shown", "inputs"), [(6, (0, 3, 6, 9, 12, 15)), (3, (3, 9, 15)), (1, (15,))])
 def test_a_problem_shows_as_many_outputs_as_asked_and_hides_the_others(shown, inputs):
     problem = load_problems("nibbles", registers=2, shown=shown, split="test")[3]
@@ -78,9 +64,6 @@ def test_splits_share_no_shown_outputs():
 def test_another_number_of_outputs_is_refused(shown):
     with raises(ConfigError):
         load_problems("nibbles", shown=shown)
-
-
-# ---------------------------------------------------------------------------------------- the reward model
 
 
 def programs(count, seed=0):
@@ -109,9 +92,6 @@ def test_it_learns_what_right_programs_have_in_common_and_is_an_ordinary_checkpo
     texts = [each.program for each in fresh[:5]]
     rated = [asyncio.run(m.rate(fresh[0].statement, texts, 0)).scores for m in (model, loaded, again)]
     assert rated[0] == pytest.approx(rated[1], abs=1e-6) and rated[0] == rated[2]
-
-
-# --------------------------------------------------------------------------------------------- the figures
 
 
 @pytest.fixture(scope="module")

@@ -35,10 +35,7 @@ from studies.mars2.experiment import (
 from studies.mars2.grader import NibbleGrader
 from studies.mars2.protocol import Pair
 from studies.mars2.recipe import RECIPE, Mars2Recipe
-from studies.mars2.warm_start import (
-    WarmStart,
-    coder_tokenizer,
-)
+from studies.mars2.warm_start import WarmStart, coder_tokenizer
 
 TINY = Mars2Recipe(
     warm_start=WarmStart(shape=(32, 64, 1), updates=25, rows=48),
@@ -53,9 +50,6 @@ TINY = Mars2Recipe(
 
 def pairs():
     return load_problems("nibbles", registers=2, level=(1, 3), seed=5, split="test")
-
-
-# ---------------------------------------------------------------------------------------------- the language
 
 
 def test_a_prompt_is_one_token_a_piece_and_a_program_goes_there_and_back():
@@ -105,9 +99,6 @@ def test_what_is_not_in_the_language_is_wrong_and_never_run(text):
     assert grade.score == 0.0 and grade.feedback
 
 
-# ---------------------------------------------------------------------------------------------- the grader
-
-
 def spoilt(problem, rng):
     """Programs for a problem: right, wrong in either register or both, right on what is shown alone."""
     pair = protocol.read_program(problem.reference["solutions"][0])
@@ -137,9 +128,6 @@ def test_it_grades_as_the_sandbox_does(options):
 
     asyncio.run(both())
     assert seen == {Verdict.CORRECT, Verdict.WRONG}
-
-
-# ------------------------------------------------------------------------------------------ the experiment
 
 
 def test_every_arm_gives_each_model_the_same_nodes_but_the_control_that_has_twice_as_many():

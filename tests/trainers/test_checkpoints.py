@@ -11,10 +11,8 @@ from transformers import AutoModelForCausalLM
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import UpdateBatch
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.trainers.checkpoints import newest_checkpoint
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
 
 
 def trained(toy, steps, config=None):

@@ -10,9 +10,8 @@ import mars_env
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
+from mars_env.trainers import Overlong, RunSettings, TrainConfig
 from mars_env.trainers.checks import OPENRLHF, TRL, check_agents, check_run, sampled_elsewhere
-from mars_env.trainers.config import Overlong, TrainConfig
-from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Sampling
 
 GAME = mars_env.make("arithmetic-solve-verify-correct").game

@@ -12,10 +12,8 @@ from turns import turn
 from mars_env.errors import ConfigError, MarsError
 from mars_env.models.hf import HFModel
 from mars_env.rollout import UpdateBatch
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.trainers.advantages import AdvantageStats
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
 from mars_env.types import Group, Sampling
 
 

@@ -14,8 +14,7 @@ from tiny_team import digits, flat, tiny
 import mars_env
 from mars_env import load_problems
 from mars_env.agents import Verifier
-from mars_env.envs import GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.rewards import team_outcome
+from mars_env.envs import GroupedSettings, SolveVerifyCorrect, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.grading.cover import CoverMatch
@@ -24,14 +23,9 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models import HTTPModel, tiny_model
 from mars_env.players import assign_agents
-from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.rollout.segments import SegmentedModel
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import train
-from mars_env.trainers.recipes import RunSettings
+from mars_env.rollout import PipelineSettings, SegmentedModel
+from mars_env.trainers import LocalTrainer, Policy, RunSettings, Team, TrainConfig, train
 from mars_env.trainers.rollouts import LEDGER, rollouts
-from mars_env.trainers.team import Team
 from mars_env.types import Sampling, Verdict
 
 COMMON = {
@@ -47,7 +41,6 @@ class Run(Logger):
     """A tiny run of the miniature; the rollouts have weights of their own unless `shared`."""
 
     def __init__(self, *, shared=False, segment=None):
-        torch.set_num_threads(1)
         self.trained = load()
         self.player = self.trained if shared else load()
         self.logged = []
@@ -379,7 +372,6 @@ def write(observation, seed):
 
 
 def test_a_verifier_is_trained_on_the_feedback_of_public_tests():
-    torch.set_num_threads(1)
     trained = []
     for _ in range(2):
         env = mars_env.make("programs-solve-verify-correct", rewards={"verifier": digits}, **OPTIONS)

@@ -13,9 +13,7 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.hf import HFModel
 from mars_env.rollout import UpdateBatch
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.types import Group, Sampling
 

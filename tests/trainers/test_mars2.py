@@ -6,19 +6,11 @@ from contextlib import aclosing
 import pytest
 import torch
 import turns as by_hand
-from made_by_make import needed
-from messages import raises
-from tiny_team import LOSS, brief, environment, flat, made, models_of, settings, tiny, weights
+from tiny_team import LOSS, flat, made, models_of, weights
 
-from mars_env.errors import ConfigError
-from mars_env.models.hf import HFModel
-from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, train
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import train
 from mars_env.trainers.rollouts import rollouts
-from mars_env.trainers.team import make_team
 from mars_env.types import Group
 
 
@@ -120,22 +112,3 @@ def test_training_raises_the_reward():
     history = asyncio.run(train(env.game, players, env.problems, wanted))
     rewards = [metrics.roles["solver"]["reward"] for metrics in history]
     assert sum(rewards[-3:]) > sum(rewards[:3]) + 0.3
-
-
-def test_adapters_on_one_base_are_a_heterogeneous_team():
-    needed("peft", "lora")
-    from mars_env.trainers.lora import LoRASettings, add_adapters
-
-    base = tiny("base")
-    adapters = add_adapters(base.module, ["left", "right"], LoRASettings(rank=4, alpha=8))
-    env, wanted = environment(2), settings()
-    found = [HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()]
-    players = make_team(wanted, env.possible_agents, found, agent=brief)
-    assert all(policy.reference.name is None for policy in players.policies.values())
-    before = weights(players)
-    asyncio.run(train(env.game, players, env.problems, wanted))
-    after = weights(players)
-    overlapping = settings(pipeline=PipelineSettings(staleness=1))
-    with raises(ConfigError):
-        make_team(overlapping, env.possible_agents, found, agent=brief)
-    assert not any(torch.equal(before[name], after[name]) for name in before)

@@ -10,8 +10,7 @@ from toy_training import tiny_model, toy_groups
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import Store, groups_of
-from mars_env.trainers import local
-from mars_env.trainers.config import TrainConfig
+from mars_env.trainers import TrainConfig, local
 from mars_env.trainers.sample_files import read_samples, sample_from_row, sample_to_row, write_samples
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Problem, Tree
@@ -22,7 +21,6 @@ GROUP = 6
 @pytest.fixture
 def trees():
     """Two problems, six real samples each; one reward is unknown."""
-    torch.set_num_threads(1)
     groups = toy_groups(tiny_model(), 0, problems=2, size=GROUP)
     trees = []
     for group in groups:

@@ -12,13 +12,9 @@ from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import RubricGrader
 from mars_env.methods.ruscarl import Scaffold, Scaffolded
 from mars_env.rollout.records import turn_from_row, turn_to_row
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import train
+from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, make_team, train
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
-from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import turn_samples
-from mars_env.trainers.team import make_team
 from studies.rubrics.lock import SAMPLING, locks, opener, show_steps, step_is_right, warm_started
 
 PLAIN = (9, 8)

@@ -11,11 +11,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, OPTCo
 from transformers import logging as transformers_logging
 from turns import turn
 
-from mars_env.trainers import forward, losses
+from mars_env.trainers import LocalTrainer, Policy, forward, losses
 from mars_env.trainers.batches import collate
 from mars_env.trainers.config import Preferences, TrainConfig
 from mars_env.trainers.forward import cut, training
-from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.trainers.prefixes import can_share, grow
 from mars_env.trainers.samples import turn_samples
@@ -36,8 +35,7 @@ rows = st.recursive(  # a list of rows that begin alike, at any depth
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+def quiet():
     transformers_logging.set_verbosity_error()
 
 

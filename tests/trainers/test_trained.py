@@ -34,7 +34,6 @@ def folder(tmp_path, monkeypatch):
     for name in ("one", "two"):
         shutil.copytree(CHECKPOINT, tmp_path / name)
     monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
     return tmp_path
 
 

@@ -55,7 +55,7 @@ def extract_program(text: str, *names: str) -> tuple[str | None, str]:
     answer = None if begun is None else after_thinking(_literals_hidden(begun))
     if begun is None or answer is None:
         return None, UNCLOSED_THINKING
-    text = begun[len(begun) - len(answer) :]
+    text = begun[len(begun) - len(answer) :].removeprefix("\ufeff")
     if not text.strip():
         return None, NO_PROGRAM
     blocks = _blocks(text) or _blocks(_quoted_end(text))

@@ -295,8 +295,11 @@ def _run(spec: dict[str, Any], session: _Session) -> Any:
         _provide(_names_used(code), spec["entry_point"], namespace, session)
         session.last_call = ""
         outcome = _attempt(code, spec["entry_point"] if check else "", namespace)
+        if outcome[0] == "broken":
+            return outcome
         # An exception of the program's own class cannot be caught here, where that is no class.
-        held = bool(session.proxies) or "do not inherit from BaseException" in outcome[1]
+        shared = bool(session.proxies or session.kept)
+        held = shared or "do not inherit from BaseException" in outcome[1]
         outcomes.append((*outcome, session.last_call, held))
         if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
@@ -336,7 +339,10 @@ class _Function:
 
 
 def _attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> tuple[str, str]:
-    """Run a test: ``passed``, ``failed`` (an assertion), ``raised``, ``gone`` or ``unasked``, and a text."""
+    """Run a test: ``passed``, ``failed`` (an assertion), ``raised``, ``gone`` or ``unasked``, and a text.
+
+    ``broken``: the tests import a module that is not here.
+    """
     try:
         exec(code, namespace)  # noqa: S102
         if candidate:
@@ -346,5 +352,6 @@ def _attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) ->
     except ProgramGone as error:
         return error.kind, str(error)
     except BaseException as error:
-        return "raised", f"{type(error).__name__}: {_text(error)}"[:500]
+        own = isinstance(error, ModuleNotFoundError) and error.name  # one that the program raised has no name
+        return "broken" if own else "raised", f"{type(error).__name__}: {_text(error)}"[:500]
     return "passed", ""

@@ -16,7 +16,13 @@ _NO_SOLUTION = re.compile(
     r"none|empty set|(?:there (?:is|are|exists?) )?no (?:such |(?:real|integer|rational|positive|valid) )?"
     r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
 )
-SYNONYMS = {"dne": "does not exist", "undefined": "undefined", "infinite": "infinity", "∞": "infinity"}
+SYNONYMS = {
+    "dne": "does not exist",
+    "undefined": "undefined",
+    "infinite": "infinity",
+    "∞": "infinity",
+    "infinitely many solutions": "infinitely many",
+}
 _LABELLED = word_set("sin cos tan abs floor ceil det max min gcd lcm")
 """Functions of a name that may be what is asked for."""
 

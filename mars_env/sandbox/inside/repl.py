@@ -45,11 +45,11 @@ def _run(source: str | bytes, names: dict[str, Any], room: int) -> bytes:
     """Run one call; like a prompt, it shows the value of an expression at its end."""
     output = sys.stdout = sys.stderr = _Output(room)
     try:
-        tree = ast.parse(source, "<call>")
+        tree: Any = compile(source, "<call>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             tree.body.pop()
-        exec(compile(tree, "<call>", "exec"), names)  # noqa: S102
+        exec(compile(tree, "<call>", "exec", dont_inherit=True), names)  # noqa: S102
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), "<call>", "eval"), names)  # noqa: S307
             if value is not None:
@@ -83,11 +83,11 @@ def serve() -> None:
 
 
 def replay() -> None:
-    """Run all calls of a file, and print what the last one printed."""
+    """Run all calls of a file, and print a line's end and what the last one printed."""
     with open(CALLS) as file:  # noqa: PTH123  (pathlib is slow to import)
         room, calls = json.load(file)
     names: dict[str, Any] = {"__name__": "__main__"}
     stdout = sys.stdout
     answers = [_run(call, names, room) for call in calls]
-    stdout.buffer.write(answers[-1])
+    stdout.buffer.write(b"\n" + answers[-1])
     stdout.flush()

@@ -253,10 +253,22 @@ def test_names_of_the_program_answer_no_test(judge, test, program):
     assert judge(test, program).verdict is Verdict.WRONG
 
 
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [
+        ("def f(x): return 2 * x", Verdict.UNKNOWN),
+        ("def f(x): raise ModuleNotFoundError('nowhere', name='nowhere')", Verdict.WRONG),
+    ],
+)
+def test_only_the_tests_can_lack_a_module(judge, program, verdict):
+    assert judge("assert f(2) == 4\nimport nowhere", program).verdict is verdict
+
+
 EQUAL = (
     "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\n"
 )
 OTHER = f"{EQUAL}def f(x): return V(4)"
+READS = "def f(x): return x.read()"
 RAISES = "class Negative(Exception): pass\ndef f(x): raise Negative(x)"
 COMPARED, CAUGHT = "assert V(1) == V(1)", "try:\n    f(-1)\nexcept Negative: pass\nelse: assert False"
 
@@ -268,6 +280,7 @@ COMPARED, CAUGHT = "assert V(1) == V(1)", "try:\n    f(-1)\nexcept Negative: pas
         (COMPARED, EQUAL, None, Verdict.WRONG),
         (CAUGHT, RAISES, RAISES, Verdict.UNKNOWN),
         (CAUGHT, "def f(x): return 1", RAISES, Verdict.WRONG),
+        ("import io\nassert f(io.StringIO('ab')) == 'ab'", READS, READS, Verdict.UNKNOWN),
         *(
             ("assert f(2) == 4", program, "def f(x): return 2 * x", Verdict.WRONG)
             for program in (

@@ -1,15 +1,15 @@
 """The grammar of answers, as whole completions: what is read, and its hostile twins that stay wrong."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from rows import read_rows
 
 from mars_env.grading.math.extract import extract_answer
 from mars_env.types import Problem, Verdict
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text().splitlines()]
+ROWS = read_rows(Path(__file__).with_name("answers.jsonl"))
 
 
 def test_there_are_enough_rows_of_both_kinds():

@@ -1,12 +1,12 @@
-import json
 from pathlib import Path
 
 import pytest
+from rows import read_rows
 
 from mars_env.grading.math.judge import judge, unfit
 from mars_env.grading.math.nodes import OverLimit
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("verdicts.jsonl").read_text().splitlines()]
+ROWS = read_rows(Path(__file__).with_name("verdicts.jsonl"))
 
 
 def verdict(reference: str, answer: str) -> str:

@@ -20,8 +20,7 @@ from mars_env.methods.spell.training import SpellRun, SpellSettings, role_groups
 from mars_env.models.scripted import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Team
+from mars_env.trainers import RunSettings, Team
 from mars_env.types import Problem
 
 SETTINGS = SpellSettings(group=4, verifiers=4)

@@ -18,9 +18,7 @@ from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, tra
 from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import Job, collect
 from mars_env.rollout.groups import step_jobs
-from mars_env.trainers import make_team
-from mars_env.trainers.local import Policy
-from mars_env.trainers.loop import train
+from mars_env.trainers import Policy, make_team, train
 from mars_env.trainers.rollouts import LEDGER, read_lines
 from mars_env.trainers.swarm import Swarm, SwarmSettings, WeightStore, run_sampler
 from studies.rubrics.lock import opener
@@ -166,7 +164,6 @@ def model(start):
 
 async def test_with_samplers_elsewhere_a_run_is_bitwise_the_run_in_one_process(tmp_path):
     """All three roles act in the sampler; documents, memory, grading and rewards stay in the learner."""
-    torch.set_num_threads(1)
     start = lookups.warm_started(steps=60)
     clusters = lookups.clusters(3, 4)
     here, there, trained = model(start), model(start), model(start)

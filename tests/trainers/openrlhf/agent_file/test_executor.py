@@ -7,7 +7,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import torch
 from messages import raises
 
 from mars_env.errors import ConfigError
@@ -56,7 +55,6 @@ def file(tmp_path):
 
 @pytest.fixture(scope="module")
 def model():
-    torch.set_num_threads(1)
     return load()
 
 

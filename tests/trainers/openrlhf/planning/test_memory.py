@@ -1,7 +1,5 @@
 """Placement and memory, against cases computed by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Numbers of parameters, against transformers' own models and the published numbers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
