@@ -336,8 +336,8 @@ _OF_A_TREE: dict[str, Measure] = {
     "judging_tokens": _finished(judging_tokens),
     "prompt_tokens": _finished(lambda tree: sum(map(prompt_tokens, tree.turns)) or None),
 }
-"""What one tree counts for; 0 tokens mean that no server counted them. The metric is the mean over problems of
-the mean over their trees, as it is of metrics that `register_metric` adds."""
+"""What one tree counts for; 0 tokens mean that no server counted them. The metric is the mean over problems
+of the mean over their trees, as it is of metrics that `register_metric` adds."""
 
 
 def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
