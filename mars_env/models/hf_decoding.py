@@ -252,10 +252,10 @@ class Batch:
     def _mask(self) -> torch.Tensor | None:
         """The attention mask of the next step.
 
-        For the attentions that add a bias it is made here once and sliced, (rows, 1, 1, keys);
-        the library would build it again at every step.
+        For torch's own attention it is a bias, (rows, 1, 1, keys), made here once and sliced; the library
+        would build it again at every step. Other attentions may need more of it than a bias says.
         """
-        adds = self._attention in ("sdpa", "eager") and isinstance(self._cache, GrowingCache)
+        adds = self._attention == "sdpa" and isinstance(self._cache, GrowingCache)
         if adds and not self._left.any():
             return None
         keys = self._width + 1

@@ -300,16 +300,15 @@ async def test_cancelled_requests_stop_the_engine(tiny_pair, watch):
     assert len(steps) < 50
 
 
-async def test_half_precision_and_learned_positions(tiny_tokenizer):
-    from transformers import GPT2Config, GPT2LMHeadModel
+@pytest.mark.parametrize("kind", ["gpt2", "bloom"])
+async def test_half_precision_learned_positions_and_biases_of_distance(tiny_tokenizer, kind):
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    size = len(tiny_tokenizer)
-    config = GPT2Config(
-        vocab_size=size, n_positions=64, n_embd=32, n_layer=2, n_head=2, initializer_range=0.5
-    )
+    sizes = {"vocab_size": len(tiny_tokenizer), "hidden_size": 32, "n_layer": 2, "n_head": 2}
+    config = AutoConfig.for_model(kind, **sizes, initializer_range=0.5)
     config.eos_token_id = 1
-    module = GPT2LMHeadModel(config).eval()
+    module = AutoModelForCausalLM.from_config(config).eval()
     for dtype, tolerance in ((torch.float32, 1e-3), (torch.bfloat16, 0.5)):
         model = HFModel((module.to(dtype), tiny_tokenizer))
         for completion in await to_all_prompts(model, 2, Sampling(max_tokens=20, seed=1)):
