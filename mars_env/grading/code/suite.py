@@ -89,7 +89,7 @@ class _Session(channel.Peer):
     def __init__(self, patience: float = 0.0) -> None:
         super().__init__(-2, _ProgramObject, ProgramError)
         self.patience = patience
-        self.under_way = False
+        self.under_way = self.used = False
 
     def keep(self, value: Any) -> Any:
         """The handle of an argument that is not plain data, or plain data that represents it."""
@@ -124,6 +124,7 @@ class _Session(channel.Peer):
         self.under_way = True
         try:
             if packet:
+                self.used = True
                 self.write(packet)
             return self.receive(sent)
         except OSError as error:
@@ -303,6 +304,8 @@ def _run(spec: dict[str, Any], session: _Session) -> Any:
         outcomes.append((*outcome, session.last_call, held))
         if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
+    if not session.used and all(outcome[0] == "passed" for outcome in outcomes):
+        return "broken", "they never use the program"
     return "ran", outcomes
 
 

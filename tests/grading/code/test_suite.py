@@ -167,6 +167,28 @@ def test_only_the_tests_can_lack_a_module(grader, program, verdict):
     assert judge(grader, "f", "assert f(2) == 4\nimport nowhere", program).verdict is verdict
 
 
+UNITTEST = """import unittest
+class T(unittest.TestCase):
+    def test(self):
+        self.assertEqual(f(2), 4)
+ran = unittest.TestResult()
+unittest.defaultTestLoader.loadTestsFromTestCase(T).run(ran)
+assert ran.wasSuccessful()"""
+
+
+@pytest.mark.parametrize(
+    ("test", "program", "verdict"),
+    [
+        (UNITTEST, "def f(x): return 2 * x", Verdict.CORRECT),
+        (UNITTEST, "import unittest\ndef f(x): raise unittest.SkipTest", Verdict.WRONG),
+        ("if __name__ == '__main__':\n    assert f(2) == 4", "def f(x): return 2 * x", Verdict.UNKNOWN),
+    ],
+    ids=["right", "it skips the test", "tests that use nothing"],
+)
+def test_a_program_has_to_answer(grader, test, program, verdict):
+    assert judge(grader, "f", test, program).verdict is verdict
+
+
 EQUAL = (
     "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\n"
 )
