@@ -48,7 +48,7 @@ CORE = {
     "mars_env/rollout/store.py": f"{OF_RUNS} tests/rollout/test_tree_index.py",
     "mars_env/rollout/row_files.py": OF_RUNS,
     "mars_env/envs/verdicts.py": "tests/envs/test_verdicts.py",
-    "mars_env/envs/rewards.py": "tests/rollout/test_rewards_that_fail.py tests/envs",
+    "mars_env/envs/rewards.py": "tests/rollout/test_rewarding.py tests/envs",
     "mars_env/envs/visibility.py": "tests/envs/test_visibility.py",
     "mars_env/envs/growers.py": "tests/envs/test_growers.py",
     "mars_env/search/search.py": "tests/search/test_search.py",

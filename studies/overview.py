@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import Final
 
 from studies.common.claims import judge_all
-from studies.common.ledger import seed_text
+from studies.common.ledger import seed_text, table
 from studies.common.pages import STUDIES as FOLDER
-from studies.common.pages import table, write
+from studies.common.pages import write
 from studies.common.study import Study
 
 PAGE: Final = FOLDER / "README.md"

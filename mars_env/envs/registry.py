@@ -233,7 +233,10 @@ def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any)
 
 def spec_or_rules(env_id: str, settings: Mapping[str, Any] | None = None) -> EnvSpec:
     """As `spec`, and bare rules will do: for play whose problems come from elsewhere, such as a question."""
-    return EnvSpec("", env_id, settings=settings or {}) if env_id in rules_names() else spec(env_id, settings)
+    module, _, name = env_id.rpartition(":")
+    if module:
+        imported(module, env_id)
+    return EnvSpec("", name, module, settings or {}) if name in rules_names() else spec(env_id, settings)
 
 
 def _hint(name: str) -> str:

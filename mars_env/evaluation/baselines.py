@@ -229,10 +229,8 @@ class _System:
     def of(cls, trees: Sequence[Tree]) -> _System:
         pairs = {name: metric.pairs for name, metric in measure(trees).items()}
         if "tokens" not in pairs:
-            raise ConfigError("no episode of the run was finished: there is no token budget to match")
+            raise ConfigError("equal-token baselines need a finished episode whose sampled tokens are known")
         sums = [sum(column) for column in zip(*pairs["tokens"].values(), strict=True)]
-        if not sums[0]:
-            raise ConfigError("equal-token baselines need a model that reports its sampled tokens")
         return cls(trees, sums[0] / sums[1], pairs.get("system_accuracy", {}))
 
     def shared(self, trees: Sequence[Tree], name: str) -> list[Tree]:

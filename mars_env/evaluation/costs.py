@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from mars_env.errors import ConfigError, explained
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
+from mars_env.text import counted
 from mars_env.types import Tree
 
 Prices = Mapping[str, tuple[float, float]]
@@ -32,7 +33,7 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
     Tokens that a model sampled to judge for a search are priced as those of the unnamed policy.
 
     Raises:
-        ConfigError: A policy has no price.
+        ConfigError: A policy has no price, or the server did not count the tokens of a call.
 
     Example:
         >>> from mars_env.types import Action, Completion, Problem, Turn
@@ -41,6 +42,8 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
         >>> cost([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))], {"qwen": (1.0, 4.0)})
         0.003
     """
+    if missing := _uncounted_calls(trees):
+        raise ConfigError(missing)
     total = 0.0
     for tree in trees:
         for turn in tree.turns:
@@ -52,8 +55,8 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
 
 
 def uncounted(trees: Sequence[Tree]) -> list[str]:
-    """Notes on what models that judge read and sampled, which no metric and no cost counts."""
-    notes = []
+    """Notes on what no metric and no cost counts: calls without counts, what models that judge took."""
+    notes = [missing] if (missing := _uncounted_calls(trees)) else []
     if any(map(judging_tokens, trees)):
         notes.append("What models read to judge for the search is not known: no metric and no cost counts it")
     graded = sum(
@@ -66,6 +69,17 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
     if graded:
         notes.append(f"Models that graded sampled {graded:,} tokens, which no metric and no cost counts")
     return notes
+
+
+def _uncounted_calls(trees: Sequence[Tree]) -> str:
+    """How many completions came without the number of their tokens; empty if none did."""
+    completions = [c for tree in trees for turn in tree.turns for c in turn.action.completions]
+    missing = sum(bool(c.text) and not (c.sampled_tokens and c.read_tokens) for c in completions)
+    return (
+        f"Servers counted no tokens for {missing:,} of {counted(len(completions), 'model call')}"
+        if missing
+        else ""
+    )
 
 
 def money(amount: float) -> str:

@@ -222,7 +222,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         first = [t for tree in group if not is_search(tree) for t in first_attempts(tree)]
         solvers[problem] = [(r, read(t)) for t in first if (r := is_right(t)) is not None]
         sums.average("solver_accuracy", problem, [r for r, _ in solvers[problem]])
-        sums.average("solver_tokens", problem, [sampled_tokens(t) for t in first])
+        sums.average("solver_tokens", problem, [n for t in first if (n := sampled_tokens(t))])
         systems[problem] = [
             (r, next((read(t) for t in tree.turns if t.id == tree.final), None))
             for tree in group
@@ -332,12 +332,12 @@ _OF_A_TREE: dict[str, Measure] = {
     "depth": _of_a_search(depth),
     "rounds": _finished(rounds),
     "calls": _finished(lambda tree: sum(len(turn.action.completions) for turn in tree.turns)),
-    "tokens": _finished(lambda tree: sum(map(sampled_tokens, tree.turns)) + judging_tokens(tree)),
+    "tokens": _finished(lambda tree: sum(map(sampled_tokens, tree.turns)) + judging_tokens(tree) or None),
     "judging_tokens": _finished(judging_tokens),
-    "prompt_tokens": _finished(lambda tree: sum(map(prompt_tokens, tree.turns))),
+    "prompt_tokens": _finished(lambda tree: sum(map(prompt_tokens, tree.turns)) or None),
 }
-"""What one tree counts for. The metric is the mean over problems of the mean over their trees, as it is of
-metrics that `register_metric` adds."""
+"""What one tree counts for; 0 tokens mean that no server counted them. The metric is the mean over problems of
+the mean over their trees, as it is of metrics that `register_metric` adds."""
 
 
 def _roles(sums: _Sums, problem: str, tree: Tree) -> None:

@@ -99,11 +99,15 @@ def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
 
 
 def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
-    """Write rows, one per line; returns their number. The file is either complete or not there."""
+    """Write rows, one per line; returns their number. The file is either complete or not there.
+
+    Lone surrogates, which a model can write but most readers reject, become question marks.
+    """
     number = 0
-    with writing(path), atomic_draft(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
+    with writing(path), atomic_draft(Path(path)) as draft, draft.open("wb") as file:
         for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is used below)
-            file.write(json.dumps(row, allow_nan=False) + "\n")
+            line = json.dumps(row, ensure_ascii=False, allow_nan=False)
+            file.write(line.encode("utf-8", "replace") + b"\n")
     return number
 
 

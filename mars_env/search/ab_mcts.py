@@ -20,12 +20,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from mars_env.search.algorithm import Algorithm, Ask, Options
+from mars_env.search.crowd import Crowd, Rows
 from mars_env.search.posteriors import BetaPrior, GaussianPrior
 
 
@@ -59,31 +60,32 @@ class _Sums:
         self.squares += score * score
 
 
-_Rows = np.ndarray[Any, np.dtype[np.float64]]
-_NO_ROWS: _Rows = np.empty((0, 3))
+_NO_ROWS: Rows = np.empty((0, 3))
+_CROWD = 1000
+"""From so many children of one node on, not all of them are drawn."""
 
 
 class _Arms:
     """GEN, CONT and the children; one for each node (or, with ``stack``, for each node and agent)."""
 
-    __slots__ = ("_table", "children", "cont", "gen")
+    __slots__ = ("_table", "children", "cont", "crowd", "gen")
 
     def __init__(self) -> None:
         self.gen, self.cont = _Sums(), _Sums()
         self.children: list[_Node] = []
         self._table = _NO_ROWS  # grows by doubling: a node may have thousands of children
+        self.crowd: Crowd | None = None
 
     @property
-    def rows(self) -> _Rows:
+    def rows(self) -> Rows:
         """n, total and squares of each child."""
         return self._table[: len(self.children)]
 
-    def append(self, child: _Node, score: float) -> None:
-        """Add a child with its own score."""
+    def append(self, child: _Node) -> None:
+        """Add a child, without observations."""
         size = len(self.children)
         if size == len(self._table):
-            self._table = np.concatenate([self._table, np.empty((max(4, size), 3))])
-        self._table[size] = 1, score, score * score
+            self._table = np.concatenate([self._table, np.zeros((max(4, size), 3))])
         self.children.append(child)
 
 
@@ -142,13 +144,14 @@ class ABMCTSA(Algorithm):
         parent = self._nodes[ask.parent]
         arms = parent.arms[self._group[ask.agent]]
         node = self._nodes[ask.id] = _Node(ask.id, parent, self._group[ask.agent], self._groups)
-        arms.append(node, score)
+        arms.append(node)
+        self._add(arms, node.place, 1, score)
         for sums in (arms.gen, self._by_agent[ask.agent]):
             sums.add(score)
         while (above := parent.parent) is not None:
             arms = above.arms[parent.group]
             arms.cont.add(score)
-            arms.rows[parent.place, 1:] += score, score * score
+            self._add(arms, parent.place, 0, score)
             parent = above
 
     def lost(self, ask: Ask) -> None:
@@ -162,8 +165,14 @@ class ABMCTSA(Algorithm):
         while (above := node.parent) is not None:
             arms = above.arms[node.group]
             arms.cont.n += by
-            arms.rows[node.place, 0] += by
+            self._add(arms, node.place, by)
             node = above
+
+    def _add(self, arms: _Arms, place: int, n: int, score: float = 0.0) -> None:
+        """Add to the row of a child."""
+        arms.rows[place] += n, score, score * score
+        if len(arms.children) >= _CROWD and not (arms.crowd and arms.crowd.update(arms.rows, place)):
+            arms.crowd = Crowd(self._settings.prior, arms.rows)
 
     def _draw_group(self, node: _Node, rng: np.random.Generator) -> int:
         """With ``stack``, the agent; else the only group."""
@@ -186,8 +195,9 @@ class ABMCTSA(Algorithm):
     def _draw_child(self, arms: _Arms, rng: np.random.Generator) -> _Node:
         if len(arms.children) == 1:
             return arms.children[0]
-        n, total, squares = arms.rows.T
-        return arms.children[int(self._settings.prior.draw(rng, n, total, squares).argmax())]
+        if arms.crowd:
+            return arms.children[arms.crowd.draw(arms.rows, rng)]
+        return arms.children[int(self._settings.prior.draw(rng, *arms.rows.T).argmax())]
 
     def _draw_agent(self, rng: np.random.Generator) -> str:
         if len(self._agents) == 1:

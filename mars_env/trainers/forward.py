@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -146,8 +147,8 @@ def score(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> Ten
 def training(model: Any, *, shared: bool) -> Iterator[None]:
     """Around forward and backward passes of an update.
 
-    Layers that are to be checkpointed are in training mode here, which transformers asks for; their parts are
-    not, so that nothing is dropped out. An adapter stays switched on, also where layers are computed again.
+    Layers that are to be checkpointed are computed again in the backward pass, in evaluation mode, so that
+    nothing is dropped out. An adapter stays switched on for that.
     """
     layers = [
         layer
@@ -157,9 +158,9 @@ def training(model: Any, *, shared: bool) -> Iterator[None]:
     switched = model.switched_on() if hasattr(model, "switched_on") else nullcontext()
     with switched, reading_forests(model) if shared else nullcontext():
         for layer in layers:
-            layer.training = True
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
         try:
             yield
         finally:
             for layer in layers:
-                layer.training = False
+                del layer.forward

@@ -42,7 +42,8 @@ class LoRASettings(BaseModel, frozen=True, extra="forbid"):
     alpha: int = Field(default=32, ge=1)
     """The update is scaled by alpha / rank."""
     targets: tuple[str, ...] | None = None
-    """Last parts of names of linear layers, e.g. ``("q_proj", "v_proj")``; None: all but the output layer."""
+    """Last parts of names of linear layers, e.g. ``("q_proj", "v_proj")``; None: all but the output layer. A
+    mixture's experts that are one parameter, and its router, are not among them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -203,12 +204,16 @@ def add_adapters(
             raise ConfigError(f"adapter {name!r}: a name may hold letters, digits, _ and -")
     if any(isinstance(module, LoraLayer) for module in model.modules()):
         raise ConfigError("this model has adapters already: name all of them in one call")
+    output = model.get_output_embeddings()
+    linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and m is not output]
+    if not linear:
+        raise ConfigError(f"{type(model).__name__} has no linear layer (torch.nn.Linear) for an adapter")
 
     def config() -> LoraConfig:
         return LoraConfig(
             r=settings.rank,
             lora_alpha=settings.alpha,
-            target_modules=list(settings.targets) if settings.targets else "all-linear",
+            target_modules=list(settings.targets or linear),
             lora_dropout=0.0,
             bias="none",
             task_type="CAUSAL_LM",
@@ -224,8 +229,12 @@ def add_adapters(
                 else:
                     peft.add_adapter(name, config())
     layers = tuple(module for module in model.modules() if isinstance(module, LoraLayer))
-    if not all(isinstance(layer.get_base_layer(), torch.nn.Linear) for layer in layers):
-        raise ConfigError(f"the targets {settings.targets} must be linear layers")
+    bases = [layer.get_base_layer() for layer in layers]
+    if odd := {type(base).__name__ for base in bases if not isinstance(base, torch.nn.Linear)}:
+        raise ConfigError(
+            f"adapters are for linear layers, not for {', '.join(sorted(odd))}: name linear ones in "
+            'LoRASettings.targets, such as ("q_proj", "v_proj")'
+        )
     shared = _Shared(model, peft, layers)
     adapters = {name: Adapter(shared, name) for name in names}
     for adapter in adapters.values():

@@ -97,8 +97,8 @@ def clipped_loss(
         >>> clipped_loss(torch.tensor([[50.0]]), torch.tensor([[-1.0]]), dual_clip=3.0)
         tensor([[3.]])
     """
-    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     ratio = torch.where(advantages < 0, ratio.clamp(max=dual_clip), ratio)
+    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     return -torch.minimum(ratio * advantages, clipped * advantages)
 
 

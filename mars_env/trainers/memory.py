@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
+from mars_env.errors import ConfigError, explained
 from mars_env.trainers.checkpoints import trained_parameters
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.forward import logprobs_at, training
@@ -99,13 +100,15 @@ def estimate(
 ) -> Memory:
     """The memory of a policy with this architecture (an ``AutoConfig``), trained in this process.
 
-    With `lora` adapters are trained in place of the weights, which then have the checkpoint's own type.
+    With `lora` adapters are trained in place of the weights, which then have the checkpoint's own type. A
+    `ConfigError` if its layers cannot be run without values, as experts in float32 cannot.
     """
     short = torch.bfloat16 if train.offload else torch.float32
     dtype = (config.dtype or torch.float32) if lora else short
     length = shape.prompt + shape.sampled
     rows = max(1, min(shape.rows, train.token_budget // length))
-    with FakeTensorMode():
+    cannot = explained(ConfigError, f"the memory of {config.model_type} cannot be estimated", RuntimeError)
+    with cannot, FakeTensorMode():
         model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
         weights = sum(p.nbytes for p in model.parameters())
         parameters = sum(p.numel() for p in model.parameters())

@@ -108,9 +108,9 @@ class TrainedTeam:
 
     def _adapters(self, policy: str) -> dict[str, HFModel]:
         """All adapters of the run, on one base; none if this policy is not an adapter."""
-        if not (self._path / policy / ADAPTER).exists():
+        names = [each for each in {*self._policies.values()} if (self._path / each / ADAPTER).exists()]
+        if policy not in names:
             return {}
-        names = list(dict.fromkeys(self._policies.values()))
         config = json.loads((self._path / policy / ADAPTER).read_text(encoding="utf-8"))
         base = HFModel(config["base_model_name_or_path"], **self._arguments)
         targets = config["target_modules"]

@@ -141,6 +141,7 @@ class TeamRollouts:
             "weight_decay": config.weight_decay,
             "max_grad_norm": config.max_grad_norm,
             "bf16": config.autocast,
+            "disable_dropout": True,
             "seed": config.seed,
         }
         return chosen if config.normaliser is None else chosen | {"max_completion_length": config.normaliser}

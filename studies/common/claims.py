@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mars_env.evaluation.tables import Table, as_markdown
-from studies.common.ledger import LedgerRow, SeedEstimate, over_seeds, seed_differences, seed_text
+from studies.common.ledger import LedgerRow, SeedEstimate, over_seeds, seed_differences, seed_text, table
 
 Verdict = Literal["holds", "not shown", "refuted", "one seed only"]
 
@@ -85,4 +84,4 @@ def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:
         )
         for found in judge_all(rows, claims)
     ]
-    return as_markdown(Table(("claim", "difference", "", "seed by seed"), tuple(lines)), markup=True) + "\n"
+    return table(("claim", "difference", "", "seed by seed"), lines)

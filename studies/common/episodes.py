@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,11 @@ async def played_often(
     return await collect(game, agents, jobs, seed=seed, concurrency=len(jobs))
 
 
+def mean_reward(trees: Sequence[Tree]) -> float:
+    """Of their first turns."""
+    return mean([tree.turns[0].reward or 0.0 for tree in trees])
+
+
 async def learned(
     model: HFModel,
     game: Game,
@@ -54,16 +59,32 @@ def copied(model: HFModel, name: str | None = None) -> HFModel:
     return HFModel((copy.deepcopy(model.module), model.tokenizer), device="cpu", name=name or model.name)
 
 
-def warm_started(place: Path, name: str, make: Callable[[], tuple[Any, Any]]) -> HFModel:
-    """A warm start from its folder; made first if it is not there yet."""
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(dir=place.parent))
-        for part in make():
-            part.save_pretrained(draft)
-        with suppress(OSError):  # another process has made the same meanwhile
+def made_once(place: Path, make: Callable[[Path], None]) -> Path:
+    """A folder; made first if it is not there yet, while other processes that want it wait."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_name(f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            draft = Path(tempfile.mkdtemp(dir=place.parent))
+            make(draft)
             draft.rename(place)
-    return HFModel(place, device="cpu", name=name)
+    return place
+
+
+def warm_started(place: Path, name: str, make: Callable[[], tuple[Any, Any]]) -> HFModel:
+    """A warm start from its folder: the module and the tokenizer that `make` returns."""
+
+    def save(folder: Path) -> None:
+        for part in make():
+            part.save_pretrained(folder)
+
+    return HFModel(made_once(place, save), device="cpu", name=name)
+
+
+def rewards_of(history: Iterable[StepMetrics], roles: Iterable[str]) -> dict[str, list[float | None]]:
+    """The mean reward of each role in every step of a training; None where it did not act."""
+    steps = [step.roles for step in history]
+    return {role: [step.get(role, {}).get("reward") for step in steps] for role in roles}
 
 
 def mean(values: Sequence[float]) -> float:

@@ -245,6 +245,11 @@ def _short(commit: str | None) -> str:
     return commit.removesuffix(DIRTY)[:8] + DIRTY * commit.endswith(DIRTY)
 
 
+def table(heads: Iterable[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table for a page; its cells may hold Markdown."""
+    return as_markdown(Table(tuple(heads), tuple(map(tuple, lines))), markup=True) + "\n"
+
+
 def arms_table(
     rows: Sequence[LedgerRow],
     arms: Sequence[str],
@@ -267,4 +272,4 @@ def arms_table(
             for figure, values in found.items()
         ]
         lines.append((arm, ", ".join(map(str, seeds)), *cells))
-    return as_markdown(Table(("Arm", "Seeds", *figures.values()), tuple(lines)), markup=True) + "\n"
+    return table(("Arm", "Seeds", *figures.values()), lines)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,9 +28,9 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.provenance import Provenance, commit_of, provenance
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
-from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of, settings_hash
-from studies.common.pages import STUDIES, write
+from studies.common.claims import Claim
+from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
+from studies.common.pages import STUDIES, rendered, write
 
 FIRST_TUNING_SEED: Final = 100
 """Seeds from here on are for choosing a recipe's numbers: no page reports them."""
@@ -57,6 +57,8 @@ class Result:
     seconds: float | None = None
 
 
+Key = tuple[str, int]
+"""The arm and the seed of a row."""
 Play = Callable[[Sequence[str], Run], Awaitable[Mapping[str, Result]]]
 """Runs arms of a seed; a function of a module, since other processes import it."""
 
@@ -87,17 +89,16 @@ class Study:
         task: What is run, for the overview.
         starts: How many warm starts were trained from.
         play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
-        text: What stands between the marks of the page, `README.md`; by default the tables of `columns` and
-            `claims`, what `more` adds, and where the rows come from.
+        shown: What the template of the page, `results.md.jinja`, gets beside the study and its rows; without
+            one the page has the tables of `columns` and `claims`, `more`, and where the rows come from.
         seeds: The plan's, such as "0-4"; `seeds_of_arm` where an arm has others.
         together: Whether the rows of a seed are made in one call of `play`.
         beside: What decides a result beside the recipe; part of the settings' hash.
         columns: Metrics that are shown of a row, and their titles; by default all.
         measured: Metrics that need not repeat, such as seconds.
         unrepeatable: Arms whose rows depend on timing.
-        planned: Whether there is a plan, perhaps that of another study (`plan_of`).
+        plan_of: The study whose plan holds; by default this one. None if there is no plan.
         widen: Adds to the rows what another study's ledger holds.
-        prepare: Makes shared warm starts before several processes want them.
         resources: What is open while rows are made; they are then made in this process.
         updates: Where the recipe has the number of updates ("marsrl.steps"), if rows keep their rewards.
         state: Where runs continue after a kill; None where they do not.
@@ -112,8 +113,7 @@ class Study:
     quick: BaseModel
     play: Play
     claims: Sequence[Claim]
-    text: Callable[[Sequence[LedgerRow]], str] | None = None
-    more: Callable[[Sequence[LedgerRow]], str] | None = None
+    shown: Callable[[Sequence[LedgerRow]], Mapping[str, Any]] = _nothing
     seeds: str = "0-4"
     seeds_of_arm: Mapping[str, Sequence[int]] = field(default_factory=dict)
     together: bool = False
@@ -121,15 +121,12 @@ class Study:
     columns: Mapping[str, str] = field(default_factory=dict)
     measured: Collection[str] = ()
     unrepeatable: Collection[str] = ()
-    planned: bool = True
-    plan_of: str = ""
+    plan_of: str | None = ""
     plots: Callable[[Sequence[LedgerRow]], Mapping[str, bytes]] = _nothing
     widen: Callable[[Sequence[LedgerRow]], list[LedgerRow]] = _same
-    prepare: Callable[[Collection[str], Run], None] | None = None
     resources: Callable[[], AbstractContextManager[Any]] | None = None
     updates: str = ""
     state: Path | None = None
-    clock: Callable[[], float] = time.process_time
     note: str = ""
     root: Path = STUDIES
 
@@ -146,7 +143,7 @@ class Study:
     @property
     def plan(self) -> Path | None:
         """What was committed before the first row."""
-        return STUDIES / (self.plan_of or self.name) / "plan.md" if self.planned else None
+        return None if self.plan_of is None else STUDIES / (self.plan_of or self.name) / "plan.md"
 
     def settings(self, recipe: BaseModel | None = None) -> str:
         """The hash of everything that decides a result except arm and seed."""
@@ -158,7 +155,7 @@ class Study:
         """The ledger's rows of the present settings."""
         return self.ledger.rows(self.settings())
 
-    def plan_rows(self) -> list[tuple[str, int]]:
+    def plan_rows(self) -> list[Key]:
         """Arm and seed of every row of the plan."""
         return self.wanted(None, None, tuning=False)
 
@@ -166,11 +163,7 @@ class Study:
         """What the ledger decides of the study's page."""
         missing = len(self.plan_rows()) - len(rows)
         owed = f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
-        if self.text is not None:
-            return owed + self.text(rows)
-        tables = f"{arms_table(rows, self.arms, self.columns)}\n{claims_table(rows, self.claims)}"
-        more = f"\n{self.more(rows)}\n" if self.more else ""
-        return f"{owed}{tables}{more}\n{origins(rows)}\n"
+        return owed + rendered(self.name, rows, self.widen(rows), study=self, **self.shown(rows))
 
     def write_page(self) -> None:
         """Write what the ledger decides into the study's page, and its plots; each arm has a row."""
@@ -182,11 +175,10 @@ class Study:
         write(self.root / self.name / "README.md", "ledger", self.page(rows))
 
     def made(self, arms: Sequence[str], run: Run, origin: Provenance, plan: str | None) -> list[LedgerRow]:
-        """Run arms of a seed."""
-        torch.set_num_threads(1)  # more threads only slow models this small down
-        began = self.clock()
+        """Make the rows of arms of a seed."""
+        began = time.process_time()
         results = asyncio.run(self.play(arms, run))  # type: ignore[arg-type]
-        seconds = (self.clock() - began) / len(results)
+        seconds = (time.process_time() - began) / len(results)
         tuned = {"recipe": run.recipe.model_dump(mode="json")} if run.seed >= FIRST_TUNING_SEED else {}
         return [
             LedgerRow(
@@ -202,23 +194,25 @@ class Study:
             for arm, result in results.items()
         ]
 
-    def add(self, owed: Sequence[tuple[str, int]], run: Run, origin: Provenance, jobs: int = 0) -> None:
-        """Make owed rows, in so many processes or in this one; each is shown and kept at once."""
+    def each(
+        self, wanted: Sequence[Key], run: Run, origin: Provenance, plan: str | None = None, jobs: int = 0
+    ) -> Iterator[LedgerRow]:
+        """Make wanted rows, and those that are made with them, in so many processes or in this one."""
+        calls = []
+        for seed in sorted({seed for _, seed in wanted}):
+            arms = [(arm,) for arm, other in wanted if other == seed]
+            groups = [tuple(self.arms)] if self.together else arms
+            calls += [(group, replace(run, seed=seed), origin, plan) for group in groups]
+        for rows in _in_processes(self.made, calls, jobs) if jobs else (self.made(*call) for call in calls):
+            yield from rows
+
+    def add(self, owed: Sequence[Key], run: Run, origin: Provenance, jobs: int = 0) -> None:
+        """Make owed rows; each is shown and kept at once."""
         plan = commit_of(self.plan) if self.plan else None
-        ledger = self.tuning if any(seed >= FIRST_TUNING_SEED for _, seed in owed) else self.ledger
-        work = []
-        for seed in sorted({seed for _, seed in owed}):
-            one = Run(seed, run.recipe, run.cache, run.resource)
-            arms = [arm for arm, other in owed if other == seed]
-            work += [(group, one) for group in ([self.arms] if self.together else [[arm] for arm in arms])]
-        if jobs and self.prepare:
-            self.prepare({arm for arm, _ in owed}, run)
-        calls = [(tuple(arms), one, origin, plan) for arms, one in work]
-        for rows in _in_processes(self.made, calls, jobs) if jobs else (self.made(*each) for each in calls):
-            for row in rows:
-                if (row.arm, row.seed) in owed:
-                    ledger.append(row)
-                self.show(row)
+        for row in self.each(owed, run, origin, plan, jobs):
+            if (row.arm, row.seed) in owed:
+                (self.tuning if row.seed >= FIRST_TUNING_SEED else self.ledger).append(row)
+            self.show(row)
 
     def show(self, row: LedgerRow) -> None:
         """Print one line about a row."""
@@ -247,8 +241,7 @@ class Study:
         wanted = arms or [arm for arm in self.arms if arm in there and arm not in self.unrepeatable]
         if not wanted or not there.issuperset(wanted):
             raise ConfigError(f"{ledger.path} lacks a row of seed {seed}: {', '.join(wanted) or 'all arms'}")
-        groups = [list(self.arms)] if self.together else [[arm] for arm in wanted]
-        again = [row for group in groups for row in self.made(group, run, origin, None)]
+        again = self.each([(arm, seed) for arm in wanted], run, origin)
         return self.repeats(stored, [row for row in again if row.arm in wanted])
 
     def check_updates(self, updates: int, seed: int, arms: Sequence[str] | None, run: Run) -> bool:
@@ -256,7 +249,7 @@ class Study:
         if not self.updates:
             raise ConfigError(f"rows of {self.name} do not hold rewards by update: leave --updates out")
         stored = {row.arm: row for row in self.rows() if row.seed == seed and (not arms or row.arm in arms)}
-        short = Run(seed, _changed(run.recipe, self.updates, updates), run.cache, run.resource)
+        short = replace(run, seed=seed, recipe=_changed(run.recipe, self.updates, updates))
         same = bool(stored)
         for arm, row in stored.items():
             then = _first(row.detail.get("rewards"), updates)
@@ -274,7 +267,7 @@ class Study:
             raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(self.arms)}")
         return [arm for arm in self.arms if arm in wanted] if wanted else None
 
-    def wanted(self, seeds: str | None, arms: Sequence[str] | None, tuning: bool) -> list[tuple[str, int]]:
+    def wanted(self, seeds: str | None, arms: Sequence[str] | None, tuning: bool) -> list[Key]:
         """Arm and seed of what a command asks for."""
         numbers = [] if seeds is None else seeds_of(seeds)
         planned, usual = {} if tuning else self.seeds_of_arm, seeds_of(self.seeds)
@@ -291,10 +284,8 @@ class Study:
 
     def place(self, cache: Path | None, folder: str, kept: bool, recipe: BaseModel) -> Path:
         """Where warm starts and state are kept: never old state for a row that is to be made again."""
-        if self.state is not None and not kept:
-            cache = None
-        chosen = cache or (self.state if kept else None) or Path(folder)
-        return chosen.absolute() / self.settings(recipe)
+        old = (cache or self.state) if kept or not self.state else None
+        return (old or Path(folder)).absolute() / self.settings(recipe)
 
     def command(
         self,
@@ -310,6 +301,7 @@ class Study:
         recipe: Annotated[Path | None, typer.Option(help="JSON for tuning, seeds from 100 on.")] = None,
     ) -> None:
         """Run what the ledger lacks; --table writes the page."""
+        torch.set_num_threads(1)  # more threads only slow models this small down
         arms, tuning = self.chosen(arm), recipe is not None
         if table:
             self.write_page()
@@ -324,17 +316,15 @@ class Study:
         origin = provenance(allow_dirty=allow_dirty or rerun)
         with tempfile.TemporaryDirectory() as folder, (self.resources or nullcontext)() as resource:
             place = self.place(cache, folder, not rerun, numbers)
-            run = Run(check or 0, numbers, place, resource)
+            run = Run(0, numbers, place, resource)
             if check is not None and updates is not None:
-                torch.set_num_threads(1)
                 raise typer.Exit(0 if self.check_updates(updates, check, arms, run) else 1)
             if check is not None:
                 raise typer.Exit(0 if self.check(check, arms, run, origin) else 1)
             if quick:
-                run = Run(self.plan_rows()[0][1], numbers, place, resource)
-                for group in [list(self.arms)] if self.together else [[a] for a in arms or self.arms]:
-                    for row in self.made(group, run, origin, None):
-                        self.show(row)
+                seed = self.plan_rows()[0][1]
+                for row in self.each([(name, seed) for name in arms or self.arms], run, origin):
+                    self.show(row)
                 return
             ledger = self.tuning if tuning else self.ledger
             there = {(row.arm, row.seed) for row in ledger.rows(self.settings(numbers))}
@@ -362,7 +352,8 @@ def _first(rewards: Any, updates: int) -> Any:
 
 
 def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[LedgerRow]]:
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    spawn, threads = get_context("spawn"), torch.set_num_threads
+    pool = ProcessPoolExecutor(jobs, mp_context=spawn, initializer=threads, initargs=(1,))
     try:
         for done in as_completed([pool.submit(make, *call) for call in calls]):
             yield done.result()

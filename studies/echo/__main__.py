@@ -1,5 +1,3 @@
-"""`python -m studies.echo`."""
-
 from studies.echo.study import STUDY
 
 STUDY.main()

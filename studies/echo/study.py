@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from multiprocessing import get_context
 from typing import Any, Final
 
@@ -22,8 +21,8 @@ import torch
 from mars_env.envs import Game, Solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.grading.rubrics import RubricGrader, WeightedSum
+from mars_env.loggers import Logger
 from mars_env.models import BatchLimits, HFModel
-from mars_env.problems import ProblemSet
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
@@ -33,10 +32,10 @@ from mars_env.trainers.swarm.sampler import Connection
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
 from studies.common.claims import Claim
-from studies.common.episodes import played_often
+from studies.common.episodes import mean, mean_reward
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.rubrics.lock import locks, opener, run_settings, step_is_right, warm_started
+from studies.rubrics.lock import guesser, locks, opener, played, run_settings, step_is_right
 
 MEASURED: Final = ("idle", "expected_idle", "period")
 """Figures that depend on the machine, and do not repeat."""
@@ -92,10 +91,6 @@ def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSetting
     usual = run_settings(seed, recipe, None)
     train = usual.train.model_copy(update={} if clipped else UNCLIPPED)
     return usual.model_copy(update={"pipeline": PipelineSettings(staleness=bound), "train": train})
-
-
-guesser = cache(warm_started)
-"""The warm start that knows no code; the same for all seeds."""
 
 
 def fresh(recipe: Recipe) -> HFModel:
@@ -180,7 +175,7 @@ def samplers() -> Iterator[Any]:
 
 
 @dataclass
-class Clock:
+class Clock(Logger):
     """A logger that measures the learner's time."""
 
     settled: int
@@ -194,9 +189,6 @@ class Clock:
         """One update."""
         self.at.append(time.monotonic())
         self.rows.append(values)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def figures(self) -> dict[str, float]:
         """The share of the time in which the learner waited, and seconds from one update to the next."""
@@ -242,17 +234,11 @@ async def play(arm: str, run: Run) -> Result:
         "oldest": max(row["pipeline/oldest"] for row in clock.rows),
         "dropped": sum(row["pipeline/dropped"] for row in clock.rows),
     }
-    right = await right_places(model, problems, seed, recipe.samples)
-    return Result({RIGHT: right, "reward": sum(rewards) / len(rewards), **figures}, detail)
+    trees = await played(game(), model, problems, run)
+    return Result({RIGHT: mean_reward(trees), "reward": mean(rewards), **figures}, detail)
 
 
-async def right_places(model: HFModel, problems: ProblemSet, seed: int, samples: int) -> float:
-    """The share of right places after training: every lock so many times."""
-    trees = await played_often(game(), {"solver_0": opener(model)}, problems, samples, seed)
-    return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
-
-
-def exact(made: Sequence[LedgerRow]) -> str:
+def shown(made: Sequence[LedgerRow]) -> dict[str, str]:
     """What must be exact: the synchronous run's figures, the bound, nothing dropped."""
     by = {(each.arm, each.seed): each for each in made}
     seeds = sorted({each.seed for each in made})
@@ -263,10 +249,11 @@ def exact(made: Sequence[LedgerRow]) -> str:
     ]
     apart = [each for each in made if each.arm != ALONE]
     kept = sum(each.detail["oldest"] == ARMS[each.arm][0] and not each.detail["dropped"] for each in apart)
-    return (
+    more = (
         f"`S = 0` has the figures of `{ALONE}` to the digit on {len(same)} of {len(seeds)} seeds. In {kept} "
         f"of {len(apart)} runs the oldest turn was exactly S versions old and none was dropped."
     )
+    return {"more": more}
 
 
 STUDY = Study(
@@ -278,7 +265,7 @@ STUDY = Study(
     quick=QUICK,
     play=play,
     columns=COLUMNS,
-    more=exact,
+    shown=shown,
     claims=CLAIMS,
     measured=MEASURED,
     resources=samplers,

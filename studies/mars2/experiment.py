@@ -115,12 +115,7 @@ class TrainedTeam:
     history: tuple[StepMetrics, ...] = ()
 
 
-async def train_team(
-    arm: Mars2Arm,
-    seed: int,
-    recipe: Mars2Recipe,
-    cache: Path,
-) -> TrainedTeam:
+async def train_team(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path) -> TrainedTeam:
     """Warm-start an arm's models, or take them from the cache, and train them as the arm says."""
     models = [warm_model(name, seed, recipe, cache) for name in arm.models]
     settings = RunSettings(
@@ -201,15 +196,9 @@ async def chosen_by(selection: Selection, trees: Sequence[Tree]) -> list[Tree]:
 def search_figures(trees: Sequence[Tree]) -> dict[str, float]:
     """Pass@1 (of the node that the search chose), Pass@N, tokens, nodes and depth of a run of searches."""
     found = metrics_of(trees)
-    names = {
-        "pass@1": "system_accuracy",
-        "pass@n": "search_pass@n",
-        "tokens": "tokens",
-        "nodes": "nodes",
-        "depth": "depth",
-    }
-    values = {name: found[key].value for name, key in names.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    names = {"system_accuracy": "pass@1", "search_pass@n": "pass@n"}
+    keys = (*names, "tokens", "nodes", "depth")
+    return {names.get(key, key): value for key in keys if (value := found[key].value) is not None}
 
 
 def within(trees: Sequence[Tree], tokens: int) -> list[Tree]:

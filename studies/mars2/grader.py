@@ -21,10 +21,7 @@ class NibbleGrader:
     """
 
     def __init__(
-        self,
-        *,
-        tests: Literal["all", "public"] = "all",
-        score: Literal["all", "fraction"] = "all",
+        self, *, tests: Literal["all", "public"] = "all", score: Literal["all", "fraction"] = "all"
     ) -> None:
         if tests not in ("all", "public") or score not in ("all", "fraction"):
             raise ConfigError("NibbleGrader takes tests='all' or 'public', and score='all' or 'fraction'")

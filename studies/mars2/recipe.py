@@ -19,25 +19,18 @@ class Mars2Recipe(Frozen):
 
     warm_start: WarmStart = WarmStart()
     """Short, so that something is left to learn."""
-
     specialists: tuple[float, float] = (0.75, 0.25)
     """Leans of the two different models: to the first register (arithmetic), or to the second one (bits)."""
-
     level: tuple[int, int] = (1, 3)
     """Operations of each register in training and evaluation problems."""
-
     steps: PositiveInt = 200
     """Training steps; fixed beforehand."""
-
     problems_per_step: PositiveInt = 16
     """Trees of one step."""
-
     nodes: PositiveInt = 8
     """Nodes of a training tree for each model in it (the paper: 8): equally many samples for each model."""
-
     train_score: Literal["all", "fraction"] = "all"
     """Reward of a node in training: 1 if all tests pass (the paper's), or the share that does."""
-
     train: TrainConfig = recorded_config(
         advantage="group_normalised",
         ratio="sequence",
@@ -50,19 +43,14 @@ class Mars2Recipe(Frozen):
     )
     """Tree-GRPO with GSPO's ratio, as in the paper; tree-shaped credit on, KL off. There is one update a
     step."""
-
     problems: PositiveInt = 250
     """Held-out problems of an evaluation."""
-
     tokens: PositiveInt = 96
     """Budget of every search at evaluation, whatever the algorithm: about 20 fresh programs."""
-
     diversity_nodes: PositiveInt = 10
     """Fresh programs of each problem from which diversity is computed."""
-
     cuts: tuple[PositiveInt, ...] = (12, 24, 48)
     """Smaller budgets, at which the same searches are measured as well."""
-
     wave: PositiveInt = 2
     """Expansions of a tree at the same time, at evaluation."""
 
@@ -75,18 +63,9 @@ class Mars2Recipe(Frozen):
         return self._budgeted("t-plus", reward_model=reward_model, **settings)
 
     def _budgeted(self, schedule: str, **settings: Any) -> TreeSearchSettings:
-        rules = TreeSearch.from_settings(
-            schedule,
-            kind="code",
-            **{
-                "nodes": 4 * self.tokens,
-                "tokens": self.tokens,
-                "wave": self.wave,
-                "score": "fraction",
-                **settings,
-            },
-        )
-        return rules.settings
+        budget = {"nodes": 4 * self.tokens, "tokens": self.tokens, "wave": self.wave}
+        usual = {"kind": "code", "score": "fraction", **budget}
+        return TreeSearch.from_settings(schedule, **{**usual, **settings}).settings
 
     def trained(self, algorithm: str, models: int) -> TreeSearchSettings:
         """The search in training: half of a tree's nodes are chosen together, then the other half."""

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim
-from studies.common.ledger import (
-    LedgerRow,
-    SeedEstimate,
-    arm_difference,
-    arm_estimate,
-    arms_table,
-    origins,
-    seed_text,
-)
-from studies.common.pages import MACHINE, rendered, table
+from studies.common.episodes import mean
+from studies.common.ledger import LedgerRow, arm_estimate
+from studies.common.pages import seconds_of_seeds
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.mars2.experiment import ARMS, evaluate_team, train_team
 from studies.mars2.recipe import QUICK, RECIPE, Mars2Recipe
 
-NOTES = Path(__file__).with_name("notes.md")
-"""What a reader must know about the outcome, written by hand."""
 ARM = {arm.name: arm for arm in ARMS}
 
 SEARCHES = {
@@ -34,69 +24,7 @@ SEARCHES = {
     "refinement_pass@1": "refinement",
     "search_pass@1": "AB-MCTS",
 }
-ANY = {
-    "best-of-n_pass@n": "best-of-n",
-    "refinement_pass@n": "refinement",
-    "search_pass@n": "AB-MCTS",
-}
-DIVERSITY = {
-    "distinct": "different functions",
-    "different": "two agents differ",
-    "disagree": "one right, one wrong",
-}
-RIGHT = {
-    "distinct_right": "different right programs for 100 problems",
-    "solved": "problems with a right one",
-    "right_pairs": "problems with two, by different agents",
-    "different_right": "these two differ",
-}
-CHOICE = {
-    "t-plus_solved": "problems with a program that passes",
-    "t-plus_one candidate": "one candidate left, whole budget",
-    "t-plus stopped_one candidate": "one candidate left, stopped at the first",
-}
-BUDGETS = {"best-of-n": "best-of-n", "search": "AB-MCTS"}
 CURVES = ("untrained", "single", "homogeneous", "equal pair", "heterogeneous")
-PARTS = {
-    "no-feedback_pass@1": "no part",
-    "search_pass@1": "feedback",
-    "vote_pass@1": "feedback, vote",
-    "shortest_pass@1": "feedback, shortest",
-    "depth_pass@1": "feedback, depth",
-    "t-plus_pass@1": "all: feedback, depth, shortest",
-    "preset_pass@1": "all, no other setting",
-}
-SHAPE = (
-    # text, arm, arm that is taken away
-    ("training: single above untrained", "single", "untrained"),
-    ("homogeneous above single", "homogeneous", "single"),
-    ("heterogeneous above homogeneous", "heterogeneous", "homogeneous"),
-    ("heterogeneous above single", "heterogeneous", "single"),
-    ("heterogeneous above the equal pair (control)", "heterogeneous", "equal pair"),
-    ("equal pair above homogeneous", "equal pair", "homogeneous"),
-    ("heterogeneous above homogeneous x2 (control)", "heterogeneous", "homogeneous x2"),
-)
-COMPARED = {
-    "pass@1": "Pass@1 of the agents",
-    "search_pass@1": "AB-MCTS, Pass@1",
-    "search_pass@n": "AB-MCTS, Pass@N",
-    "refinement_pass@1": "refinement, Pass@1",
-    "distinct": "different functions, right or wrong",
-    "distinct_right": "different right programs for 100 problems",
-}
-WITHIN = (
-    # text, figure, figure that is taken away
-    ("AB-MCTS above best-of-n", "search_pass@1", "best-of-n_pass@1"),
-    ("AB-MCTS above refinement", "search_pass@1", "refinement_pass@1"),
-    ("refinement above best-of-n", "refinement_pass@1", "best-of-n_pass@1"),
-    ("T+: feedback", "search_pass@1", "no-feedback_pass@1"),
-    ("T+: depth-guided exploration", "depth_pass@1", "search_pass@1"),
-    ("T+: a vote as the final choice", "vote_pass@1", "search_pass@1"),
-    ("T+: the shortest program as the final choice", "shortest_pass@1", "search_pass@1"),
-    ("T+: all parts above none", "t-plus_pass@1", "no-feedback_pass@1"),
-    ("T+ with no other setting above AB-MCTS without its parts", "preset_pass@1", "no-feedback_pass@1"),
-)
-WITHIN_ARMS = tuple(arm.name for arm in ARMS if arm.parts)
 
 
 def beside(_: Mars2Recipe) -> dict[str, Any]:
@@ -127,32 +55,6 @@ async def play(name: str, run: Run) -> Result:
     return Result(figures, detail)
 
 
-def judged(difference: SeedEstimate) -> str:
-    """A difference with its interval, in bold if the interval excludes 0."""
-    text = seed_text(difference, signed=True)
-    shown = difference.low is not None and difference.high is not None
-    excludes = shown and (difference.low or 0.0) * (difference.high or 0.0) > 0
-    return f"**{text}**" if excludes else text
-
-
-def shape_table(rows: Sequence[LedgerRow]) -> str:
-    """The parts of the claim, each with its paired differences."""
-    lines = [
-        (text, *(judged(arm_difference(rows, other, arm, figure)) for figure in COMPARED))
-        for text, arm, other in SHAPE
-    ]
-    return table(("claim", *COMPARED.values()), lines)
-
-
-def within_table(rows: Sequence[LedgerRow]) -> str:
-    """Two ways to search compared, for the same models and tokens."""
-    lines = [
-        (text, *(judged(arm_difference(rows, arm, arm, less, more)) for arm in WITHIN_ARMS))
-        for text, more, less in WITHIN
-    ]
-    return table(("claim", *WITHIN_ARMS), lines)
-
-
 def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
     """The number of programs that entered the loss of each model, averaged over seeds."""
     found = [row.detail["trained"] for row in rows if row.arm == arm]
@@ -160,78 +62,27 @@ def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
     return ", ".join(f"{model} {mean:,.0f}" for model, mean in means.items()) or "–"
 
 
-def budgets() -> list[tuple[int, str]]:
-    """Budgets in tokens, and the suffix of a search's name in its figures for each."""
-    return [*((cut, f"_pass@1 at {cut}") for cut in RECIPE.cuts), (RECIPE.tokens, "_pass@1")]
-
-
-def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, float]]]:
-    """Pass@1 of AB-MCTS in percent by budget, for the arms that are compared."""
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside their figures."""
     return {
-        name: [
-            (float(tokens), 100 * arm_estimate(rows, name, f"search{figure}").mean)
-            for tokens, figure in budgets()
-        ]
-        for name in CURVES
+        "present": ARMS,
+        "within_arms": [arm.name for arm in ARMS if arm.parts],
+        "trained_on": {arm: trained_on(rows, arm) for arm in ARM},
+        "seconds": seconds_of_seeds(rows),
+        "cpu": mean([row.figures["cpu_seconds"] for row in rows]) * len(ARM),
     }
 
 
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    names = list(ARM)
-    spent = [
-        (name, trained_on(rows, name), *(f"{arm_estimate(rows, name, figure).mean:,.1f}" for figure in SPENT))
-        for name in names
-    ]
-    seconds, cpu = (
-        [sum(cost(row) for row in rows if row.seed == seed) for seed in {row.seed for row in rows}]
-        for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
-    )
-    return rendered(
-        "mars2/results.md.jinja",
-        present=ARMS,
-        recipe=RECIPE,
-        pass_1=arms_table(rows, names, SEARCHES),
-        pass_n=arms_table(rows, names, ANY),
-        budgets=arms_table(
-            rows,
-            names,
-            {
-                f"{search}{figure}": f"{title}, {tokens}"
-                for search, title in BUDGETS.items()
-                for tokens, figure in budgets()[:-1]
-            },
-        ),
-        right=arms_table(rows, names, RIGHT),
-        diversity=arms_table(rows, names, DIVERSITY),
-        parts=arms_table(rows, WITHIN_ARMS, PARTS),
-        choice=arms_table(rows, WITHIN_ARMS, CHOICE),
-        shape=shape_table(rows),
-        within=within_table(rows),
-        spent=table(("arm", "trained on, by model", *SPENT.values()), spent),
-        notes=NOTES.read_text(encoding="utf-8"),
-        fastest=f"{min(seconds):.0f}",
-        slowest=f"{max(seconds):.0f}",
-        cpu=f"{sum(cpu) / len(cpu):.0f}",
-        machine=MACHINE,
-        origins=origins(rows),
-    )
-
-
-SPENT = {
-    "sampled": "sampled in training",
-    "best-of-n_tokens": "tokens, best-of-n",
-    "refinement_tokens": "refinement",
-    "search_tokens": "AB-MCTS",
-    "best-of-n_nodes": "nodes, best-of-n",
-    "search_nodes": "nodes, AB-MCTS",
-    "search_depth": "depth, AB-MCTS",
-}
-
-
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
-    """The search by its budget."""
-    plot = training_curves(curves(rows), ylabel="Pass@1 of the search, %", xlabel="tokens a problem")
+    """Pass@1 of AB-MCTS in percent by budget, for the arms that are compared."""
+    budgets = {cut: f"search_pass@1 at {cut}" for cut in RECIPE.cuts} | {RECIPE.tokens: "search_pass@1"}
+    curves = {
+        name: [
+            (float(tokens), 100 * arm_estimate(rows, name, figure).mean) for tokens, figure in budgets.items()
+        ]
+        for name in CURVES
+    }
+    plot = training_curves(curves, ylabel="Pass@1 of the search, %", xlabel="tokens a problem")
     return {"mars2-budget.svg": plot}
 
 
@@ -245,7 +96,7 @@ STUDY = Study(
     quick=QUICK,
     updates="steps",
     play=play,
-    text=page,
+    shown=shown,
     claims=(
         Claim("RL adds to one model's own programs", "single", "pass@1", "untrained"),
         Claim("RL adds to one model's search (AB-MCTS)", "single", PASS, "untrained"),
@@ -263,7 +114,6 @@ STUDY = Study(
     beside=beside,
     columns=SEARCHES,
     measured=("cpu_seconds",),
-    planned=False,
+    plan_of=None,
     plots=plots,
-    clock=time.perf_counter,
 )

@@ -56,11 +56,6 @@ class Demonstration:
     completion: tuple[str, ...]
 
 
-def build_coder(seed: int, settings: WarmStart) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
-    """A new model of the language, and its tokenizer."""
-    return build_model(seed, len(p.VOCABULARY), ModelSize(*settings.shape)), coder_tokenizer()
-
-
 def coder_tokenizer() -> PreTrainedTokenizerFast:
     """The tokenizer of the language."""
     return build_tokenizer(p.VOCABULARY, p.SPECIAL, p.PATTERN)
@@ -147,7 +142,7 @@ def warm_start(
     seed: int, lean: float, settings: WarmStart
 ) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """A new model after its warm start."""
-    model, tokenizer = build_coder(derive_seed(seed, "weights") % 2**31, settings)
+    model = build_model(derive_seed(seed, "weights") % 2**31, len(p.VOCABULARY), ModelSize(*settings.shape))
     rng = random.Random(derive_seed(seed, "demonstrations"))
     half = settings.rows // 2
     steps = settings.updates
@@ -156,4 +151,4 @@ def warm_start(
             rows = [demonstrate(rng, lean, settings, refine) for _ in range(half)]
             loss, count = loss_sum(model, rows)
             (loss / (2 * count)).backward()  # type: ignore[no-untyped-call]
-    return model.eval(), tokenizer
+    return model.eval(), coder_tokenizer()

@@ -1,5 +1,3 @@
-"""`python -m studies.marsrl`."""
-
 from studies.marsrl.study import STUDY
 
 STUDY.main()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from mars_env.miniature import protocol as p
+from mars_env.problems.arithmetic import arithmetic_statement
 from studies.common.ledger import Frozen
 
 Role = Literal["solver", "verifier", "corrector"]
@@ -52,12 +53,9 @@ def draw_chain(rng: random.Random) -> p.Chain:
 
 
 def tell(chain: p.Chain) -> str:
-    """The part of a statement that agents read, in the words of the problem set ``arithmetic``."""
-    steps = (
-        f"{new} = {old} {sign} {size}"
-        for new, old, (sign, size) in zip(p.LETTERS[1:], p.LETTERS, chain.terms, strict=False)
-    )
-    return f"Start with a = {chain.start}. Then {', '.join(steps)}."
+    """The statement of a chain, as the problem set ``arithmetic`` writes it."""
+    signs, sizes = zip(*chain.terms, strict=True)
+    return arithmetic_statement(chain.start, sizes, [1 if sign == "+" else -1 for sign in signs])
 
 
 def slip(value: int, rng: random.Random) -> int:
@@ -131,8 +129,8 @@ def review(chain: p.Chain, solution: str, rng: random.Random, wrong: float = 0.0
     return Review(f"{report}{p.FROM}{p.LETTERS[place]}:{p.WRONG}", place, value, passed=False)
 
 
-def demonstrate(role: Role, rng: random.Random, faults: Faults) -> Demonstration:
-    """One demonstration of a role."""
+def demonstrate(role: Role, rng: random.Random, faults: Faults, alone: bool = False) -> Demonstration:
+    """One demonstration of a role; a Corrector that is `alone` reads no report, and right solutions too."""
     chain = draw_chain(rng)
     statement = tell(chain)
     if role == "solver":
@@ -152,14 +150,15 @@ def demonstrate(role: Role, rng: random.Random, faults: Faults) -> Demonstration
         )
         return Demonstration(p.verifier_prompt(statement, solution), pieces, weights)
     found = review(chain, solution, rng)
-    if found.passed:
+    if found.passed and not alone:
         return demonstrate(role, rng, faults)
     pieces = (
         shown
         if rng.random() < faults.lazy
         else write_solution(chain, rng, faults.corrector, start=found.place, value=found.value)
     )
-    return Demonstration(p.corrector_prompt(statement, solution, found.report), pieces, (1.0,) * len(pieces))
+    prompt = p.corrector_prompt(statement, solution, "" if alone else found.report)
+    return Demonstration(prompt, pieces, (1.0,) * len(pieces))
 
 
 def shown_solution(chain: p.Chain, rng: random.Random, faults: Faults) -> tuple[str, ...]:

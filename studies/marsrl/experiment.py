@@ -23,23 +23,19 @@ from mars_env.grading import grader_for
 from mars_env.loggers import Logger
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
-from mars_env.miniature.experiment import (
-    TrainedMiniature,
-    held_out,
-    miniature_team,
-    training_problems,
-)
+from mars_env.miniature.experiment import TrainedMiniature, held_out, miniature_team, training_problems
 from mars_env.miniature.model import build_model
-from mars_env.miniature.recipe import RECIPE, Recipe
+from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team
 from mars_env.types import Agent, Tree
-from studies.common.episodes import played_often
+from studies.common.episodes import made_once, played_often
+from studies.common.study import Run
 from studies.marsrl.demonstrations import demonstrate
-from studies.marsrl.warm_start import STAGES, Stage, save
+from studies.marsrl.warm_start import Stage, save
 from studies.marsrl.warm_start import train as warm_start
 
 
@@ -74,36 +70,15 @@ ARMS = (
 arms do not share weights, to show what passes between the roles through shared weights."""
 
 
-def training_game(arm: Arm, recipe: Recipe) -> Game:
-    """The training environment of an arm."""
-    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
-    if arm.chains is not None:
-        game = replace(game, grower=chains(arm.chains))
-    return replace(game, team_reward=team_outcome) if arm.shared_reward else game
-
-
-def arm_settings(arm: Arm, seed: int, recipe: Recipe) -> RunSettings:
-    """The recipe's settings for one arm and seed."""
-    config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles, **arm.changes})
-    rollouts = recipe.marsrl.rollouts if arm.chains is None else None
-    return recipe.marsrl.model_copy(update={"seed": seed, "train": config, "rollouts": rollouts})
-
-
 async def train_arm(
-    arm: Arm,
-    seed: int,
-    recipe: Recipe = RECIPE,
-    *,
-    start: Path = CHECKPOINT,
-    loggers: Sequence[Logger] = (),
-    directory: Path | None = None,
+    arm: Arm, seed: int, recipe: Recipe, *, start: Path = CHECKPOINT, loggers: Sequence[Logger] = ()
 ) -> TrainedMiniature:
-    """Train a warm-started miniature; with a directory it continues from its newest checkpoint."""
+    """Train a warm-started miniature."""
     shared = load(start)
     models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
     if arm.roles == ():
         return TrainedMiniature(models, ())
-    history = await train(*set_up(arm, seed, recipe, models), loggers=loggers, directory=directory)
+    history = await train(*set_up(arm, seed, recipe, models), loggers=loggers)
     return TrainedMiniature(models, tuple(history))
 
 
@@ -111,20 +86,36 @@ def set_up(
     arm: Arm, seed: int, recipe: Recipe, models: Mapping[str, HFModel]
 ) -> tuple[Game, Team, ProblemSet, RunSettings]:
     """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
-    game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
+    config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles, **arm.changes})
+    settings = recipe.marsrl.model_copy(update={"seed": seed, "train": config})
+    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+    if arm.chains is not None:
+        game = replace(game, grower=chains(arm.chains))
+        settings = settings.model_copy(update={"rollouts": None})
+    if arm.shared_reward:
+        game = replace(game, team_reward=team_outcome)
     return game, miniature_team(settings, game, models, recipe), training_problems(seed), settings
 
 
 def warm_started(
-    cache: Path, name: str, stages: Sequence[Stage] = STAGES, seed: int = 0, demonstrations: Any = demonstrate
+    run: Run, name: str, stages: Sequence[Stage], seed: int = 0, demonstrations: Any = demonstrate
 ) -> Path:
     """The checkpoint of a warm start, made if it is not there yet (about five minutes on one core)."""
-    place = cache / name
-    if not (place / "model.safetensors").exists():
+    if run.recipe == QUICK:
+        stages = [stage.model_copy(update={"steps": 2}) for stage in stages]
+
+    def make(folder: Path) -> None:
         module = build_model(seed)
         warm_start(module, stages, seed, demonstrations=demonstrations)
-        save(module, place)
-    return place
+        save(module, folder)
+
+    return made_once(run.cache / name, make)
+
+
+def affordable(trees: Sequence[Tree]) -> int:
+    """How many of the Solver's first attempts the System's tokens buy."""
+    attempts = [turn for tree in trees for turn in first_attempts(tree)]
+    return samples_for(token_budget(trees), sum(map(sampled_tokens, attempts)) / len(attempts))
 
 
 async def equal_token_baselines(
@@ -133,15 +124,13 @@ async def equal_token_baselines(
     """What the Solver alone achieves with the System's tokens: a vote, revisions, writing on."""
     problems = held_out(seed, recipe)
     model = trained.models["solver"]
-    budget = token_budget(trees)
-    attempts = [turn for tree in trees for turn in first_attempts(tree)]
-    affordable = samples_for(budget, sum(map(sampled_tokens, attempts)) / len(attempts))
+    tries = affordable(trees)
     alone = Game(Solve(), grader_for("math"))
-    samples = math.ceil(1.25 * affordable) + 1
+    samples = math.ceil(1.25 * tries) + 1
     votes = await played_often(alone, _solver(model, recipe), problems, samples, seed)
-    refining = Game(Solve(revisions=math.ceil(1.5 * affordable)), grader_for("math"))
+    refining = Game(Solve(revisions=math.ceil(1.5 * tries)), grader_for("math"))
     refined = await played_often(refining, _solver(model, recipe), problems, 1, seed)
-    on = _solver(model, recipe, limit=math.ceil(budget))
+    on = _solver(model, recipe, limit=math.ceil(token_budget(trees)))
     writing = await played_often(alone, on, problems, 1, seed)
     return {
         "majority": majority_vote(trees, votes, answers_of_grading(votes)),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError
@@ -16,9 +14,10 @@ from mars_env.miniature.protocol import CHECK
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
 from mars_env.viewer.plots import training_curves
-from studies.common.claims import Claim, claims_table, judge
-from studies.common.ledger import LedgerRow, arm_difference, arm_estimate, arms_table, origins, seed_text
-from studies.common.pages import MACHINE, rendered, reward_curve, table
+from studies.common.claims import Claim
+from studies.common.episodes import rewards_of
+from studies.common.ledger import LedgerRow
+from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, reward_curve, seconds_of_seeds
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import (
     ARMS,
@@ -30,25 +29,9 @@ from studies.marsrl.experiment import (
 )
 from studies.marsrl.warm_start import STAGES
 
-NOTES = Path(__file__).with_name("notes.md")
-"""What a reader must know about the outcome, written by hand."""
 ROLES = ("solver", "verifier", "corrector")
 LENGTHS = {"short": (1, 2, 3), "long": (4, 5, 6)}
-COLUMNS = {
-    "solver_accuracy": "Solver",
-    "system_accuracy": "System",
-    "gain": "System - Solver",
-    "verifier_precision": "Verifier precision",
-    "verifier_recall": "Verifier recall",
-    "fix_rate": "fixes",
-    "break_rate": "breaks",
-}
-BASELINES = {
-    "majority": "majority vote",
-    "refinement": "self-refinement",
-    "going_on": "going on writing",
-}
-SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
+COLUMNS = {**ANSWERS, "gain": "System - Solver", **REPAIRS}
 CLAIMS = (
     Claim("before training, the loop adds nothing or hurts", "none", SYSTEM, "none", SOLVER, above=False),
     Claim("Solver: joint above Verifier and Corrector only", "all", SOLVER, "verifier+corrector"),
@@ -94,7 +77,7 @@ def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
     figures = {name: found[name].value for name in (*COLUMNS, "tokens") if name in found}
     for length, levels in LENGTHS.items():
         part = metrics_of([tree for tree in trees if tree.problem.metadata["level"] in levels])
-        for name in ("solver_accuracy", "system_accuracy"):
+        for name in ANSWERS:
             figures[f"{name}_{length}"] = part[name].value
     return figures
 
@@ -115,11 +98,10 @@ async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Result:
     figures = team_figures(trees) | baseline_figures(
         await equal_token_baselines(trained, trees, seed, recipe)
     )
-    rewards: dict[str, list[float | None]] = {}
     for role in ROLES:
-        of_role = [step.roles.get(role, {}) for step in trained.history]
-        figures[f"trained_{role}"] = sum(values.get("trained", 0.0) for values in of_role)
-        rewards[role] = [values.get("reward") for values in of_role]
+        counts = [step.roles.get(role, {}).get("trained", 0.0) for step in trained.history]
+        figures[f"trained_{role}"] = sum(counts)
+    rewards = rewards_of(trained.history, ROLES)
     return Result(figures, {"rewards": rewards, "problems": len(trees), "steps": len(trained.history)})
 
 
@@ -145,96 +127,31 @@ async def control(name: str, run: Run) -> Result:
     if name == FORCED:
         trees = await evaluate_team(await train_arm(ARM["none"], seed, recipe), seed, recipe, forced=CHECKS)
     else:
-        stages = STAGES[:-1]
-        if recipe == QUICK:
-            stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
-        model = load(warm_started(run.cache, "before-habits", stages), name="before habits")
+        model = load(warm_started(run, "before-habits", STAGES[:-1]), name="before habits")
         trees = await evaluate_team(TrainedMiniature(dict.fromkeys(ROLES, model), ()), seed, recipe)
     return Result(team_figures(trees), {"problems": len(trees)})
 
 
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    joint = [row for row in rows if row.arm == "all"]
-
-    def mean(arm: str, figure: str) -> str:
-        return f"{arm_estimate(rows, arm, figure).mean:,.0f}"
-
-    turns = [(name, *(mean(name, f"trained_{role}") for role in ROLES)) for name in ARM]
-    against = {
-        key: arm_difference(rows, "all", "all", f"baseline_{key}", "system_accuracy") for key in BASELINES
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside their figures."""
+    return {
+        "present": ARMS,
+        "detail": next(row.detail for row in rows if row.arm == "all"),
+        "roles": ROLES,
+        "claims": (*STUDY.claims, *CLAIMS),
+        "lengths": {
+            f"{figure}_{length}": f"{who}, {length}" for length in LENGTHS for figure, who in ANSWERS.items()
+        },
+        "continued": CONTINUED,
+        "continuing": CONTINUING,
+        "continuing_claims": [
+            Claim(f"{arm.name}: System above {title}", name, SYSTEM, name, f"baseline_{key}")
+            for name, arm in CONTINUED.items()
+            for key, title in CONTINUING.items()
+        ],
+        "controls": CONTROLS,
+        "seconds": seconds_of_seeds([row for row in rows if row.arm in ARM]),
     }
-    verdicts = [
-        (
-            title,
-            mean("all", f"baseline_{key}_tokens"),
-            seed_text(against[key], signed=True),
-            judge(against[key]),
-        )
-        for key, title in BASELINES.items()
-    ]
-    alone = [
-        (
-            name,
-            spent(rows, name, "system_accuracy", "tokens"),
-            *(against_tokens(rows, name, key) for key in BASELINES),
-        )
-        for name in ARM
-    ]
-    continuing = [
-        (
-            arm.name,
-            ", ".join(str(seed) for seed in sorted(row.seed for row in rows if row.arm == name)),
-            spent(rows, name, "system_accuracy", "tokens"),
-            *(against_tokens(rows, name, key) for key in CONTINUING),
-        )
-        for name, arm in CONTINUED.items()
-    ]
-    beside = [
-        Claim(f"{arm.name}: System above {title}", name, SYSTEM, name, f"baseline_{key}")
-        for name, arm in CONTINUED.items()
-        for key, title in CONTINUING.items()
-    ]
-    lengths = {
-        f"{who}_accuracy_{length}": f"{who.capitalize()}, {length}"
-        for length in LENGTHS
-        for who in ("solver", "system")
-    }
-    trained = [row for row in rows if row.arm in ARM]
-    seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
-    return rendered(
-        "marsrl/results.md.jinja",
-        present=ARMS,
-        steps=joint[0].detail["steps"],
-        problems=joint[0].detail["problems"],
-        arms=arms_table(rows, list(ARM), COLUMNS, differences=("gain",)),
-        turns=table(("arm", *map(str.capitalize, ROLES)), turns),
-        claims=claims_table(rows, (*STUDY.claims, *CLAIMS)),
-        notes=NOTES.read_text(encoding="utf-8"),
-        lengths=arms_table(rows, list(ARM), lengths),
-        baselines=table(("arm", "System", *BASELINES.values()), alone),
-        continuing=table(("arm", "seeds", "System", *CONTINUING.values()), continuing),
-        continuing_claims=claims_table(rows, beside),
-        controls=arms_table(rows, [*CONTROLS, "none", "all"], COLUMNS, differences=("gain",)),
-        control_titles=CONTROLS,
-        verdicts=table(("baseline", "tokens a problem", "difference", "System above it"), verdicts),
-        tokens=mean("all", "tokens"),
-        fastest=f"{min(seconds):.0f}",
-        slowest=f"{max(seconds):.0f}",
-        machine=MACHINE,
-        origins=origins(rows),
-    )
-
-
-def spent(rows: Sequence[LedgerRow], arm: str, figure: str, tokens: str) -> str:
-    """A rate with its interval, and the tokens that it took."""
-    rate = seed_text(arm_estimate(rows, arm, figure))
-    return f"{rate}; {arm_estimate(rows, arm, tokens).mean:.0f} tokens"
-
-
-def against_tokens(rows: Sequence[LedgerRow], arm: str, baseline: str) -> str:
-    """A baseline's accuracy, and the tokens that it took."""
-    return spent(rows, arm, f"baseline_{baseline}", f"baseline_{baseline}_tokens")
 
 
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
@@ -255,7 +172,7 @@ STUDY = Study(
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    text=page,
+    shown=shown,
     claims=(
         Claim("RL adds to the Solver", "all", SOLVER, "none"),
         Claim("RL adds to the System", "all", SYSTEM, "none"),
@@ -273,7 +190,6 @@ STUDY = Study(
     ),
     beside=beside,
     columns=COLUMNS,
-    planned=False,
+    plan_of=None,
     plots=plots,
-    clock=time.perf_counter,
 )  # fmt: skip

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import ChainState, Schedule
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.grading import grader_for
-from mars_env.miniature import load
+from mars_env.miniature import load, protocol
+from mars_env.miniature.agents import MiniatureAgent
+from mars_env.miniature.experiment import training_problems
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
-from mars_env.types import Tree
-from studies.common.claims import Claim, claims_table
-from studies.common.ledger import LedgerRow, arms_table, origins
-from studies.common.pages import table
+from mars_env.trainers.metrics import StepMetrics
+from mars_env.types import Model, Observation, Tree, Turn
+from studies.common.claims import Claim
+from studies.common.episodes import learned, mean, rewards_of
+from studies.common.ledger import LedgerRow
+from studies.common.pages import SOLVER, SYSTEM
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl import study as marsrl
-from studies.marsrl.experiment import play_held_out, train_arm
-from studies.marsrl_refining.refining import (
-    REFINING_STAGES,
-    REVISIONS,
-    evaluate_refining,
-    taught,
-    train_refining,
-)
+from studies.marsrl.demonstrations import demonstrate
+from studies.marsrl.experiment import play_held_out, train_arm, warm_started
+from studies.marsrl.warm_start import STAGES
 
+REVISIONS: Final = 4
+"""In training: with the first solution five turns, as the team has (S, V, C, V, C)."""
+REFINING_STAGES: Final = tuple(
+    stage.model_copy(update={"mix": (stage.mix[0], 0.0, stage.mix[1] + stage.mix[2])}) for stage in STAGES
+)
+"""The team's stages; revisions get the shares of Verifier and Corrector."""
 AGENTS = ("taught", "trained")
 LONGER = "team, longer"
 ARMS = (*AGENTS, LONGER)
@@ -49,22 +54,12 @@ CLAIMS = (
     Claim("RL adds to its first solution", "trained", FIRST, "taught"),
     Claim("revisions add to the first solution, before RL", "taught", LAST, "taught", FIRST),
     Claim("revisions add to the first solution, after RL", "trained", LAST, "trained", FIRST),
-    Claim(
-        "the team above the agent's one revision, which takes fewer tokens (added later)",
-        TEAM,
-        LAST,
-        "trained",
-        ONCE,
-    ),
-    Claim(
-        "the team with up to eight corrections above the agent's one revision (second plan)",
-        LONGER,
-        LAST,
-        "trained",
-        ONCE,
-    ),
+    Claim("the team above the agent's one revision, which takes fewer tokens (added later)",
+        TEAM, LAST, "trained", ONCE),
+    Claim("the team with up to eight corrections above the agent's one revision (second plan)",
+        LONGER, LAST, "trained", ONCE),
     Claim("the team with up to eight corrections above up to three (second plan)", LONGER, LAST, TEAM),
-)
+)  # fmt: skip
 
 
 def beside(_: Recipe) -> dict[str, Any]:
@@ -75,7 +70,7 @@ def beside(_: Recipe) -> dict[str, Any]:
 
 def team_rows() -> list[LedgerRow]:
     """The rows of the trained team as rows of this study, with the figures' names here."""
-    names = {FIRST: marsrl.SOLVER, LAST: marsrl.SYSTEM, TOKENS: "tokens"}
+    names = {FIRST: SOLVER, LAST: SYSTEM, TOKENS: "tokens"}
     return [
         row.model_copy(
             update={
@@ -133,30 +128,62 @@ async def play(arm: str, run: Run) -> Result:
 
 
 async def run_agent(arm: str, run: Run) -> Result:
-    """Train the agent from its warm start, or not, and evaluate it with the team's tokens."""
+    """Teach the agent, perhaps train it on as many samples as the team, and evaluate it."""
     seed, recipe = run.seed, run.recipe
-    start = started(run)
-    model, history = (
-        (load(start, name="refining"), ()) if arm == "taught" else await train_refining(start, seed, recipe)
-    )
-    found = await evaluate_refining(model, seed, budget_of(seed if recipe is RECIPE else 0), recipe)
+    start = warm_started(run, "refining", REFINING_STAGES, demonstrations=partial(demonstrate, alone=True))
+    model, history = load(start, name="refining"), list[StepMetrics]()
+    agent = partial(RefiningSolver, temperature=recipe.temperature)
+    if arm == "trained":
+        game = Game(Solve(revisions=REVISIONS), grader_for("math"))
+        settings = recipe.marsrl.model_copy(update={"seed": seed})
+        history = await learned(
+            model, game, training_problems(seed), settings, lambda _, own: agent(own, policy=own.name)
+        )
+    budget = budget_of(seed if recipe == RECIPE else 0)
+    # No solution has more than SOLUTION_TOKENS, but revisions may be much shorter.
+    most = Solve(revisions=math.ceil(4 * budget / protocol.SOLUTION_TOKENS))
+    trees = await play_held_out(Game(most, grader_for("math")), {"solver_0": agent(model)}, seed, recipe)
+    found = at_budget(trees, budget)
     figures = {FIRST: found.first, LAST: found.last, TOKENS: found.tokens}
-    rewards = [step.roles.get("solver", {}).get("reward") for step in history]
+    rewards = rewards_of(history, ["solver"])["solver"]
     return Result(figures, {"turns": found.turns, "by_turn": list(found.by_turn), "rewards": rewards})
 
 
-def started(run: Run) -> Path:
-    """The agent's warm start."""
-    stages = REFINING_STAGES
-    if run.recipe == QUICK:
-        stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
-    return taught(run.cache, stages)
+class RefiningSolver(MiniatureAgent):
+    """A Solver that reads its own last solution, if there is one, where a Corrector reads it; no report."""
+
+    def __init__(self, model: Model, *, policy: str = "miniature", temperature: float = 1.0) -> None:
+        super().__init__("solver", model, policy=policy, temperature=temperature)
+
+    def prompt(self, observation: Observation) -> str:
+        """The prompt of a solution or a revision."""
+        solution = str(observation.get("solution", ""))
+        if not solution:
+            return super().prompt(observation)
+        return protocol.corrector_prompt(str(observation["problem"]), solution, "")
 
 
-def prepare(arms: Collection[str], run: Run) -> None:
-    """Make the warm start if the agent is among the arms."""
-    if not set(AGENTS).isdisjoint(arms):
-        started(run)
+class Refined(NamedTuple):
+    """An agent that revises: accuracy of its first and last solution within a budget, and after each turn."""
+
+    first: float
+    last: float
+    tokens: float
+    turns: int
+    by_turn: tuple[float, ...]
+
+
+def at_budget(trees: Sequence[Tree], budget: float) -> Refined:
+    """Accuracy and tokens by turn, and after the first number of turns whose mean tokens reach the budget."""
+    right = np.array([[float(is_right(turn) is True) for turn in _in_order(tree)] for tree in trees])
+    tokens = np.array([[float(sampled_tokens(turn)) for turn in _in_order(tree)] for tree in trees])
+    by_turn, spent = right.mean(axis=0).tolist(), tokens.mean(axis=0).cumsum().tolist()
+    turns = min(int(np.searchsorted(spent, budget)) + 1, len(by_turn))
+    return Refined(by_turn[0], by_turn[turns - 1], spent[turns - 1], turns, tuple(by_turn))
+
+
+def _in_order(tree: Tree) -> list[Turn]:
+    return sorted(tree.turns, key=lambda turn: len(turn.id))
 
 
 def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
@@ -170,50 +197,23 @@ def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
     return [*found, *(row for row in team_rows() if row.seed in seeds)]
 
 
-def by_revision(rows: Sequence[LedgerRow]) -> str:
-    """Accuracy after each number of revisions that all rows of the agent have, in percent."""
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """Accuracy and tokens by revisions of the agent, and by corrections of the team."""
     curves = {arm: [row.detail["by_turn"] for row in rows if row.arm == arm] for arm in AGENTS}
     shortest = min(len(curve) for several in curves.values() for curve in several)
-    lines = [(arm, *means(several, shortest, 100)) for arm, several in curves.items()]
-    return table(("revisions", *map(str, range(shortest))), lines)
+    longer = [row.detail for row in rows if row.arm == LONGER]
+    return {
+        "columns": SHOWN,
+        "turns": sorted(row.detail["turns"] for row in rows if row.arm in AGENTS),
+        "revisions": {arm: means([curve[:shortest] for curve in several]) for arm, several in curves.items()},
+        "right": means([detail["by_correction"] for detail in longer]),
+        "tokens": means([detail["tokens_by_correction"] for detail in longer]),
+    }
 
 
-def of_the_team(rows: Sequence[LedgerRow]) -> str:
-    """Accuracy and tokens of the team by the most corrections that it may make."""
-    columns = CORRECTIONS + 1
-    right = means([row.detail["by_correction"] for row in rows], columns, 100)
-    tokens = means([row.detail["tokens_by_correction"] for row in rows], columns)
-    title = (
-        "The same for the team by the most corrections that it may make, with the tokens of a problem:\n\n"
-    )
-    lines = [("accuracy", *right), ("tokens", *tokens)]
-    return title + table(("corrections", *map(str, range(columns))), lines)
-
-
-def means(curves: Sequence[Sequence[float]], length: int, factor: float = 1.0) -> list[str]:
-    """The mean over curves at each of the first points."""
-    return [f"{factor * sum(curve[i] for curve in curves) / len(curves):.1f}" for i in range(length)]
-
-
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    every = beside_the_team(rows)
-    arms = (*ARMS, TEAM)
-    tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
-    spent = "; ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
-    agents = [row for row in rows if row.arm in AGENTS]
-    turns = sorted({row.detail["turns"] for row in agents})
-    longer = [row for row in rows if row.arm == LONGER]
-    parts = (
-        arms_table(every, arms, SHOWN),
-        f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
-        claims_table(every, CLAIMS),
-        "Accuracy by the number of the agent's revisions, means over seeds:\n",
-        by_revision(agents),
-        of_the_team(longer),
-        origins(rows),
-    )
-    return "\n".join(parts)
+def means(curves: Sequence[Sequence[float]]) -> list[float]:
+    """The mean over curves at each of their points."""
+    return [mean(points) for points in zip(*curves, strict=True)]
 
 
 STUDY = Study(
@@ -225,11 +225,9 @@ STUDY = Study(
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    text=page,
+    shown=shown,
     claims=CLAIMS,
     beside=beside,
     columns=COLUMNS,
     widen=beside_the_team,
-    prepare=prepare,
-    clock=time.perf_counter,
 )

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
-from mars_env.evaluation.baselines import (
-    Baseline,
-    checked_attempts,
-    retries,
-    samples_for,
-    token_budget,
-    weighted_vote,
-)
-from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
+from mars_env.evaluation.baselines import Baseline, checked_attempts, retries, weighted_vote
+from mars_env.evaluation.trees import answers_of_grading
 from mars_env.grading import grader_for
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.experiment import TrainedMiniature, evaluate_team
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
-from studies.common.claims import Claim, claims_table
-from studies.common.ledger import LedgerRow, arms_table, origins
-from studies.common.pages import rendered, table
+from studies.common.claims import Claim
+from studies.common.episodes import rewards_of
+from studies.common.ledger import LedgerRow
+from studies.common.pages import SOLVER, SYSTEM
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.marsrl.experiment import Arm, equal_token_baselines, play_held_out, train_arm, warm_started
-from studies.marsrl.study import ARM, COLUMNS, ROLES, SOLVER, SYSTEM, baseline_figures, spent, team_figures
+from studies.marsrl.experiment import (
+    Arm,
+    affordable,
+    equal_token_baselines,
+    play_held_out,
+    train_arm,
+    warm_started,
+)
+from studies.marsrl.study import ARM, COLUMNS, ROLES, baseline_figures, team_figures
 from studies.marsrl.warm_start import STAGES, Stage
 
 
@@ -88,12 +88,9 @@ RETRIES, WEIGHTED = "baseline_retries", "baseline_weighted"
 
 def _claims() -> Iterator[Claim]:
     for start in STARTS:
-        yield Claim(
-            f"{start.name}: RL adds to the System", f"{start.name}, all", SYSTEM, f"{start.name}, none"
-        )
-        yield Claim(
-            f"{start.name}: RL adds to the Solver", f"{start.name}, all", SOLVER, f"{start.name}, none"
-        )
+        for figure, title in ((SYSTEM, "System"), (SOLVER, "Solver")):
+            text = f"{start.name}: RL adds to the {title}"
+            yield Claim(text, f"{start.name}, all", figure, f"{start.name}, none")
     for start in STARTS:
         both, part = f"{start.name}, all", f"{start.name}, verifier+corrector"
         yield Claim(f"{start.name}: joint training above Verifier and Corrector only", both, SYSTEM, part)
@@ -142,20 +139,18 @@ def beside(_: Recipe) -> dict[str, Any]:
     return {"starts": starts, "arms": arms}
 
 
-def checkpoint(start: Start, cache: Path, quick: bool = False) -> Path:
+def checkpoint(start: Start, run: Run) -> Path:
     """The checkpoint of a warm start; the shipped one is there already."""
     if start is POOR:
         return CHECKPOINT
-    stages = [stage.model_copy(update={"steps": 2}) for stage in start.stages] if quick else start.stages
-    return warm_started(cache, start.name.replace(" ", "-"), stages, start.seed)
+    return warm_started(run, start.name.replace(" ", "-"), start.stages, start.seed)
 
 
 @arm_by_arm
 async def play(name: str, run: Run) -> Result:
     """Train from a start as the arm says, and evaluate."""
     row, seed, recipe = ROWS[name], run.seed, run.recipe
-    start = checkpoint(row.start, run.cache, recipe == QUICK)
-    trained = await train_arm(row.arm, seed, recipe, start=start)
+    trained = await train_arm(row.arm, seed, recipe, start=checkpoint(row.start, run))
     trees = await evaluate_team(trained, seed, recipe)
     figures = team_figures(trees)
     if row.arm.name == "all":
@@ -163,8 +158,7 @@ async def play(name: str, run: Run) -> Result:
         figures |= baseline_figures({"majority": baselines["majority"]})
         figures |= baseline_figures(await verified_baselines(trained, trees, seed, recipe))
         figures |= await transferred(row, trained, run)
-    rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
-    return Result(figures, {"problems": len(trees), "rewards": rewards})
+    return Result(figures, {"problems": len(trees), "rewards": rewards_of(trained.history, ROLES)})
 
 
 async def verified_baselines(
@@ -172,9 +166,7 @@ async def verified_baselines(
 ) -> dict[str, Baseline]:
     """What the trained Solver and Verifier reach without a Corrector at the System's tokens."""
     game = Game(SolveVerifyCorrect(Schedule(rounds=0)), grader_for("math"))
-    attempts = [turn for tree in trees for turn in first_attempts(tree)]
-    cheapest = sum(map(sampled_tokens, attempts)) / len(attempts)
-    samples = math.ceil(1.25 * samples_for(token_budget(trees), cheapest)) + 1
+    samples = math.ceil(1.25 * affordable(trees)) + 1
     pool = await play_held_out(game, trained.agents(recipe), seed, recipe, samples)
     answer_of = answers_of_grading(pool)
     if not any(checked_attempts(pool, answer_of).values()):
@@ -187,45 +179,21 @@ async def transferred(row: Row, trained: TrainedMiniature, run: Run) -> dict[str
     found: dict[str, float | None] = {}
     for other in STARTS:
         if other is not row.start:
-            start = checkpoint(other, run.cache, run.recipe == QUICK)
-            solver = load(start, name=f"solver of {other.name}")
+            solver = load(checkpoint(other, run), name=f"solver of {other.name}")
             mixed = TrainedMiniature({**trained.models, "solver": solver}, ())
             figures = team_figures(await evaluate_team(mixed, run.seed, run.recipe))
             found |= {f"{name} with {other.name}": figures[name] for name in (SYSTEM, SOLVER)}
     return found
 
 
-def prepare(arms: Collection[str], run: Run) -> None:
-    """Make the warm starts of the arms."""
-    for start in {ROWS[name].start.name: ROWS[name].start for name in arms}.values():
-        checkpoint(start, run.cache, run.recipe == QUICK)
-
-
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    alone = [
-        (
-            name,
-            spent(rows, name, SYSTEM, "tokens"),
-            *(spent(rows, name, key, f"{key}_tokens") for key in ("baseline_majority", WEIGHTED, RETRIES)),
-        )
-        for name in ROWS
-        if name.endswith(", all")
-    ]
-    return rendered(
-        "marsrl_robustness/results.md.jinja",
-        arms=arms_table(rows, list(ROWS), COLUMNS, differences=("gain",)),
-        titles={row.arm.name: row.arm.title for row in ROWS.values()},
-        primary=claims_table(rows, PRIMARY_CLAIMS),
-        secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS]),
-        baselines=table(
-            ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"), alone
-        ),
-        minutes=sorted(round(row.seconds / 60) for row in rows),
-        problems=rows[0].detail["problems"],
-        plans=sorted({row.detail["plan"][:8] for row in rows}),
-        origins=origins(rows),
-    )
+def shown(_: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows beside the figures of the rows."""
+    return {
+        "titles": {row.arm.name: row.arm.title for row in ROWS.values()},
+        "primary": PRIMARY_CLAIMS,
+        "secondary": [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS],
+        "joint": [name for name in ROWS if name.endswith(", all")],
+    }
 
 
 STUDY = Study(
@@ -237,11 +205,9 @@ STUDY = Study(
     quick=QUICK,
     updates="marsrl.steps",
     play=play,
-    text=page,
+    shown=shown,
     claims=SHOWN_CLAIMS,
     seeds_of_arm={name: row.seeds for name, row in ROWS.items()},
     beside=beside,
     columns=COLUMNS,
-    prepare=prepare,
-    clock=time.perf_counter,
 )

@@ -1,5 +1,3 @@
-"""`python -m studies.openrlhf`."""
-
 from studies.openrlhf.study import STUDY
 
 STUDY.main()

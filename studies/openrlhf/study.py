@@ -27,21 +27,15 @@ from mars_env.trainers.loop import fit
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.rollouts import rollouts
 from mars_env.viewer.plots import training_curves
-from studies.common.claims import Claim, claims_table
-from studies.common.ledger import LedgerRow, arms_table, origins
-from studies.common.pages import rendered, reward_curve
+from studies.common.claims import Claim
+from studies.common.episodes import rewards_of
+from studies.common.ledger import LedgerRow
+from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, reward_curve
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import Arm, set_up, train_arm
 from studies.marsrl.study import ARM, ROLES
 
-COLUMNS = {
-    "solver_accuracy": "Solver",
-    "system_accuracy": "System",
-    "verifier_precision": "Verifier precision",
-    "verifier_recall": "Verifier recall",
-    "fix_rate": "fixes",
-    "break_rate": "breaks",
-}
+COLUMNS = ANSWERS | REPAIRS
 HEADS = 32
 """Width of attention heads that vLLM's kernels for CPUs know."""
 MICRO = 48
@@ -51,8 +45,6 @@ GROUPS_OF_A_PROBLEM = 7.7
 """On average in earlier runs."""
 AGENTS = "mars_env.trainers.miniature.agents:team"
 """Where the team was when the rows were made; their settings' hash holds it."""
-BOUND = 0.05
-"""OpenRLHF may be below the local trainer by so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,52 +80,33 @@ WAYS: Final[Mapping[str, Way]] = {
     "asynchronous": Way("OpenRLHF, asynchronous, bfloat16", STALE),
     "partial rollouts": Way("OpenRLHF, asynchronous with partial rollouts, bfloat16", PARTIAL),
     "synchronous, float32": Way("OpenRLHF, synchronous, float32", {}, float32=True),
-    "partial rollouts, float32": Way(
-        "OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL, float32=True
-    ),
+    "partial rollouts, float32": Way("OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL,
+        float32=True),
     "local, asynchronous": Way(
         "the local trainer, asynchronous, ratio to the policy that sampled (added to find a cause)",
-        None,
-        stale=RATIO,
-    ),
+        None, stale=RATIO),
     "local, asynchronous, weights": Way(
         "the local trainer, asynchronous, importance weights up to 5 (added to find a cause)",
-        None,
-        stale=WEIGHTS,
-    ),
+        None, stale=WEIGHTS),
     "asynchronous, 38 at once": Way(
         "OpenRLHF, asynchronous, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
-        {**STALE, "--mars.concurrency": "38"},
-        exploratory=True,
-    ),
+        {**STALE, "--mars.concurrency": "38"}, exploratory=True),
     "partial rollouts, 38 at once": Way(
         "OpenRLHF, partial rollouts, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
-        {**PARTIAL, "--mars.concurrency": "38"},
-        exploratory=True,
-    ),
+        {**PARTIAL, "--mars.concurrency": "38"}, exploratory=True),
     "local, one update late": Way(
         "the local trainer, all groups one version old, ratio to the policy that sampled (added for a cause)",
-        None,
-        stale=RATIO,
-        late=True,
-    ),
+        None, stale=RATIO, late=True),
     "local, one update late, weights": Way(
         "the local trainer, all groups one version old, importance weights up to 5 (added for a cause)",
-        None,
-        stale=WEIGHTS,
-        late=True,
-    ),
+        None, stale=WEIGHTS, late=True),
     "asynchronous, capped above": Way(
         "OpenRLHF, asynchronous, bfloat16, weights up to 5 with no lower bound (added for a cause)",
-        {**STALE, THRESHOLD: "5"},
-        exploratory=True,
-    ),
+        {**STALE, THRESHOLD: "5"}, exploratory=True),
     "partial rollouts, capped above": Way(
         "OpenRLHF, partial rollouts, bfloat16, weights up to 5 with no lower bound (added for a cause)",
-        {**PARTIAL, THRESHOLD: "5"},
-        exploratory=True,
-    ),
-}
+        {**PARTIAL, THRESHOLD: "5"}, exploratory=True),
+}  # fmt: skip
 LATER: Final = (LOCAL, *(name for name, way in WAYS.items() if way.late))
 """Have the seeds 8 to 10, too."""
 NOT_RUN: Final = "partial rollouts, 38 at once"
@@ -141,25 +114,23 @@ PLOTTED: Final = tuple(WAYS)[:6]
 """The plan's first arms; those that were added to find a cause are in the tables alone."""
 CLAIMS = (
     tuple(
-        Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
-        for figure in ("system_accuracy", "solver_accuracy")
+        Claim(f"{name} above {LOCAL}: {ANSWERS[figure]}", name, figure, LOCAL)
+        for figure in (SYSTEM, SOLVER)
         for name in WAYS
         if name != LOCAL
     )
     + tuple(
-        Claim(f"{name} above local, asynchronous: System", name, "system_accuracy", "local, asynchronous")
+        Claim(f"{name} above local, asynchronous: System", name, SYSTEM, "local, asynchronous")
         for name in ("asynchronous", "partial rollouts", "local, asynchronous, weights")
     )
     + tuple(
-        Claim(f"{name}, {changed} above {name}: System", f"{name}, {changed}", "system_accuracy", name)
+        Claim(f"{name}, {changed} above {name}: System", f"{name}, {changed}", SYSTEM, name)
         for changed in ("38 at once", "capped above")
         for name in ("asynchronous", "partial rollouts")
     )
 )
 PLANNED_CLAIMS = tuple(
-    claim
-    for claim in CLAIMS
-    if claim.arm in PLOTTED and claim.other_arm == LOCAL and claim.figure == "system_accuracy"
+    claim for claim in CLAIMS if claim.arm in PLOTTED and claim.other_arm == LOCAL and claim.figure == SYSTEM
 )
 """The System of the plan's first arms; all other comparisons were added to find a cause."""
 
@@ -248,8 +219,7 @@ async def locally(
     if way.stale is not None:
         counts["oldest"] = max(step["pipeline/oldest"] for step in logged)
         counts["age"] = sum(step["pipeline/age"] for step in logged) / len(logged)
-    rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
-    return trained, counts, rewards
+    return trained, counts, rewards_of(trained.history, ROLES)
 
 
 async def train_late(
@@ -332,13 +302,12 @@ async def play(name: str, run: Run) -> Result:
         trained, counts, rewards = await locally(way, seed, recipe, folder)
     else:
         trained, counts, rewards = through_openrlhf(way, seed, recipe, folder)
-    seconds = round(time.perf_counter() - began, 1)
+    training = round(time.perf_counter() - began, 1)
     trees = await evaluate_team(trained, seed, recipe)
     found = metrics_of(trees)
     figures = {figure: found[figure].value for figure in (*COLUMNS, "tokens") if figure in found}
-    return Result(
-        figures | counts, {"problems": len(trees), "seconds_of_training": seconds, "rewards": rewards}
-    )
+    detail = {"problems": len(trees), "seconds_of_training": training, "rewards": rewards}
+    return Result(figures | counts, detail, time.perf_counter() - began)
 
 
 def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:
@@ -347,21 +316,9 @@ def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, l
     return {name: [(100 * (n + 0.5) / parts, mean) for n, mean in curve] for name, curve in found.items()}
 
 
-def page(rows: Sequence[LedgerRow]) -> str:
-    """What the page shows of the rows."""
-    names = [name for name in WAYS if name != NOT_RUN]
-    return rendered(
-        "openrlhf/results.md.jinja",
-        arms=arms_table(rows, list(WAYS), COLUMNS),
-        titles={name: WAYS[name].title for name in names},
-        differences=claims_table(rows, CLAIMS),
-        counts={name: [(row.seed, row.figures) for row in rows if row.arm == name] for name in names},
-        minutes=sorted(round(row.seconds / 60) for row in rows),
-        problems=rows[0].detail["problems"],
-        plans=sorted({row.detail["plan"][:8] for row in rows}),
-        origins=origins(rows),
-        bound=round(100 * BOUND),
-    )
+def shown(_: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows beside the figures of the rows."""
+    return {"ways": {name: way for name, way in WAYS.items() if name != NOT_RUN}, "differences": CLAIMS}
 
 
 def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
@@ -382,7 +339,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=page,
+    shown=shown,
     claims=PLANNED_CLAIMS,
     seeds="5-7",
     seeds_of_arm=dict.fromkeys(LATER, range(5, 11)) | {NOT_RUN: ()},
@@ -390,5 +347,4 @@ STUDY = Study(
     columns=COLUMNS,
     unrepeatable=tuple(name for name, way in WAYS.items() if not way.repeats),
     plots=plots,
-    clock=time.perf_counter,
 )

@@ -1,5 +1,3 @@
-"""`python -m studies.promptcot`."""
-
 from studies.promptcot.study import STUDY
 
 STUDY.main()

@@ -7,10 +7,10 @@ import copy
 import math
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
@@ -32,13 +32,13 @@ from mars_env.methods.promptcot.training import (
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team, train
+from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team
 from mars_env.trainers.config import Preferences
 from mars_env.trainers.rollouts import rollouts
 from mars_env.types import Tree
-from studies.common.claims import Claim, claims_table
-from studies.common.episodes import copied, played_often
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, over_seeds, seed_text
+from studies.common.claims import Claim
+from studies.common.episodes import copied, learned, mean, mean_reward, played_often
+from studies.common.ledger import Frozen, LedgerRow, arm_estimate, seed_text
 from studies.common.study import Result, Run, Study, recorded_config
 from studies.promptcot.grammar import (
     DESIGNS,
@@ -128,10 +128,7 @@ QUICK: Final = Recipe(
 
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
-    return recorded_config(
-        learning_rate=rate,
-        warmup_updates=10,
-    )
+    return recorded_config(learning_rate=rate, warmup_updates=10)
 
 
 def new_designers(seed: int) -> Designers:
@@ -162,24 +159,28 @@ async def likelihood(both: Designers, held: Sequence[Design], particles: int, se
         return top + math.log(max(sampled, math.exp(plain - top)))  # p(x|c) is at least p(_, x|c)
 
     each = await asyncio.gather(*(one(place, design) for place, design in enumerate(held)))
-    return math.exp(math.fsum(each) / sum(len(design.problem) + 1 for design in held))
+    return per_character(each, held)
 
 
-async def plain_likelihood(both: Designers, held: Sequence[Design]) -> float:
-    """The same for a problem model that was trained without rationales: exact."""
-    scores = await asyncio.gather(*(score_design(both.problem, both.writing, bare(d)) for d in held))
-    return math.exp(math.fsum(s.problem for s in scores) / sum(len(d.problem) + 1 for d in held))
+def per_character(logprobs: Iterable[float], of: Sequence[Design]) -> float:
+    """The geometric mean over the characters of problems, and their ends."""
+    return math.exp(math.fsum(logprobs) / sum(len(design.problem) + 1 for design in of))
+
+
+async def likelihood_given(both: Designers, held: Sequence[Design]) -> float:
+    """The probability of a character of a problem given its concepts and its rationale: exact."""
+    scores = await asyncio.gather(*(score_design(both.problem, both.writing, design) for design in held))
+    return per_character([score.problem for score in scores], held)
 
 
 async def written(both: Designers, held: Sequence[Design], seed: int) -> dict[str, float]:
     """What the problem model writes for the concepts of the held-out problems."""
-    sampling = [replace(DESIGNS, seed=derive_seed(seed, "written", i)) for i in range(len(held))]
-    found = await asyncio.gather(
-        *(
-            write_design(both.problem, both.writing, d.concepts, s)
-            for d, s in zip(held, sampling, strict=True)
-        )
-    )
+
+    async def one(place: int, design: Design) -> Design | None:
+        sampling = replace(DESIGNS, seed=derive_seed(seed, "written", place))
+        return await write_design(both.problem, both.writing, design.concepts, sampling)
+
+    found = await asyncio.gather(*(one(place, design) for place, design in enumerate(held)))
     readable = [design for design in found if design is not None]
     return {"readable": len(readable) / len(held), "follows": sum(map(follows, readable)) / len(held)}
 
@@ -189,10 +190,8 @@ async def given_rationale(both: Designers, held: Sequence[Design]) -> dict[str, 
     explained = [d for d in await explain(both, held, RATIONALES) if d is not None]
     if not explained:
         return {"given": 0.0, "full": 0.0}
-    scores = await asyncio.gather(*(score_design(both.problem, both.writing, d) for d in explained))
-    total = math.fsum(s.problem for s in scores) / sum(len(d.problem) + 1 for d in explained)
     full = sum(d.rationale == full_rationale(d.problem) for d in explained)
-    return {"given": math.exp(total), "full": full / len(held)}
+    return {"given": await likelihood_given(both, explained), "full": full / len(held)}
 
 
 async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, Result], Designers]:
@@ -207,7 +206,7 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, Result], Designer
         return found | await given_rationale(both, held) | await written(both, held, seed)
 
     async def measured_plain(both: Designers) -> dict[str, float]:
-        likely = await plain_likelihood(both, held)
+        likely = await likelihood_given(both, [bare(design) for design in held])
         return {"likely": likely, "given": likely} | await written(both, held, seed)
 
     start = new_designers(seed)
@@ -231,12 +230,12 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, Result], Designer
             curve.append(await measured(both))
         arms[arm] = Result(curve[-1], {"likely": [round(c["likely"], 4) for c in curve]})
     plain, texts = new_designers(seed), [bare(design) for design in pool]
-    trainer = LocalTrainer({PROBLEM: plain.trainer(rates(0.0)).policies[PROBLEM]}, rates(recipe.cold_rate))
+    policies = {PROBLEM: plain.trainer(rates(0.0)).policies[PROBLEM]}
     for arm, steps, batch, rate in (
         (CURVES[0], recipe.cold_steps, recipe.cold_batch, recipe.cold_rate),
         (CURVES[4], recipe.pairs, recipe.loop_batch, recipe.loop_rate),
     ):
-        trainer = LocalTrainer(trainer.policies, rates(rate))
+        trainer = LocalTrainer(policies, rates(rate))
         for step in range(steps):
             places = batch_of(len(texts), batch, step, seed)
             trainer.imitate({PROBLEM: [plain.problem_text(texts[place]) for place in places]})
@@ -249,18 +248,14 @@ taught = cache(taught_solver)
 """The solver, and the teacher that votes; the same for all seeds."""
 
 
-async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) -> list[Tree]:
-    """Every problem so many times."""
-    return await played_often(_game(), {"solver_0": solver(model)}, problems, samples, seed)
-
-
-def _game() -> Game:
+def game() -> Game:
+    """A right answer is the reward."""
     return Game(Solve(), grader_for("math"), rewards={"solver": outcome})
 
 
-def accuracy(trees: Sequence[Tree]) -> float:
-    """Share of right answers."""
-    return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
+async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) -> list[Tree]:
+    """Every problem so many times."""
+    return await played_often(game(), {"solver_0": solver(model)}, problems, samples, seed)
 
 
 async def made_set(both: Designers, recipe: Recipe, seed: int, tested: ProblemSet) -> ProblemSet:
@@ -294,16 +289,16 @@ async def trained(
         sampling=SOLUTIONS,
         train=rates(recipe.play_rate),
     )
-    team = make_team(settings, ["solver_0"], [model], agent=lambda _, playing: solver(playing))
     if preferences is None:
-        await train(_game(), team, problems, settings)
+        await learned(model, game(), problems, settings, lambda _, own: solver(own))
         return model
+    team = make_team(settings, ["solver_0"], [model], agent=lambda _, own: solver(own))
     for policy in team.policies.values():
         policy.reference = copy.deepcopy(policy.model).requires_grad_(False)
     trainer = LocalTrainer(team.policies, settings.train, preferences=preferences)
     await fit(
         trainer,
-        lambda done: rollouts(_game(), team, problems, settings, done=done),
+        lambda done: rollouts(game(), team, problems, settings, done=done),
         settings.steps,
         refresh=team.refresh,
     )
@@ -370,7 +365,7 @@ async def trainings(seed: int, recipe: Recipe, both: Designers) -> dict[str, Res
         model = start if problems is None else await trained(problems, recipe, seed, preferences)
         trees = await solved(model, tested, recipe.tested_samples, seed)
         longest = [tree for tree in trees if tree.problem.metadata["level"] == LONGEST]
-        arms[arm] = Result({"solved": accuracy(trees), "longest": accuracy(longest)})
+        arms[arm] = Result({"solved": mean_reward(trees), "longest": mean_reward(longest)})
     arms[REFERENCES] = Result(figures, detail)
     return arms
 
@@ -381,39 +376,21 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     return {arm: first[arm] for arm in CURVES} | await trainings(run.seed, run.recipe, both)
 
 
-def text_of(made: Sequence[LedgerRow]) -> str:
-    """The tables of the page."""
-    heads = {
-        "likely": "p(character), problem given concepts",
-        "given": "p(character), given the greedy rationale, too",
-        "follows": "written problems that have the concepts",
-        "full": "greedy rationales that are full",
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """What the page shows of the rows beside the figures of the arms."""
+    steps = {arm: [row.detail["likely"] for row in rows if row.arm == arm] for arm in CURVES[2:4]}
+    made = [row for row in rows if row.arm == REFERENCES]
+    by_count = zip(*(row.detail["votes"] for row in made), strict=True)
+    return {
+        "curves": CURVES,
+        "play": PLAY,
+        "steps": {arm: [100 * mean(part) for part in zip(*each, strict=True)] for arm, each in steps.items()},
+        "votes": [[sum(number) for number in zip(*each, strict=True)] for each in by_count],
+        "wrong": {
+            name: seed_text(arm_estimate(rows, REFERENCES, name)) for name in ("wrong", "wrong_chosen")
+        },
+        "made": [row.detail for row in made],
     }
-    text = arms_table(made, CURVES, heads)
-    steps = {
-        arm: [row.detail["likely"] for row in made if row.arm == arm and "likely" in row.detail]
-        for arm in CURVES
-    }
-    for arm, each in steps.items():
-        if each:
-            means = ", ".join(f"{100 * sum(x) / len(x):.1f}" for x in zip(*each, strict=True))
-            text += f"\n`{arm}` after a third, two thirds and all of the pairs: {means}.\n"
-    heads = {"solved": "held-out problems solved", "longest": "of five operations"}
-    text += "\n" + arms_table(made, PLAY, heads)
-    kept = [row for row in made if row.arm == REFERENCES]
-    text += "\n| votes of 8 | problems | wrong |\n|---|---|---|\n"
-    for place, count in enumerate(range(1, 9)):
-        number = sum(row.detail["votes"][place][1] for row in kept)
-        right = sum(row.detail["votes"][place][2] for row in kept)
-        text += f"| {count} | {number} | {f'{100 * (1 - right / number):.1f}' if number else '–'} |\n"
-    for figure, head in (("wrong", "all references that are settled"), ("wrong_chosen", "those trained on")):
-        found = [row.figures[figure] for row in kept if figure in row.figures]
-        if found:
-            text += f"\nWrong among {head}: {seed_text(over_seeds(found))}%.\n"
-    shown = "; ".join("{settled}, {hard}, {chosen}".format(**row.detail) for row in kept)
-    text += f"\nSettled, of these hard, of these trained on, seed by seed: {shown}.\n"
-    text += "\n" + claims_table(made, CLAIMS)
-    return f"{text}\n{origins(made)}\n"
 
 
 STUDY = Study(
@@ -424,7 +401,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=text_of,
+    shown=shown,
     claims=CLAIMS,
     together=True,
 )

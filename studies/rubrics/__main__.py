@@ -1,5 +1,3 @@
-"""`python -m studies.rubrics`."""
-
 from studies.rubrics.study import STUDY
 
 STUDY.main()

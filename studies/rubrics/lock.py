@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 
 from mars_env.agents.roles import RoleAgent
 from mars_env.envs import Game, GroupedSettings
-from mars_env.grading.rubrics import Criterion, Rubric
+from mars_env.grading.rubrics import Criterion
 from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
@@ -95,7 +96,7 @@ def warm_started(
     """A new model that obeys what a prompt shows."""
     module = build_model(seed, len(VOCABULARY), SHAPE)
     ids = {token: i for i, token in enumerate(VOCABULARY)}
-    known = np.array([[ids[c.text] for c in _rubric(p).criteria] for p in codes]) if codes else None
+    known = np.array([[ids[row["text"]] for row in p.metadata["rubric"]] for p in codes]) if codes else None
     rng = np.random.default_rng(derive_seed(seed, "warm start of locks"))
     rows, first = 64, ids[SYMBOLS[0]]
     for _ in updates(module, steps, 3e-3, warmup=50, clip=math.inf):
@@ -116,10 +117,8 @@ def warm_started(
     return HFModel((module, tokenizer), device="cpu", name="opener")
 
 
-def _rubric(problem: Problem) -> Rubric:
-    rubric = Rubric.of(problem)
-    assert rubric is not None
-    return rubric
+guesser = cache(warm_started)
+"""The warm start that knows no code, the same for all seeds; train a copy."""
 
 
 def run_settings(seed: int, recipe: Any, denominator: str | None = "trainer") -> RunSettings:
@@ -130,10 +129,7 @@ def run_settings(seed: int, recipe: Any, denominator: str | None = "trainer") ->
         problems_per_step=recipe.locks,
         rollouts=GroupedSettings(group=recipe.group, branches=1),
         sampling=SAMPLING,
-        train=recorded_config(
-            learning_rate=recipe.rate,
-            old_logprobs=denominator,
-        ),
+        train=recorded_config(learning_rate=recipe.rate, old_logprobs=denominator),
     )
 
 

@@ -1,5 +1,3 @@
-"""`python -m studies.ruscarl`."""
-
 from studies.ruscarl.study import STUDY
 
 STUDY.main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Final
 
 from mars_env.envs import Game, Solve
@@ -16,13 +15,13 @@ from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.rubrics.lock import (
     STEPS,
     Recipe,
+    guesser,
     locks,
     opener,
     played,
     run_settings,
     show_steps,
     step_is_right,
-    warm_started,
 )
 
 OPEN: Final = Veto(WeightedSum(), tuple(map(str, range(STEPS))))
@@ -38,9 +37,6 @@ ARMS: Final[Mapping[str, tuple[str, dict[str, Any], str]]] = {
     "linear decay": ("linear", {}, "trainer"),  # added after the first rows; the plan says so
 }
 FADING: Final = "sigmoid (RuscaRL)"
-
-guesser = cache(warm_started)
-"""The warm start that knows no code; the same for all seeds."""
 
 
 @arm_by_arm

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,10 +44,10 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, train
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Agent, Sampling, Tree, role_of
-from studies.common.claims import Claim, claims_table
+from studies.common.claims import Claim
 from studies.common.episodes import played_often
-from studies.common.ledger import Frozen, LedgerRow, arms_table, origins, rate_text
-from studies.common.pages import STUDIES, table, verbatim
+from studies.common.ledger import Frozen, LedgerRow, rate_text
+from studies.common.pages import ANSWERS, REPAIRS, SOLVER, STUDIES, SYSTEM
 from studies.common.study import Result, Run, Study, console, recorded_config
 from studies.smollm2.word_problems import lessons, problem_set
 
@@ -56,17 +57,12 @@ WEIGHTS: Final = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a45524
 
 BEFORE, TAUGHT, REWARDED = "as it comes", "taught", "MarsRL"
 ARMS: Final = (BEFORE, TAUGHT, REWARDED)
-SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
 COLUMNS: Final = {
-    SOLVER: "Solver",
-    SYSTEM: "System",
+    **ANSWERS,
     "baseline_majority": "majority vote",
     "baseline_weighted": "weighted vote",
     "baseline_fresh": "fresh retries",
-    "verifier_precision": "Verifier precision",
-    "verifier_recall": "Verifier recall",
-    "fix_rate": "fixes",
-    "break_rate": "breaks",
+    **REPAIRS,
 }
 CLAIMS: Final = (
     Claim("MarsRL improves the Solver", REWARDED, SOLVER, TAUGHT),
@@ -98,10 +94,7 @@ class Recipe(Frozen):
     taught_steps: int = 40
     taught_batch: int = 16
     taught: TrainConfig = recorded_config(
-        learning_rate=2e-4,
-        warmup_updates=5,
-        autocast=True,
-        token_budget=1024,
+        learning_rate=2e-4, warmup_updates=5, autocast=True, token_budget=1024
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -110,12 +103,7 @@ class Recipe(Frozen):
         problems_per_step=6,
         rollouts=GroupedSettings(group=8, branches=2),
         sampling=Sampling(temperature=0.85, max_tokens=48),
-        train=recorded_config(
-            learning_rate=2e-5,
-            warmup_updates=2,
-            autocast=True,
-            token_budget=1024,
-        ),
+        train=recorded_config(learning_rate=2e-5, warmup_updates=2, autocast=True, token_budget=1024),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")
     """S, V, C."""
@@ -373,54 +361,27 @@ def beside(_: Recipe) -> dict[str, Any]:
     return {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS}
 
 
-def page(made: Sequence[LedgerRow]) -> str:
-    """The part of the page that the ledger decides."""
-    text = arms_table(made, ARMS, COLUMNS) + "\n" + claims_table(made, CLAIMS)
-    for seed in sorted({row.seed for row in made}):
-        own = {row.arm: row for row in made if row.seed == seed}
-        text += f"\n## Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
-        lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
-        text += table(("arm", *COLUMNS.values()), lines)
-        lines = [
-            (
-                arm,
-                name,
-                row.detail[f"baseline_{name}"],
-                *(f"{row.figures[figure]:.0f}" for figure in (f"baseline_{name}_tokens", "tokens")),
-                rate_text(*row.detail["intervals"][f"System minus {name}"], signed=True),
-            )
-            for arm, row in own.items()
-            for name in ("majority", "weighted", "fresh")
-            if f"baseline_{name}" in row.figures
-        ]
-        heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
-        text += "\n" + table(heads, lines)
-        last = own[REWARDED].detail
-        spent = ", ".join(f"{name} {seconds / 60:.0f} min" for name, seconds in last["seconds"].items())
-        text += (
-            f"\nMachine: {last['machine']}. CPU time: {spent}.\n\nMean reward in training, step by step:\n\n"
-        )
-        for role in SYSTEMS:
-            values = " ".join("–" if v is None else f"{100 * v:.0f}" for v in last["curve"][role])
-            text += f"- {role}: {values}\n"
-        text += "\n### Whole episodes\n"
-        for arm, row in own.items():
-            for shown in row.detail["episodes"]:
-                text += "\n" + _verbatim(arm, shown)
-    return f"{text}\n{origins(made)}\n"
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """The rows of each seed, and how the page writes figures, differences and episodes."""
+    by_seed: dict[int, dict[str, LedgerRow]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: row.seed):
+        by_seed[row.seed][row.arm] = row
+    return {"seeds": by_seed, "figure": figure, "rate_text": rate_text, "written": written}
 
 
-def _figure(row: LedgerRow, name: str) -> str:
+def figure(row: LedgerRow, name: str) -> str:
+    """A metric of a row with its interval over problems."""
     if name not in row.figures:
         return "–"
     return rate_text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
 
 
-def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
-    lines = [f"PROBLEM ({shown['answer']}): {shown['problem']}"]
-    for role, text, judged in shown["turns"]:
+def written(episode: Mapping[str, Any]) -> str:
+    """A whole episode as a text."""
+    lines = [f"PROBLEM ({episode['answer']}): {episode['problem']}"]
+    for role, text, judged in episode["turns"]:
         lines += ["", f"{role.upper()} ({judged}):", text]
-    return verbatim(arm, "\n".join(lines))
+    return "\n".join(lines)
 
 
 STUDY = Study(
@@ -431,7 +392,7 @@ STUDY = Study(
     recipe=RECIPE,
     quick=QUICK,
     play=play,
-    text=page,
+    shown=shown,
     claims=CLAIMS,
     seeds="0-2",
     together=True,

@@ -40,6 +40,11 @@ LARGEST: Final = 99
 """Of every result."""
 
 
+def sign_of(rule: str) -> str:
+    """The sign of a step such as ``a+it``."""
+    return next(sign for sign in "+-*" if sign in rule)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One calculation, such as ``3*4=12``."""
@@ -51,9 +56,8 @@ class Step:
     @property
     def result(self) -> int:
         """The right result."""
-        return {"+": self.left + self.right, "-": self.left - self.right, "*": self.left * self.right}[
-            self.sign
-        ]
+        results = {"+": self.left + self.right, "-": self.left - self.right, "*": self.left * self.right}
+        return results[self.sign]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,8 @@ class WordProblem:
         found: list[tuple[Step, int]] = []
         known = dict(self.numbers)
         for place, rule in enumerate(self.plan):
-            sign = next(sign for sign in "+-*" if sign in rule)
-            left, right = (known[name] for name in rule.split(sign))
-            step = Step(left, sign, right)
+            left, right = (known[name] for name in rule.split(sign_of(rule)))
+            step = Step(left, sign_of(rule), right)
             known["it"] = step.result + (slip if place == at else 0)
             found.append((step, known["it"]))
         return found
@@ -107,24 +110,17 @@ def solution(steps: list[tuple[Step, int]]) -> str:
 def wrong_steps(problem: WordProblem, rng: random.Random) -> list[tuple[Step, int]]:
     """Steps with one fault: a slip, another sign, another number, or the last step left out."""
     while True:
-        kind, place = (
-            rng.choice(("slip", "slip", "sign", "number", "short")),
-            rng.randrange(len(problem.plan)),
-        )
+        kind = rng.choice(("slip", "slip", "sign", "number", "short"))
+        place = rng.randrange(len(problem.plan))
         if kind == "slip":
             steps = problem.worked(slip=rng.choice((-10, -2, -1, 1, 2, 10)), at=place)
         elif kind == "number":
             name = rng.choice(sorted(problem.numbers))
-            numbers = {
-                **problem.numbers,
-                name: max(1, problem.numbers[name] + rng.choice((-3, -2, -1, 1, 2, 3))),
-            }
-            steps = replace(problem, numbers=numbers).worked()
+            number = max(1, problem.numbers[name] + rng.choice((-3, -2, -1, 1, 2, 3)))
+            steps = replace(problem, numbers={**problem.numbers, name: number}).worked()
         elif kind == "sign":
-            rule = problem.plan[place]
-            old = next(sign for sign in "+-*" if sign in rule)
-            plan = list(problem.plan)
-            plan[place] = rule.replace(old, rng.choice([sign for sign in "+-*" if sign != old]))
+            plan, old = list(problem.plan), sign_of(problem.plan[place])
+            plan[place] = plan[place].replace(old, rng.choice([sign for sign in "+-*" if sign != old]))
             steps = replace(problem, plan=tuple(plan)).worked()
         else:
             steps = problem.worked()[:-1]
@@ -163,11 +159,8 @@ def lesson(problem: WordProblem, role: str, rng: random.Random) -> Lesson:
     right = solution(problem.worked())
     if role == "solver":
         return Lesson(role, {"problem": problem.text}, right)
-    given = (
-        problem.worked()
-        if rng.random() < (0.5 if role == "verifier" else 0.25)
-        else wrong_steps(problem, rng)
-    )
+    keeps = rng.random() < (0.5 if role == "verifier" else 0.25)
+    given = problem.worked() if keeps else wrong_steps(problem, rng)
     seen = {"problem": problem.text, "solution": solution(given), "truncated": 0, "round": 0}
     answer = given[-1][1]
     if role == "verifier":
@@ -210,11 +203,8 @@ def main() -> None:
         problem = draw(rng)
         wrong = wrong_steps(problem, rng)
         print(f"{problem.text}\n  solution: {solution(problem.worked())}\n  a wrong one: {solution(wrong)}")
-        for told in (
-            report(problem, problem.answer),
-            report(problem, wrong[-1][1]),
-            mistaken_report(problem, rng),
-        ):
+        reports = [report(problem, answer) for answer in (problem.answer, wrong[-1][1])]
+        for told in (*reports, mistaken_report(problem, rng)):
             print("  report: " + told.replace("\n", " / "))
 
 

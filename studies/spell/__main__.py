@@ -1,5 +1,3 @@
-"""`python -m studies.spell`."""
-
 from studies.spell.study import STUDY
 
 STUDY.main()

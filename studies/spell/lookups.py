@@ -154,9 +154,7 @@ def run_settings(seed: int, steps: int, clusters: int, rate: float) -> RunSettin
         problems_per_step=clusters,
         rollouts=None,
         sampling=SAMPLING,
-        train=recorded_config(
-            learning_rate=rate,
-        ),  # as SPELL does
+        train=recorded_config(learning_rate=rate),
     )
 
 

@@ -90,20 +90,13 @@ async def share_right(
 ) -> list[float]:
     """How often a model answers each question rightly, in whatever form; all documents are shown."""
     responder = player(RESPONDER, model)
-    said = await asyncio.gather(
-        *(
-            responder.act(
-                {"documents": " ".join(problem.metadata["documents"]), "question": question},
-                samples,
-                derive_seed(seed, problem.id, question),
-            )
-            for problem, question in asked
-        )
-    )
-    return [
-        mean([is_right(action.text, truth(problem, question)) for action in actions])
-        for (problem, question), actions in zip(asked, said, strict=True)
-    ]
+
+    async def share(problem: Problem, question: str) -> float:
+        seen = {"documents": " ".join(problem.metadata["documents"]), "question": question}
+        actions = await responder.act(seen, samples, derive_seed(seed, problem.id, question))
+        return mean([is_right(action.text, truth(problem, question)) for action in actions])
+
+    return list(await asyncio.gather(*(share(*each) for each in asked)))
 
 
 async def accuracy(model: HFModel, seed: int, recipe: Recipe) -> float:
@@ -137,8 +130,7 @@ async def train_arm(arm: str, seed: int, recipe: Recipe) -> tuple[HFModel, list[
         tries=1,
         verifier_turns=recipe.verifier_turns,
     )
-    tables = clusters(seed, recipe.tables)
-    planned = SpellRun(team, tables, settings, spell)
+    planned = SpellRun(team, clusters(seed, recipe.tables), settings, spell)
     await train_spell(planned, on_trees=lambda _, trees: steps.append(list(trees)))
     return model, steps
 

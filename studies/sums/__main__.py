@@ -1,5 +1,3 @@
-"""`python -m studies.sums`."""
-
 from studies.sums.study import STUDY
 
 STUDY.main()

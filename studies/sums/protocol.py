@@ -1,4 +1,4 @@
-r"""The language of the miniature of `subset-sum`: one token a number, and a few words.
+r"""The language of the miniature of `subset-sum`, one token a number and a few words, and its agents.
 
 problem     2 5 7 9 10 12 15 -> 28
 solution    3 9 15                                  for the grader: \boxed{3, 9, 15}
@@ -8,11 +8,14 @@ report      3 3 9 12 15 27 short 1 / Correctness: Wrong     each number, the run
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
+from mars_env.envs.rewards import agreement, judged_turn
 from mars_env.errors import ConfigError
 from mars_env.miniature.protocol import CORRECT, RIGHT, SOLVE, SPECIAL, VERIFY, WRONG
+from mars_env.types import Action, Model, Observation, Problem, Sampling, Turn
 
 LARGEST: Final = 99
 NUMBERS: Final = tuple(f" {number}" for number in range(LARGEST + 1))
@@ -66,7 +69,7 @@ _WORD: Final = re.compile(
 )
 
 
-def prompt(role: str, observation: Any) -> str:
+def prompt(role: str, observation: Observation) -> str:
     """What a role reads on an observation of solve-verify-correct."""
     numbers, target = read_statement(str(observation["problem"]))
     problem = f"{stream(numbers)}{ARROW}{NUMBERS[target]}{SOLVE}"
@@ -97,14 +100,55 @@ def report(numbers: Sequence[int], target: int, answer: Sequence[int]) -> str:
 
 def honest(statement: str, solution: str) -> str:
     """The honest report on a solution's text; one that is no list of numbers is missing."""
-    numbers, target = read_statement(statement)
-    pieces = read(solution, ANSWER_TOKENS).split()
-    if not pieces or any(not piece.isdecimal() for piece in pieces):
-        return MISSING + WRONG
-    return report(numbers, target, [int(piece) for piece in pieces])
+    answer = numbers_in(read(solution, ANSWER_TOKENS))
+    return report(*read_statement(statement), answer) if answer else MISSING + WRONG
+
+
+def numbers_in(written: str) -> list[int]:
+    """The numbers of a written solution; none if it holds anything else."""
+    pieces = written.split()
+    return [int(piece) for piece in pieces] if all(piece.isdecimal() for piece in pieces) else []
 
 
 def ending(text: str) -> str:
     r"""What a report concludes: from its last word on, the stated difference and the verdict."""
     start = max(text.rfind(word) for word in (SHORT, OVER, EXACT, MISSING))
     return text[start:] if start >= 0 else ""
+
+
+LIMITS: Final[Mapping[str, int]] = {
+    "solver": ANSWER_TOKENS,
+    "verifier": REPORT_TOKENS,
+    "corrector": ANSWER_TOKENS,
+}
+"""Limits of one completion by role, in tokens; no right text reaches them."""
+
+
+class SumsAgent:
+    """One role on a model of this language."""
+
+    def __init__(self, role: str, model: Model, *, policy: str = "sums") -> None:
+        self.role, self.model, self.policy = role, model, policy
+        self.sampling = Sampling(temperature=1.0, max_tokens=LIMITS[role])
+
+    def __repr__(self) -> str:
+        return f"SumsAgent({self.role!r}, policy={self.policy!r})"
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Sample n actions."""
+        sampling = replace(self.sampling, seed=seed)
+        found = await self.model.complete(prompt(self.role, observation), n, sampling)
+        return [Action(c.text if self.role == "verifier" else shown(c.text), (c,)) for c in found]
+
+
+def team(model: Model) -> dict[str, SumsAgent]:
+    """The three roles on one model."""
+    return {f"{role}_0": SumsAgent(role, model) for role in LIMITS}
+
+
+def honest_report(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
+    """The Verifier's reward: 1 if its verdict and the difference that it states are both right."""
+    judged = judged_turn(path)
+    if judged is None or agreement(turn, path, problem) is None:
+        return None
+    return float(ending(turn.text) == ending(honest(problem.statement, judged.text)))

@@ -1,5 +1,3 @@
-"""`python -m studies.tools`."""
-
 from studies.tools.study import STUDY
 
 STUDY.main()

@@ -1,5 +1,3 @@
-"""`python -m studies.tools_smollm2`."""
-
 from studies.tools_smollm2.study import STUDY
 
 STUDY.main()

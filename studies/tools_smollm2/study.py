@@ -22,8 +22,7 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.types import Completion, Prompt, Sampling, Tree
 from studies.common.episodes import copied, mean, played_often
-from studies.common.ledger import Frozen, LedgerRow, origins
-from studies.common.pages import table, verbatim
+from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.smollm2.study import real_model
 from studies.smollm2.word_problems import WordProblem, distinct, problem_set, solution
@@ -95,12 +94,17 @@ def start(real: bool) -> HFModel:
     return real_model() if real else tiny_model()
 
 
+def shown_problems(run: Run) -> list[WordProblem]:
+    """Those of the lessons."""
+    return distinct(random.Random(derive_seed(run.seed, "lessons")), run.recipe.steps * run.recipe.lessons)
+
+
 async def teach(model: HFModel, run: Run, python: bool) -> list[float]:
     """Show the lessons, and return the loss of each update."""
     recipe = run.recipe
     config = recipe.taught.model_copy(update={"seed": run.seed})
     trainer = LocalTrainer({NAME: Policy(model.module, model.tokenizer)}, config)
-    shown = distinct(random.Random(derive_seed(run.seed, "lessons")), recipe.steps * recipe.lessons)
+    shown = shown_problems(run)
     losses = []
     for first in range(0, len(shown), recipe.lessons):
         texts = [await lesson(model, one, python) for one in shown[first : first + recipe.lessons]]
@@ -111,8 +115,7 @@ async def teach(model: HFModel, run: Run, python: bool) -> list[float]:
 
 def held_out(run: Run) -> ProblemSet:
     """Problems that are in no lesson."""
-    rng = random.Random(derive_seed(run.seed, "lessons"))
-    shown = {one.text for one in distinct(rng, run.recipe.steps * run.recipe.lessons)}
+    shown = {one.text for one in shown_problems(run)}
     return problem_set("held-out", run.seed, run.recipe.tested, shown)
 
 
@@ -155,21 +158,9 @@ def share(solved: float) -> str:
     return f"{solved:.1%} [{ends.low:.1%}, {ends.high:.1%}]"
 
 
-def text(rows: Sequence[LedgerRow]) -> str:
-    """The table and the episodes of the page."""
-    lines = [
-        (
-            row.arm,
-            share(row.figures["solved"]),
-            f"{row.figures['called']:.1%}",
-            f"{row.figures['ran']:.1%}",
-            f"{row.figures['tokens']:.0f}",
-        )
-        for row in rows
-    ]
-    heads = ("arm", "solved", "turns with a call", "with one that ran", "tokens a turn")
-    shown = "\n".join(verbatim(row.arm, one) for row in rows for one in row.detail["episodes"])
-    return f"{table(heads, lines)}\n{shown}\n{origins(rows)}\n"
+def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
+    """The shares of solved problems, by arm."""
+    return {"solved": {row.arm: share(row.figures["solved"]) for row in rows}}
 
 
 STUDY = Study(
@@ -180,7 +171,7 @@ STUDY = Study(
     recipe=Recipe(),
     quick=Recipe(real=False, steps=1, lessons=2, tested=2, tokens=8),
     play=play,
-    text=text,
+    shown=shown,
     claims=(),
     seeds="0",
 )

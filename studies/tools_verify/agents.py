@@ -21,7 +21,7 @@ from mars_env.miniature.protocol import END, RIGHT, SOLVE, SPECIAL, WRONG
 from mars_env.models import HFModel
 from mars_env.types import Action, Agent, Observation, Sampling
 from studies.sums import protocol
-from studies.sums.agents import SumsAgent
+from studies.sums.protocol import SumsAgent
 
 CALL, CALLED = '<tool_call>\n{"name": "subtract", "arguments": {"numbers": "', '"}}\n</tool_call>'
 RESULT, GO_ON = "\n\nUser: <tool_response>\n", "\n</tool_response>\n\nAssistant:"

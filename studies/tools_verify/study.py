@@ -19,8 +19,9 @@ from mars_env.types import Agent
 from studies.common.claims import Claim
 from studies.common.episodes import copied, learned, mean, played_often
 from studies.common.ledger import Frozen, LedgerRow
+from studies.common.pages import ANSWERS, SYSTEM
 from studies.common.study import Result, Run, Study
-from studies.sums.experiment import figures_of
+from studies.sums.study import figures_of
 from studies.tools_verify.agents import Reviser, agent
 from studies.tools_verify.warm_start import SET, WarmStart, warm_start
 
@@ -46,10 +47,9 @@ class Recipe(Frozen):
 
 
 WARM, TRAINED = "warm start", "trained"
-SYSTEM, SOLVER, FRESH, REVISED = "system_accuracy", "solver_accuracy", "baseline_fresh", "alone"
+FRESH, REVISED = "baseline_fresh", "alone"
 COLUMNS: Final = {
-    SOLVER: "Solver",
-    SYSTEM: "System",
+    **ANSWERS,
     FRESH: "fresh retries",
     REVISED: "one agent that revises",
     "baseline_majority": "majority vote",
@@ -91,15 +91,14 @@ async def revised(
     model: HFModel, problems: ProblemSet, budget: float, recipe: Recipe, seed: int
 ) -> dict[str, float]:
     """One agent with as few calls as reach the budget of tokens, or with the most."""
+    game = Game(Solve(), grader_for("math"))
     for calls in range(1, recipe.most_calls + 1):
-        trees = await played_often(
-            Game(Solve(), grader_for("math")), {"solver_0": Reviser(model, calls)}, problems, 1, seed
-        )
+        trees = await played_often(game, {"solver_0": Reviser(model, calls)}, problems, 1, seed)
         tokens = mean([float(sampled_tokens(tree.turns[0])) for tree in trees])
-        if tokens >= budget or calls == recipe.most_calls:
-            right = mean([float(is_right(tree.turns[0]) or 0) for tree in trees])
-            return {REVISED: right, "alone_tokens": tokens, "alone_calls": float(calls)}
-    raise AssertionError
+        if tokens >= budget:
+            break
+    right = mean([float(is_right(tree.turns[0]) or 0) for tree in trees])
+    return {REVISED: right, "alone_tokens": tokens, "alone_calls": float(calls)}
 
 
 async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
@@ -119,7 +118,7 @@ async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
     return found
 
 
-def spent(rows: Sequence[LedgerRow]) -> str:
+def shown(rows: Sequence[LedgerRow]) -> dict[str, str]:
     """The tokens that a problem took."""
     means = "; ".join(
         f"{arm}: "
@@ -129,7 +128,7 @@ def spent(rows: Sequence[LedgerRow]) -> str:
         )
         for arm in (WARM, TRAINED)
     )
-    return f"Sampled tokens a problem. {means}."
+    return {"more": f"Sampled tokens a problem. {means}."}
 
 
 STUDY = Study(
@@ -147,7 +146,7 @@ STUDY = Study(
         attempts=3,
     ),
     play=play,
-    more=spent,
+    shown=shown,
     claims=CLAIMS,
     columns=COLUMNS,
     together=True,

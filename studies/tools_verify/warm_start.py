@@ -64,11 +64,10 @@ def demonstrate(
     for answer in [*tried, protocol.stream(right)]:
         seen = {"problem": text, "solution": protocol.shown(answer)}
         judged = protocol.prompt("verifier", seen)
-        pieces = answer.split()
-        if not pieces or not all(piece.isdecimal() for piece in pieces):
+        numbers = protocol.numbers_in(answer)
+        if not numbers:
             rows["report"].append((judged, protocol.MISSING + agents.WRONG))
             continue
-        numbers = [int(piece) for piece in pieces]
         asked, said = agents.call(text, numbers), agents.report(text, numbers)
         rows["call"].append((judged, asked))
         rows["report"].append((judged + agents.result(asked), said))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
 from messages import raises
+from tool_calls import call, writes
 
 from mars_env.agents import Solver, mcp_tools
 from mars_env.errors import ConfigError
-from mars_env.models.scripted import ScriptedModel
 from mars_env.sync import run_sync
 
 pytest.importorskip("mcp", reason="needs mcp")
@@ -70,23 +69,12 @@ def server(request, tmp_path):
         process.kill()
 
 
-def call(name, **arguments):
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
-
-
-def solver(tools, *texts):
-    def write(prompt, sample, seed):
-        return texts[sum(message["role"] == "assistant" for message in prompt)]
-
-    return Solver(ScriptedModel(write), tools=tools)
-
-
 async def test_an_agent_uses_the_tools_of_a_server(server):
     async with mcp_tools(server) as tools:
         assert [each.name for each in tools] == ["add", "fail", "die"]
         assert tools[0].parameters["required"] == ["a"]
         calls = call("add", a=41) + call("add", a="x") + call("fail")
-        agent = solver(tools, calls, call("add", a=1, b=2), "42")
+        agent = Solver(writes(calls, call("add", a=1, b=2), "42"), tools=tools)
         [action] = await agent.act({"problem": "?"}, 1, 0)
     assert [done.result for done in action.calls if done.completion == 1] == ["3"]
     first, *wrong = [done.result for done in action.calls if done.completion == 0]
@@ -96,9 +84,9 @@ async def test_an_agent_uses_the_tools_of_a_server(server):
 
 async def test_a_server_that_dies_makes_the_turn_unknown(server):
     async with mcp_tools(server) as tools:
-        [action] = await solver(tools, call("die"), "42").act({"problem": "?"}, 1, 0)
+        [action] = await Solver(writes(call("die"), "42"), tools=tools).act({"problem": "?"}, 1, 0)
         assert action.interrupted and action.calls[0].outcome == "fault"
-        [action] = await solver(tools, call("add", a=1), "42").act({"problem": "?"}, 1, 0)
+        [action] = await Solver(writes(call("add", a=1), "42"), tools=tools).act({"problem": "?"}, 1, 0)
         assert action.interrupted
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from failing_model import FailsOnce
 from messages import raises
+from tiny_checkpoint import byte_tokenizer
 
 from mars_env.agents import GenerativeJudge, HFRewardModel, make_reward_model
 from mars_env.agents.reward_model import read_score
@@ -102,27 +103,17 @@ def test_specifications():
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one label", "two labels"])
 def classifier(request, tmp_path_factory):
-    """A tiny sequence classifier of random weights over characters, made here."""
+    """A tiny sequence classifier of random weights over bytes, made here."""
     torch = pytest.importorskip("torch", reason="classifiers need torch")
     transformers = pytest.importorskip("transformers", reason="classifiers need transformers")
-    tokenizers = pytest.importorskip("tokenizers", reason="classifiers need tokenizers")
-    path = tmp_path_factory.mktemp("classifier")
-    words = {c: i for i, c in enumerate(["<pad>", "<unk>", *map(chr, range(32, 127)), "\n"])}
-    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    raw.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex("[\\s\\S]"), "isolated")
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", unk_token="<unk>")
-    fast.save_pretrained(path)
+    path, tokenizer = tmp_path_factory.mktemp("classifier"), byte_tokenizer()
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(path)
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        num_labels=request.param,
-        pad_token_id=0,
-    )
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, num_labels=request.param, pad_token_id=0,
+    )  # fmt: skip
     transformers.LlamaForSequenceClassification(config).save_pretrained(path)
     return path
 

@@ -10,6 +10,7 @@ import pytest
 import sandboxes
 from messages import raises
 from token_model import TEMPLATE, TokenModel
+from tool_calls import add, call, so_far, writes
 
 import mars_env
 from mars_env.agents import Coder, Solver, Verifier, make_agents, public_tests_tool, python_tool, tool
@@ -30,15 +31,6 @@ from mars_env.trainers.samples import turn_samples
 from mars_env.types import Completion, Grade, Group, Problem, Sampling, Turn, Verdict
 
 ASK = {"problem": "What is 6 * 7?"}
-
-
-def call(name, **arguments):
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
-
-
-def add(a: int, b: int = 1) -> int:
-    "Add two integers."
-    return a + b
 
 
 async def slow(x: int) -> str:
@@ -64,13 +56,8 @@ def shout(text: str) -> str:
 TOOLS = [add, tool(slow, seconds=0.05), raises_error, broken, tool(shout, characters=40)]
 
 
-def so_far(prompt):
-    return sum(message["role"] == "assistant" for message in prompt)
-
-
 async def turn(*texts, **options):
-    model = ScriptedModel(lambda prompt, sample, seed: texts[so_far(prompt)])
-    [action] = await Solver(model, **{"tools": TOOLS, **options}).act(ASK, 1, 0)
+    [action] = await Solver(writes(*texts), **{"tools": TOOLS, **options}).act(ASK, 1, 0)
     return action
 
 
@@ -186,31 +173,35 @@ def test_wrong_settings_are_refused(options):
 
 async def test_python_keeps_its_names_for_the_turn_alone():
     sandboxes.need_a_sandbox()
-    texts = [call("python", code="x = 6"), call("python", code="x * 7"), r"\boxed{42}"]
-    model = ScriptedModel(lambda prompt, sample, seed: texts[so_far(prompt)])
+    model = writes(call("python", code="x = 6"), call("python", code="x * 7"), r"\boxed{42}")
     solver = Solver(model, tools=[python_tool()])
     first, second = await solver.act(ASK, 2, 0)
     assert [done.result for done in first.calls] == ["(no output)", "42\n"]
     assert [done.result for done in second.calls] == ["(no output)", "42\n"]
-    alone = ScriptedModel(lambda p, s, seed: call("python", code="x") if not so_far(p) else "?")
-    [action] = await Solver(alone, tools=[python_tool()]).act(ASK, 1, 0)
+    action = await turn(call("python", code="x"), "?", tools=[python_tool()])
     assert "NameError" in action.calls[0].result
 
 
 async def test_fenced_blocks_are_calls_where_the_agent_says_so():
     sandboxes.need_a_sandbox()
     texts = ["I compute\n```python\nprint(6 * 7)\n```", r"\boxed{42}"]
-    model = ScriptedModel(lambda prompt, sample, seed: texts[so_far(prompt)])
-    [action] = await Solver(model, tools=Toolbox([python_tool()], calls="fenced")).act(ASK, 1, 0)
+    action = await turn(*texts, tools=Toolbox([python_tool()], calls="fenced"))
     assert action.calls[0].result == "42\n" and action.text == texts[1]
 
 
-def test_specifications_take_tools(tmp_path, monkeypatch):
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A user's module with a model and a tool."""
     (tmp_path / "with_tools.py").write_text(
         "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
         "def double(x: int) -> int:\n    'Double.'\n    return 2 * x\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    yield "with_tools"
+    sys.modules.pop("with_tools", None)
+
+
+def test_specifications_take_tools(module):
     spec = "with_tools:model?tools=python%2Bwith_tools:double&max_calls=3"
     agents = make_agents(f"solver={spec},verifier=scripted:ok", ["solver_0", "verifier_0"])
     box = agents["solver_0"].toolbox
@@ -229,13 +220,7 @@ def test_specifications_take_tools(tmp_path, monkeypatch):
         ("solver={m}?tools=with_tools:double,verifier=scripted:a?b", (["double"], None)),
     ],
 )
-def test_tools_for_all_agents_of_a_team(tmp_path, monkeypatch, spec, names):
-    (tmp_path / "with_tools.py").write_text(
-        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
-        "def double(x: int) -> int:\n    'Double.'\n    return 2 * x\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("with_tools", None)
+def test_tools_for_all_agents_of_a_team(module, spec, names):
     equipped = with_tools(spec.format(m="with_tools:model"), "python")
     agents = make_agents(equipped, ["solver_0", "verifier_0"])
     boxes = [agent.toolbox for agent in agents.values()]
@@ -251,8 +236,7 @@ def test_a_run_with_tools_continues_without_calling_them_again(tmp_path):
         return x
 
     def played():
-        model = ScriptedModel(lambda p, s, seed: call("count", x=1) if not so_far(p) else r"\boxed{1}")
-        solver = Solver(model, tools=[count])
+        solver = Solver(writes(call("count", x=1), r"\boxed{1}"), tools=[count])
         return mars_env.evaluate("arithmetic-solve", agents=solver, limit=3, out=tmp_path / "run")
 
     first = played()
@@ -276,7 +260,7 @@ async def test_public_tests_are_run_on_the_problem_of_the_turn():
     checked = public_tests_tool(ProblemSet("p", [problem]))
     programs = "print(2 * int(input()))", "print(5)"
     asked = "".join(call("public_tests", code=program) for program in programs)
-    model = ScriptedModel(lambda p, s, seed: "done" if so_far(p) else asked)
+    model = writes(asked, "done")
     [action] = await Coder(model, tools=[checked], prompt="{{ problem }}").act(
         {"problem": "Double it."}, 1, 0
     )
@@ -288,14 +272,10 @@ async def test_public_tests_are_run_on_the_problem_of_the_turn():
         public_tests_tool(mars_env.load_problems("arithmetic"))
 
 
-def test_public_tests_by_name_are_those_of_the_run(tmp_path, monkeypatch):
-    (tmp_path / "a_coder.py").write_text(
-        "from mars_env.models.scripted import ScriptedModel\nmodel = ScriptedModel(['4'])\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+def test_public_tests_by_name_are_those_of_the_run(module):
     tests = [{"input": "3", "output": "6", "public": True}]
     problems = ProblemSet("p", [Problem("double", "Double it.", {"form": "stdin", "tests": tests}, "code")])
-    team = with_tools("a_coder:model", "python+public_tests")
+    team = with_tools("with_tools:model", "python+public_tests")
     coder = make_agents(team, ["coder_0"], problems=problems)["coder_0"]
     assert [*coder.toolbox.by_name] == ["python", "public_tests"]
     how = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False}

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from tiny_checkpoint import byte_tokenizer
 
-SOURCE = Path(__file__).parents[2] / "benchmarks" / "openrlhf_driver.py"
+pytest.importorskip("torch")
+
+from benchmarks import openrlhf_driver
 
 
-@pytest.fixture
-def driver(monkeypatch):
-    spec = importlib.util.spec_from_file_location("openrlhf_driver", SOURCE)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_it_prints_what_a_completion_costs(driver, tmp_path, capsys):
-    pytest.importorskip("torch")
+def test_it_prints_what_a_completion_costs(tmp_path, capsys):
     byte_tokenizer().save_pretrained(tmp_path)
-    driver.main(
+    openrlhf_driver.main(
         [str(tmp_path), "--engines", "2", "--in-flight", "16", "--tokens", "64", "--completions", "24",
          "--seconds", "0.01"]
     )  # fmt: skip

@@ -6,6 +6,7 @@ import re
 import pytest
 from command_line import run_cli
 from messages import raises
+from rows import read_rows
 from typer.testing import CliRunner
 
 import mars_env
@@ -53,15 +54,23 @@ def stored(tmp_path_factory):
     return path, prompts
 
 
+def export(path, out, *options, error=None):
+    """What `mars-env export` prints, or the error of this kind that it ends in."""
+    result = CliRunner().invoke(app, ["export", str(path), str(out), *options])
+    if error is None:
+        assert result.exit_code == 0, result.output
+        return result.output
+    assert isinstance(result.exception, error)
+    return str(result.exception)
+
+
 def exported(stored, tmp_path, *options, code=0):
     out = tmp_path / "rows.jsonl"
-    result = CliRunner().invoke(app, ["export", str(stored[0]), str(out), *options])
     if code:
-        assert isinstance(result.exception, ConfigError)
-        return str(result.exception)
-    assert result.exit_code == 0, result.output
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert f"wrote {len(rows)} rows" in result.output
+        return export(stored[0], out, *options, error=ConfigError)
+    printed = export(stored[0], out, *options)
+    rows = read_rows(out)
+    assert f"wrote {len(rows)} rows" in printed
     return rows
 
 
@@ -150,39 +159,33 @@ def test_the_table_holds_all_turns(stored, tmp_path):
     import pyarrow.parquet
 
     out = tmp_path / "turns.parquet"
-    result = CliRunner().invoke(app, ["export", str(stored[0]), str(out), "--format", "parquet"])
-    assert result.exit_code == 0, result.output
+    export(stored[0], out, "--format", "parquet")
     rows, turns = pyarrow.parquet.read_table(out).to_pylist(), turns_by_place(stored[0])
     assert len(rows) == len(turns)
     for row in rows:
         turn = turns[row["tree"], row["turn"]]
         grade = turn.grade
-        assert (row["verdict"], row["score"]) == (
-            (str(grade.verdict), grade.score) if grade else (None, None)
-        )
+        assert row["verdict"] == (grade and str(grade.verdict))
+        assert row["score"] == (grade and grade.score)
         assert (row["reward"], row["role"], row["parent"]) == (turn.reward, turn.role, turn.parent_id)
         assert row["completion_text"] == turn.action.completions[0].text
         assert json.loads(row["info"]) == dict(turn.info)
     assert sum(row["final"] for row in rows) == 24
-    options = ["--format", "parquet", "--role", "solver", "--role", "corrector"]
-    assert CliRunner().invoke(app, ["export", str(stored[0]), str(out), *options]).exit_code == 0
+    export(stored[0], out, "--format", "parquet", "--role", "solver", "--role", "corrector")
     chosen = pyarrow.parquet.read_table(out).to_pylist()
     assert chosen == [row for row in rows if row["role"] != "verifier"]
     for options, message in (
         (["--format", "parquet", "--role", "judge"], "no turn has the role 'judge'"),
         ([], "--format sft writes rows of JSON, not "),
     ):
-        result = CliRunner().invoke(app, ["export", str(stored[0]), str(out), *options])
-        assert isinstance(result.exception, ConfigError) and message in str(result.exception)
+        assert message in export(stored[0], out, *options, error=ConfigError)
     assert pyarrow.parquet.read_table(out).to_pylist() == chosen
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_nothing(stored, tmp_path):
     before = sorted(tmp_path.iterdir())
     for out in (tmp_path / "no" / "rows.jsonl", tmp_path):
-        result = CliRunner().invoke(app, ["export", str(stored[0]), str(out)])
-        assert isinstance(result.exception, StoreError)
-        assert "cannot be written" in str(result.exception)
+        assert "cannot be written" in export(stored[0], out, error=StoreError)
     assert "no agent has the role" in exported(stored, tmp_path, "--role", "judge", code=2)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -259,16 +262,15 @@ def test_no_model_is_loaded_because_a_run_names_it(tmp_path):
 def test_samples_of_a_cut_distribution_are_named(tmp_path, sampling, told):
     agents = make_agents(tiny_model(context=4096), ["solver_0"], sampling=Sampling(max_tokens=4, **sampling))
     mars_env.evaluate("arithmetic-solve", agents=agents, limit=1, samples=2, seed=0, out=tmp_path / "run")
-    out = str(tmp_path / "rows.jsonl")
-    result = CliRunner().invoke(app, ["export", str(tmp_path / "run"), out, "--format", "samples"])
-    assert result.exit_code == 0
-    assert told in result.output and ("note:" in result.output) == bool(told)
+    printed = export(tmp_path / "run", tmp_path / "rows.jsonl", "--format", "samples")
+    assert told in printed and ("note:" in printed) == bool(told)
 
 
-def test_odd_characters_and_numbers_do_not_stop_the_table(tmp_path):
+def test_odd_characters_and_numbers_stop_no_reader(tmp_path):
+    import pyarrow.json
     import pyarrow.parquet
 
-    from mars_env.rollout.exports import turn_rows
+    from mars_env.rollout.exports import turn_rows, write_jsonl
     from mars_env.types import Action, Tree, Turn
 
     action, note = Action("odd \ud800", (Completion("odd \ud800"),)), {"x": float("nan")}
@@ -277,3 +279,5 @@ def test_odd_characters_and_numbers_do_not_stop_the_table(tmp_path):
     assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), out) == 1
     [row] = pyarrow.parquet.read_table(out).to_pylist()
     assert row["text"] == "odd ?" and json.loads(row["info"]) == {"x": {"$float": "nan"}}
+    write_jsonl([{"text": "odd \ud800 \u2028\n"}], tmp_path / "rows.jsonl")
+    assert pyarrow.json.read_json(tmp_path / "rows.jsonl").to_pylist() == [{"text": "odd ? \u2028\n"}]

@@ -3,28 +3,20 @@ from pathlib import Path
 
 import command_line
 import pytest
+from rows import read_rows, write_rows
 
 MBPP = Path(__file__).parents[2].parent / "shared" / "data" / "mbpp_sanitized.jsonl"
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def graded(folder, problems, completions, *options, code=0):
     """What `mars-env grade` says, and the verdicts that it writes; a set may be rows or a file of them."""
     if isinstance(problems, list):
-        problems = write(folder / "p.jsonl", problems)
+        problems = write_rows(folder / "p.jsonl", problems)
     rows = [{"problem_id": problem, "completion": text} for problem, text in completions]
-    given = ["--problems", problems, "--completions", write(folder / "c.jsonl", rows)]
+    given = ["--problems", problems, "--completions", write_rows(folder / "c.jsonl", rows)]
     options = options or ("--out", folder / "v.jsonl")
     said = command_line.said("grade", *given, *options, code=code)
-    return said, read(folder / "v.jsonl") if code == 0 else None
+    return said, read_rows(folder / "v.jsonl") if code == 0 else None
 
 
 def test_mathematics_in_the_order_of_the_input(tmp_path):
@@ -68,7 +60,9 @@ def test_code_of_all_forms(tmp_path):
 
 @pytest.mark.skipif(not MBPP.exists(), reason="the MBPP file is not part of the repository")
 def test_every_reference_solution_of_mbpp_is_right(tmp_path):
-    said, _ = graded(tmp_path, MBPP, fenced((row["id"], row["reference_solution"]) for row in read(MBPP)))
+    said, _ = graded(
+        tmp_path, MBPP, fenced((row["id"], row["reference_solution"]) for row in read_rows(MBPP))
+    )
     assert "427 CORRECT, written" in said
 
 
@@ -87,7 +81,7 @@ def test_validation_finds_what_is_not_fit(tmp_path):
         {"id": "bad", "prompt": "Twice x.", "entry_point": "twice", "tests": ["assert twice(5) == 11"],
          "solution": "def twice(x):\n    return 2 * x"},
     ]  # fmt: skip
-    said = command_line.said("validate", write(tmp_path / "p.jsonl", rows), code=1)
+    said = command_line.said("validate", write_rows(tmp_path / "p.jsonl", rows), code=1)
     assert "bad:" in said and "good:" not in said and "1 of 2 problems are fit" in said
     assert "endless: say how many problems, --limit N" in command_line.said("validate", "nibbles", code=2)
 

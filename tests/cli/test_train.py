@@ -225,22 +225,19 @@ def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     assert "steps" in refused("--model", "one", "--out", "run", "--option", "steps.more=3")
     twice = ["--model", "solver=one", "--model", "solver=two", "--out", "run"]
     assert "names solver again" in refused(*twice, "--agents", 1)
-    with raises(ConfigError):
-        called("gsm8k-solve", "--model", "one", "--out", "run")
-    with raises(ConfigError):
-        called("arithmetic-solve", "--model", "one", "--out", "run", "--split", "validation")
-    with raises(ConfigError):
-        called("arithmetic-solve", "--model", "one", "--out", "run", "--option", "sampling=5")
+    one, team = ["--model", "one", "--out", "run"], "arithmetic-solve-verify-correct"
+    for given in (
+        ["gsm8k-solve", *one],
+        ["arithmetic-solve", *one, "--split", "validation"],
+        ["arithmetic-solve", *one, "--option", "sampling=5"],
+        [team, *both],
+        [team, *one, "--agents", 3],
+        [team, "--model", "solver=one", "--out", "run"],
+        [team, "--model", "solver=one", "--model", "verifier,corrector=two", "--lora", 2, "--out", "run"],
+    ):
+        with raises(ConfigError):
+            called(*given)
     assert not (folder / "run").exists()
-    with raises(ConfigError):
-        called("arithmetic-solve-verify-correct", *both)
-    with raises(ConfigError):
-        called("arithmetic-solve-verify-correct", "--model", "one", "--out", "run", "--agents", 3)
-    with raises(ConfigError):
-        called("arithmetic-solve-verify-correct", "--model", "solver=one", "--out", "run")
-    with raises(ConfigError):
-        by_name = ["--model", "solver=one", "--model", "verifier,corrector=two", "--lora", 2]
-        called("arithmetic-solve-verify-correct", *by_name, "--out", "run")
 
 
 def marsrl(*arguments, steps=1):

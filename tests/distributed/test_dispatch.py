@@ -60,9 +60,12 @@ async def expected(wanted, make_game=game):
     return [told(tree) for tree in await collect(make_game(), team(), wanted, seed=RUN.seed)]
 
 
-@pytest.mark.parametrize(
+GAMES = pytest.mark.parametrize(
     "make_game", [game, grouped_game, search_game], ids=["episodes", "groups", "searches"]
 )
+
+
+@GAMES
 @pytest.mark.parametrize("workers", [1, 3])
 async def test_workers_play_the_trees_of_one_process(make_game, workers):
     wanted = jobs(3)
@@ -73,9 +76,7 @@ async def test_workers_play_the_trees_of_one_process(make_game, workers):
     assert all(worker.started == 1 for worker in workers)
 
 
-@pytest.mark.parametrize(
-    "make_game", [game, grouped_game, search_game], ids=["episodes", "groups", "searches"]
-)
+@GAMES
 async def test_lost_workers_cost_nothing_but_their_unfinished_turns(make_game, tmp_path):
     wanted, chance, heard = jobs(4), random.Random(3), []
     losses = []
@@ -143,20 +144,13 @@ async def test_what_was_stored_before_is_not_played_again(tmp_path):
     assert after.startswith(before) and after.count(b"\n") == before.count(b"\n") + len(heard)
 
 
-async def test_closing_early_discards_what_is_under_way():
+@pytest.mark.parametrize("under_way", [True, False])
+async def test_closing_discards_a_worker_with_what_is_under_way_alone(under_way):
     worker = LocalWorker()
-    trees = dispatch([worker], jobs(5), RUN, concurrency=4)
+    trees = dispatch([worker], jobs(5) if under_way else jobs(1)[:1], RUN, concurrency=4)
     await anext(trees)
     await trees.aclose()
-    assert worker.discarded == 1 and worker.worker is None
-
-
-async def test_closing_after_the_last_tree_keeps_the_workers():
-    worker = LocalWorker()
-    trees = dispatch([worker], jobs(1)[:1], RUN)
-    await anext(trees)
-    await trees.aclose()
-    assert worker.discarded == 0 and worker.worker is not None
+    assert (worker.discarded, worker.worker is None) == (int(under_way), under_way)
 
 
 async def test_a_worker_that_cannot_start_leaves_the_work_to_the_others(caplog):

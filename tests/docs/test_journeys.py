@@ -4,7 +4,6 @@ Set-up that only a reader can do (a key, a server) is an indented block: here a 
 protocol stands in for models, and a generated set for a downloaded one.
 """
 
-import json
 import re
 import socket
 from importlib.metadata import distributions
@@ -14,6 +13,7 @@ import openai_server
 import pytest
 from journeys import blocks, walk
 from made_by_make import needed
+from rows import write_rows
 from tiny_checkpoint import tiny_checkpoint
 
 import mars_env
@@ -38,12 +38,11 @@ SET_UP = {
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory):
     """Problems in the style of AIME, in a file of the form that the page names, and their answers."""
-    path = tmp_path_factory.mktemp("problems") / "aime.jsonl"
     rows = [
         {"id": problem.id, "problem": problem.statement, "answer": problem.reference}
         for problem in mars_env.load_problems("aime", n=30, seed=5)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path = write_rows(tmp_path_factory.mktemp("problems") / "aime.jsonl", rows)
     return path, {row["problem"]: row["answer"] for row in rows}
 
 

@@ -19,21 +19,20 @@ PICTURES = ROOT / "docs" / "pictures"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def check(script):
-    return subprocess.run(
-        [sys.executable, f"scripts/{script}", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-
-
-def test_the_page_of_the_command_line_says_what_the_help_says():
-    done = check("write_command_line.py")
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_the_pictures_are_what_the_script_draws():
-    needed("torch", "hf")
-    done = check("draw_pictures.py")
+@pytest.mark.parametrize(
+    "script",
+    [
+        "draw_architecture.py",
+        "make_programs.py",
+        "write_command_line.py",
+        pytest.param("draw_pictures.py", marks=pytest.mark.slow),
+    ],
+)
+def test_what_a_script_has_made_is_what_it_makes(script):
+    if script == "draw_pictures.py":
+        needed("torch", "hf")
+    command = [sys.executable, f"scripts/{script}", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

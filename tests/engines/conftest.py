@@ -1,7 +1,5 @@
 """Real engines with the miniature; `make test-engines` installs vLLM into a separate environment."""
 
-from __future__ import annotations
-
 import importlib.util
 from contextlib import ExitStack
 from pathlib import Path

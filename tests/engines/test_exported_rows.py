@@ -1,7 +1,5 @@
 """What `mars-env export` writes, read by OpenRLHF's own data sets for supervised training and for DPO."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """A random Qwen3-MoE of two million parameters: vLLM and transformers, new weights, the routing."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -9,8 +7,7 @@ from real_engines import gap
 from tiny_checkpoint import tiny_mixture
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.models.hf import HFModel
-from mars_env.models.vllm import VLLMModel
+from mars_env.models import HFModel, VLLMModel
 from mars_env.types import Sampling
 
 PROMPT = "What is 17 + 25?"

@@ -3,8 +3,6 @@
 All else is as a settings file of examples/openrlhf has it, whose sizes alone are smaller.
 """
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import version
 from pathlib import Path

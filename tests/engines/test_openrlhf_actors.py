@@ -3,8 +3,6 @@
 Whole runs (`test_openrlhf_training.py`) leave to chance whether one is.
 """
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

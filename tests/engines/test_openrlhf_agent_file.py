@@ -1,7 +1,5 @@
 """The agent file under OpenRLHF's own command line, on a CPU: one launch."""
 
-from __future__ import annotations
-
 import sys
 
 import openrlhf_on_cpu

@@ -1,7 +1,5 @@
 """What becomes of a fault of an engine in a Ray actor; Ray itself is not started."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What we touch of OpenRLHF is where it was: a new version that moves something fails here, and says what."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Every settings file of examples/openrlhf: what it would do, its flags checked by OpenRLHF's own parser."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import openrlhf_on_cpu
 import pytest
+from journeys import walk
 from messages import raises
 from openrlhf_on_cpu import EXAMPLES
 
@@ -203,3 +202,11 @@ def test_a_light_install_is_enough_for_help():
     assert (told.returncode, told.stderr) == (0, "")
     assert "Exit status: 0 it fits, 1 a flag is rejected, 3 it does not fit" in told.stdout
     assert "--actor.model_name_or_path" in told.stdout
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "train-with-openrlhf.md"
+
+
+def test_the_dry_run_of_the_page_makes_a_plan_that_fits(tmp_path):
+    assert walk(PAGE, tmp_path)
+    assert "GiB" in (tmp_path / "plan.txt").read_text(encoding="utf-8")

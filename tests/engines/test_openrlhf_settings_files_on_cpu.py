@@ -3,8 +3,6 @@
 test_mixture_through_openrlhf.py trains by a settings file, too.
 """
 
-from __future__ import annotations
-
 import openrlhf_on_cpu
 from tiny_checkpoint import tiny_checkpoint
 

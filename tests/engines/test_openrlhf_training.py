@@ -3,8 +3,6 @@
 Three launches prove many lines each, since a launch takes most of a minute.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ Everything runs in this process, on CPU tensors, with the real classes of the th
 says which settings correspond.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from dataclasses import dataclass, field, replace

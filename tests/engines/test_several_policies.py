@@ -1,7 +1,5 @@
 """Two policies in one OpenRLHF run, on a CPU: Ray, DeepSpeed, vLLM; trees of MARS2, shaped credit, GSPO."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

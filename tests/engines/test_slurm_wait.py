@@ -1,7 +1,5 @@
 """The wait in the SLURM script, beside a real Ray: until all GPUs have joined, and no longer than it says."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """vLLM in this process, both ways: the contract, exactness, scores, refreshes, adapters, a training step."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from dataclasses import replace
@@ -12,8 +10,7 @@ from messages import raises
 from real_engines import PROMPT, gap, shaken
 
 from mars_env.errors import ConfigError, ContextError, ModelError
-from mars_env.models.hf import HFModel
-from mars_env.models.vllm import VLLMModel
+from mars_env.models import HFModel, VLLMModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling, ScoringModel
 
@@ -239,12 +236,6 @@ async def test_scores_are_those_of_transformers(model, module, tolerance, texts,
     assert scored.trainable and scored.temperature == 1.0
     assert scored.versions == ((model.version, len(scored.token_ids)),)
     assert model.written(PROMPT, *texts, end=end).token_ids == scored.token_ids
-
-
-async def test_a_sampled_completion_scores_what_it_was_sampled_at(model, tolerance):
-    for completion in await model.complete(PROMPT, 4, Sampling(max_tokens=40, seed=3)):
-        scored = await model.score(completion.prompt_ids, completion.token_ids, end=False)
-        assert scored.logprobs == pytest.approx(completion.logprobs, abs=tolerance)
 
 
 async def test_new_weights_score_anew(model, module, tolerance):

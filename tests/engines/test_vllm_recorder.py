@@ -1,15 +1,12 @@
 """The recorder before vLLM's own server: what it stores is what the engine read and sampled."""
 
-from __future__ import annotations
-
 import pytest
 from real_engines import gap
 
 from mars_env.rollout import groups_of, read_run
 from mars_env.rollout.rewarding import attach_rewards
 from mars_env.serving.recorder import Recorder
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.trainers.samples import turn_samples
 
 openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")

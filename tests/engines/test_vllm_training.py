@@ -1,7 +1,5 @@
 """`mars-env train --engine vllm` on the miniature: refreshed in memory and probed."""
 
-from __future__ import annotations
-
 import asyncio
 from statistics import fmean
 
@@ -13,8 +11,7 @@ from typer.testing import CliRunner
 from mars_env.cli import app
 from mars_env.errors import ModelError
 from mars_env.loggers import read_jsonl
-from mars_env.trainers import samplers
-from mars_env.trainers.local import Policy
+from mars_env.trainers import Policy, samplers
 from mars_env.trainers.samplers import Samplers, probe_ids
 
 SETTINGS = """

@@ -1,39 +1,34 @@
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from messages import raises
+from turns import turn
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.growers import Grouped, Linear, chains, levels
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError
-from mars_env.types import Action, Problem, Turn
+from mars_env.types import Completion, Problem
 
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
+RULES = SolveVerifyCorrect(TRAINING)
 
 
-def turn_of(expansion, index, text, reward):
-    parent = expansion.parent.turn
-    return Turn(
-        tree_id="p#0",
-        id=expansion.turn_ids[index],
-        parent_id=parent and parent.id,
-        group_id=expansion.group,
-        agent=expansion.agent,
-        policy="",
-        problem_id="p",
-        action=Action(text),
-        reward=reward,
-    )
+def after(expansion, index, text, reward):
+    """The node of one turn of an expansion."""
+    made = turn(
+        *(expansion.turn_ids[index], reward, Completion(text)),
+        agent=expansion.agent, group=expansion.group, tree="p#0",
+    )  # fmt: skip
+    return expansion.parent.child(made, RULES.apply(expansion.parent.state, made.action, made.grade))
 
 
-def after(expansion, turn, rules):
-    return expansion.parent.child(turn, rules.apply(expansion.parent.state, turn.action, turn.grade))
+def grouped(seed=0, **settings):
+    return Grouped(RULES, PROBLEM, "p#0", seed, GroupedSettings(**settings))
 
 
-def grow(grower, rules, act, shuffle=None):
+def grow(grower, act, shuffle=None):
     """Play a grower to its end; `act(expansion, index) -> (text, reward)`. Returns its expansions."""
     expansions, waiting = [], []
     while True:
@@ -44,11 +39,8 @@ def grow(grower, rules, act, shuffle=None):
             shuffle.shuffle(waiting)
         expansion = waiting.pop(0)
         expansions.append(expansion)
-        nodes = []
-        for index in range(len(expansion.turn_ids)):
-            text, reward = act(expansion, index)
-            nodes.append(after(expansion, turn_of(expansion, index, text, reward), rules))
-        grower.tell(expansion, nodes)
+        indices = range(len(expansion.turn_ids))
+        grower.tell(expansion, [after(expansion, index, *act(expansion, index)) for index in indices])
 
 
 def noisy(expansion, index):
@@ -58,8 +50,7 @@ def noisy(expansion, index):
 
 
 def test_grouped_rollouts_have_the_papers_shape():
-    rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(Grouped(rules, PROBLEM, "p#0", 0), rules, noisy)
+    expansions = grow(grouped(), noisy)
     assert Counter(e.agent for e in expansions) == {"solver_0": 1, "verifier_0": 4, "corrector_0": 4}
     assert sum(len(e.turn_ids) for e in expansions) == 72
     assert len({e.group for e in expansions}) == 9
@@ -68,8 +59,7 @@ def test_grouped_rollouts_have_the_papers_shape():
 
 
 def test_adaptive_sampling_prefers_wrong_solutions_and_truthful_reports():
-    rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(Grouped(rules, PROBLEM, "p#0", 3), rules, noisy)
+    expansions = grow(grouped(3), noisy)
     for expansion in expansions:
         if expansion.agent == "verifier_0":
             assert expansion.parent.turn.reward == 0.0
@@ -79,8 +69,7 @@ def test_adaptive_sampling_prefers_wrong_solutions_and_truthful_reports():
 
 
 def test_adaptive_sampling_fills_up_from_the_rest():
-    rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(Grouped(rules, PROBLEM, "p#0", 0), rules, lambda e, i: ("Correctness: Wrong", 1.0))
+    expansions = grow(grouped(), lambda e, i: ("Correctness: Wrong", 1.0))
     assert len(expansions) == 9
 
 
@@ -88,10 +77,10 @@ def test_adaptive_sampling_fills_up_from_the_rest():
     ("branches", "right", "chosen"), [(2, 1, {1}), (4, 3, {2}), (3, 4, {1, 2}), (5, 1, {1})]
 )
 def test_balanced_sampling_takes_as_many_of_each_as_there_are(branches, right, chosen):
-    rules, found = SolveVerifyCorrect(TRAINING), set()
+    found = set()
     for seed in range(20):
-        grower = Grouped(rules, PROBLEM, "p#0", seed, GroupedSettings(sampling="balanced", branches=branches))
-        expansions = grow(grower, rules, lambda e, i: ("Correctness: Wrong", float(i < right)))
+        grower = grouped(seed, sampling="balanced", branches=branches)
+        expansions = grow(grower, lambda e, i: ("Correctness: Wrong", float(i < right)))
         judged = [e.parent.turn.reward for e in expansions if e.parent.id.count(".") == 0 and e.parent.turn]
         assert len(judged) == branches
         found.add(sum(judged))
@@ -100,66 +89,57 @@ def test_balanced_sampling_takes_as_many_of_each_as_there_are(branches, right, c
 
 @pytest.mark.parametrize("sampling", ["random", "balanced", "adaptive"])
 def test_the_choice_does_not_depend_on_the_order_of_finishing(sampling):
-    rules, settings = SolveVerifyCorrect(TRAINING), GroupedSettings(sampling=sampling)
     trees = set()
     for order in map(random.Random, range(5)):
-        expansions = grow(Grouped(rules, PROBLEM, "p#0", 7, settings), rules, noisy, order)
+        expansions = grow(grouped(7, sampling=sampling), noisy, order)
         trees.add(frozenset(expansion.id for expansion in expansions))
     assert len(trees) == 1
 
 
 def test_unknown_rewards_are_not_carried_on():
-    rules = SolveVerifyCorrect(TRAINING)
 
     def act(expansion, index):
         return "Correctness: Wrong", None if index < 6 else 1.0
 
-    for expansion in grow(Grouped(rules, PROBLEM, "p#0", 0), rules, act):
+    for expansion in grow(grouped(), act):
         assert expansion.parent.turn is None or expansion.parent.turn.reward == 1.0
 
 
 def test_an_accepted_solution_is_not_carried_on():
-    rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(Grouped(rules, PROBLEM, "p#0", 0), rules, lambda e, i: ("Correctness: Correct", 1.0))
+    expansions = grow(grouped(), lambda e, i: ("Correctness: Correct", 1.0))
     assert [e.agent for e in expansions] == ["solver_0", "verifier_0", "verifier_0"]
 
 
 def test_a_lost_group_does_not_hold_up_the_rest():
-    rules = SolveVerifyCorrect(TRAINING)
-    grower = Grouped(rules, PROBLEM, "p#0", 0)
+    grower = grouped()
     [solver] = grower.ask(10)
-    turns = [replace(turn_of(solver, i, "?", 0.0)) for i in range(8)]
-    grower.tell(solver, [after(solver, turn, rules) for turn in turns])
+    grower.tell(solver, [after(solver, i, "?", 0.0) for i in range(8)])
     first, second = grower.ask(10)
     grower.tell(first, None)
-    turns = [turn_of(second, i, "Correctness: Wrong", 1.0) for i in range(8)]
-    grower.tell(second, [after(second, turn, rules) for turn in turns])
+    grower.tell(second, [after(second, i, "Correctness: Wrong", 1.0) for i in range(8)])
     assert [e.agent for e in grower.ask(10)] == ["corrector_0", "corrector_0"]
 
 
 def test_linear_waits_to_be_told_and_names_the_answer():
-    rules = SolveVerifyCorrect(TRAINING)
-    grower = Linear(rules, PROBLEM, "p#0", 0)
+    grower = Linear(RULES, PROBLEM, "p#0", 0)
     assert grower.final() is None
     [order] = grower.ask(5)
     assert grower.ask(5) == []
-    grower.tell(order, [after(order, turn_of(order, 0, "4", 1.0), rules)])
+    grower.tell(order, [after(order, 0, "4", 1.0)])
     [order] = grower.ask(5)
-    grower.tell(order, [after(order, turn_of(order, 0, "Correctness: Correct", 1.0), rules)])
+    grower.tell(order, [after(order, 0, "Correctness: Correct", 1.0)])
     assert grower.ask(5) == [] and grower.final() == "0"
 
 
 def test_a_lost_turn_ends_an_episode_without_an_answer():
-    rules = SolveVerifyCorrect(TRAINING)
-    grower = Linear(rules, PROBLEM, "p#0", 0)
+    grower = Linear(RULES, PROBLEM, "p#0", 0)
     [order] = grower.ask(1)
     grower.tell(order, None)
     assert grower.ask(1) == [] and grower.final() is None
 
 
 def test_chains_are_episodes_that_share_a_problem_and_nothing_else():
-    rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(chains(4)(rules, PROBLEM, "p#0", 0), rules, noisy, random.Random(0))
+    expansions = grow(chains(4)(RULES, PROBLEM, "p#0", 0), noisy, random.Random(0))
     turns = Counter(turn.count(".") for e in expansions for turn in e.turn_ids)
     # Each Verifier is number 0 of its input, and `noisy` says "Wrong" there, so every chain goes to its end.
     assert turns == dict.fromkeys(range(5), 4)
@@ -170,10 +150,9 @@ def test_chains_are_episodes_that_share_a_problem_and_nothing_else():
 
 
 def test_chains_end_where_a_turn_was_lost():
-    rules = SolveVerifyCorrect(TRAINING)
-    grower = chains(2)(rules, PROBLEM, "p#0", 0)
+    grower = chains(2)(RULES, PROBLEM, "p#0", 0)
     [order] = grower.ask(9)
-    grower.tell(order, [after(order, turn_of(order, i, "4", None), rules) for i in range(2)])
+    grower.tell(order, [after(order, i, "4", None) for i in range(2)])
     first, second = grower.ask(9)
     assert (first.turn_ids, second.turn_ids, first.group) == (("0.0",), ("1.0",), second.group)
     grower.tell(first, None)
@@ -188,9 +167,6 @@ def test_a_group_needs_turns_to_compare(make):
 
 
 def test_levels_have_their_sizes_and_the_last_one_goes_on():
-    rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(
-        levels((1, 3, 2))(rules, PROBLEM, "p#0", 0), rules, lambda e, i: ("Correctness: Wrong", 1.0)
-    )
+    expansions = grow(levels((1, 3, 2))(RULES, PROBLEM, "p#0", 0), lambda e, i: ("Correctness: Wrong", 1.0))
     sizes = {(len(e.parent.path), len(e.turn_ids)) for e in expansions}
     assert sizes == {(0, 1), (1, 3), (2, 2), (3, 2), (4, 2)}

@@ -69,8 +69,12 @@ def game_of(**settings):
     return make_game(spec(ID, **{"public_feedback": True, "schedule": "training", **settings}), kind="code")
 
 
+def shell():
+    return mars_env.make(ID, problems=[DOUBLE], schedule="training", public_feedback=True)
+
+
 def test_the_verifier_reads_it_in_the_aec_shell():
-    env = mars_env.make(ID, problems=[DOUBLE], schedule="training", public_feedback=True)
+    env = shell()
     env.reset(seed=0)
     env.step(WRONG)
     seen = env.observe("verifier_0")
@@ -175,28 +179,20 @@ def test_an_evaluation_says_it_and_its_baselines_play_without():
 
 def test_rules_and_shell_keep_their_contracts():
     check_rules(SolveVerifyCorrect(TRAINING, public_feedback=True), DOUBLE)
-    env = mars_env.make(ID, problems=[DOUBLE], schedule="training", public_feedback=True)
-    api_test(env, num_cycles=6)
+    api_test(shell(), num_cycles=6)
 
 
 def test_what_has_no_public_tests_is_refused():
-    with raises(ConfigError):
-        mars_env.make("arithmetic-solve-verify-correct", public_feedback=True)
-    bare = replace(
-        DOUBLE,
-        id="bare",
-        reference={
-            **DOUBLE.reference,
-            "tests": [{**test, "public": False} for test in DOUBLE.reference["tests"]],
-        },
-    )
-    with raises(ConfigError):
-        mars_env.make(ID, problems=[DOUBLE, bare], public_feedback=True)
-    with raises(ConfigError):
-        mars_env.make(ID, public_feedback=True, rounds="many")
-
-    with raises(ConfigError):
-        mars_env.make(ID, public_feedback="yes")
+    hidden = [{**test, "public": False} for test in DOUBLE.reference["tests"]]
+    bare = replace(DOUBLE, id="bare", reference={**DOUBLE.reference, "tests": hidden})
+    for env_id, settings in (
+        ("arithmetic-solve-verify-correct", {}),
+        (ID, {"problems": [DOUBLE, bare]}),
+        (ID, {"rounds": "many"}),
+        (ID, {"public_feedback": "yes"}),
+    ):
+        with raises(ConfigError):
+            mars_env.make(env_id, **{"public_feedback": True, **settings})
 
 
 def test_own_rules_may_take_feedback(monkeypatch):
@@ -227,7 +223,7 @@ def test_feedback_needs_rules_that_take_it():
 
 
 def test_a_problem_in_hand_without_public_tests_has_empty_feedback():
-    env = mars_env.make(ID, problems=[DOUBLE], schedule="training", public_feedback=True)
+    env = shell()
     env.reset(seed=0, options={"problem": Problem("x", "?", {**DOUBLE.reference, "tests": []}, "code")})
     env.step(RIGHT)
     assert env.observe("verifier_0")["feedback"] == ""

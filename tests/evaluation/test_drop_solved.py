@@ -1,19 +1,12 @@
 """Which problems a run found easy."""
 
 from messages import raises
+from small_runs import graded_tree as tree
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.problems import drop_solved
 from mars_env.problems import ProblemSet
-from mars_env.types import Action, Grade, Problem, Tree, Turn
-
-
-def tree(problem, sample, *grades):
-    turns = [
-        Turn(f"{problem.id}#{sample}", str(i), None, "g", "solver_0", "", problem.id, Action(""), grade)
-        for i, grade in enumerate(grades)
-    ]
-    return Tree(f"{problem.id}#{sample}", problem, tuple(turns))
+from mars_env.types import Grade, Problem
 
 
 def test_half_of_eight_is_dropped_three_is_kept_and_unknown_is_no_try():

@@ -10,6 +10,7 @@ from small_runs import ABOUT
 from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import refinement, single
 from mars_env.evaluation.compare import compare_trees
+from mars_env.evaluation.costs import uncounted as uncounted_notes
 from mars_env.evaluation.report import Report, RunDescription, build_report
 from mars_env.evaluation.tables import console_text, number_text
 
@@ -144,6 +145,16 @@ def test_agents_code_and_cost_are_named(run):
     assert ("Cost", "0.0005") in report.tables()[-1].rows  # not 0.00
     with raises(ConfigError):
         build_report(run, ABOUT, prices={"other": (1, 2)})
+
+
+def test_tokens_that_a_server_did_not_count_are_not_zero(run, episode):
+    uncounted = [episode(tree.problem.id, i % 2, "S+ Vc", tokens=0) for i, tree in enumerate(run)]
+    report = build_report(uncounted, ABOUT)
+    for named in (report.metrics, compare_trees(uncounted, run).rows):
+        assert "system_accuracy" in named and not {"tokens", "solver_tokens"} & named.keys()
+    assert uncounted_notes(uncounted) and not uncounted_notes(run)
+    with raises(ConfigError):
+        build_report(uncounted, ABOUT, prices={"": (1, 2)})
 
 
 def test_a_figure_that_is_too_large_for_a_number_is_unknown(episode):

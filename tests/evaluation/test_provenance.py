@@ -21,20 +21,16 @@ def package(tmp_path, monkeypatch):
     """A committed package in a repository of its own."""
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.delenv(name, raising=False)
-    folder = tmp_path / "repository" / "package"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
-    (folder / "sub" / "code.py").write_text("x = 1\n")
-    (folder.parent / "docs").mkdir()
-    (folder.parent / "docs" / "page.md").write_text("")
-    (folder.parent / "studies" / "one").mkdir(parents=True)
-    (folder.parent / "studies" / "one" / "study.py").write_text("")
-    (folder.parent / "studies" / "one" / "ledger.jsonl").write_text("")
-    (folder.parent / ".gitignore").write_text("runs/\n")
-    git(folder.parent, "init", "-q")
-    git(folder.parent, "add", ".")
-    git(folder.parent, "commit", "-qm", "first")
-    return folder
+    place = tmp_path / "repository"
+    files = {"package/__init__.py": "", "package/sub/code.py": "x = 1\n", ".gitignore": "runs/\n"}
+    empty = ("docs/page.md", "studies/one/study.py", "studies/one/ledger.jsonl")
+    for name, text in {**files, **dict.fromkeys(empty, "")}.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    git(place, "init", "-q")
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "first")
+    return place / "package"
 
 
 def test_a_clean_tree_gives_its_commit_and_the_versions(package):
@@ -69,12 +65,10 @@ def test_a_tree_that_differs_is_refused_or_marked(package, change):
 
 
 def test_what_a_run_writes_itself_is_no_change(package):
-    (package.parent / "docs" / "page.md").write_text("new\n")
-    (package.parent / "studies" / "one" / "ledger.jsonl").write_text("{}\n")
-    (package.parent / "studies" / "one" / "tuning.jsonl").write_text("{}\n")
-    (package.parent / "docs" / "plot.svg").write_text("<svg/>")
     (package.parent / "runs").mkdir()
-    (package.parent / "runs" / "log").write_text("")
+    one = "studies/one"
+    for name in ("docs/page.md", "docs/plot.svg", f"{one}/ledger.jsonl", f"{one}/tuning.jsonl", "runs/log"):
+        (package.parent / name).write_text("new\n")
     assert not provenance(package=package).commit.endswith("-dirty")
 
 

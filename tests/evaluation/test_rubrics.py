@@ -1,18 +1,14 @@
 import pytest
 from messages import raises
+from small_runs import graded_tree
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.rubrics import highest_rewards, judge_agreement, mean_scores, quantile_band
-from mars_env.types import Action, Grade, Problem, Tree, Turn
+from mars_env.types import Grade, Problem
 
 
-def tree(problem, *grades, rewards=()):
-    turns = tuple(
-        Turn(f"{problem}#0", str(i), None, "g", "solver_0", "", problem, Action(f"{problem}{i}"), grade,
-             reward=rewards[i] if rewards else None)
-        for i, grade in enumerate(grades)
-    )  # fmt: skip
-    return Tree(f"{problem}#0", Problem(problem, "?", None, "open"), turns)
+def tree(name, *grades, **options):
+    return graded_tree(Problem(name, "?", None, "open"), 0, *grades, **options)
 
 
 def voted(**votes):

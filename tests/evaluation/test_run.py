@@ -94,8 +94,7 @@ def test_a_baseline_that_cannot_be_computed_is_a_note(tmp_path):
 
 def test_an_agent_that_counts_no_tokens_has_no_baselines():
     report = mars_env.evaluate("arithmetic-solve", agents=lambda o: "1", problems=PROBLEMS, baselines=True)
-    assert not report.baselines
-    assert report.notes[0].startswith("The baselines are left out: equal-token baselines need a model")
+    assert not report.baselines and len(report.notes) == 1
 
 
 def test_what_has_no_baselines_is_refused_before_it_is_played():

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 from small_runs import ABOUT
+from turns import turn
 
 from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.report import build_report
 from mars_env.evaluation.trees import any_right, depth, is_search, judging_tokens
-from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+from mars_env.types import Completion, Grade, Problem, Tree
 
 GRADES = {"r": Grade.correct(), "w": Grade.wrong("no"), "?": Grade.unknown("the sandbox was lost")}
 
@@ -19,11 +20,9 @@ def tree(problem, nodes, final=None, **info):
     turns = []
     for call, node in enumerate(nodes.split(", ")):
         id, agent, grade = node.split()
-        parent = id.rpartition(".")[0] or None
-        note = {"call": call, "search_tokens": 2}
-        action = Action("", (Completion("", completion_tokens=10, prompt_tokens=100),))
-        turn = Turn(f"{problem}#0", id, parent, "", f"coder_{agent}", "", problem, action, GRADES[grade])
-        turns.append(replace(turn, info=note, search_score=0.0))
+        known = {"agent": f"coder_{agent}", "tree": f"{problem}#0", "problem": problem}
+        seen = {"grade": GRADES[grade], "info": {"call": call, "search_tokens": 2}, "search_score": 0.0}
+        turns.append(turn(id, None, Completion("", completion_tokens=10, prompt_tokens=100), **known, **seen))
     return Tree(f"{problem}#0", Problem(problem, "?", None, "code"), tuple(turns), final, info=info)
 
 

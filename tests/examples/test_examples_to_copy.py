@@ -1,18 +1,13 @@
 """The examples to copy are short, run as they stand, and print what they promise."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import openai_server
 import pytest
 import sandboxes
+from examples_run import EXAMPLES, run
 from made_by_make import needed
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
 TO_COPY = (
     "evaluate_api",
     "own_reward",
@@ -26,14 +21,6 @@ TO_COPY = (
     "trl_marsrl",
     "real_model",
 )
-
-
-def run(name, folder, *arguments):
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 @pytest.mark.parametrize("name", TO_COPY)
@@ -79,3 +66,18 @@ def test_a_team_is_trained_evaluated_and_served(tmp_path):
 def test_each_role_trains_its_own_adapter(tmp_path):
     needed("peft", "lora")
     assert len(re.findall(r"completions: 8$", run("adapter_per_role", tmp_path), re.MULTILINE)) == 3
+
+
+def test_learner_and_sampler_of_two_processes_train_and_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECHO_KEY", "a key")
+    printed = run("echo", tmp_path)
+    [rewards] = re.findall(r"^rewards: (.*)$", printed, re.MULTILINE)
+    assert len(rewards.split()) == 12 and "the learner busy: an update takes" in printed
+    [answers] = re.findall(r"^(\d+) answers$", printed, re.MULTILINE)
+    assert int(answers) >= 12 * 4
+
+
+def test_a_team_is_trained_with_a_scaffold_and_a_rubric(tmp_path):
+    assert len((EXAMPLES / "ruscarl_team.py").read_text(encoding="utf-8").splitlines()) <= 60
+    lines = run("ruscarl_team", tmp_path).splitlines()
+    assert [line[0] for line in lines] == ["1", "2"] and all("'verifier'" in line for line in lines)

@@ -1,6 +1,6 @@
 """The three small games: each is short, keeps the contract of rules, and trains."""
 
-import importlib.util
+import importlib
 import os
 import re
 import subprocess
@@ -25,9 +25,7 @@ def test_there_are_three_and_each_has_at_most_60_lines():
 @pytest.mark.parametrize("name", GAMES)
 def test_the_rules_keep_the_contract(name):
     needed("torch", "hf")
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = importlib.import_module(f"games.{name}")
     texts = ["", "0", "1", "9", "a: = 882\nb: - 27 = 855\n"]
     check_rules(getattr(module, GAMES[name])(), Problem("p", "What is 2 + 2?", "4"), texts=texts, episodes=20)
 

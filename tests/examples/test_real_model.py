@@ -1,12 +1,12 @@
 """The example with a real model, here with a tiny random one in its place; and the script that makes it."""
 
-import json
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
 from messages import raises
+from rows import write_rows
 
 from mars_env.rollout import read_run
 
@@ -23,9 +23,8 @@ def test_rows_of_a_file_become_a_report(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
     from tiny_checkpoint import tiny_checkpoint
 
-    rows = tmp_path / "rows.jsonl"
     told = [{"question": f"What is {i} plus {i}?", "answer": f"Add them.\n#### {2 * i}"} for i in range(3)]
-    rows.write_text("".join(json.dumps(row) + "\n" for row in told), encoding="utf-8")
+    rows = write_rows(tmp_path / "rows.jsonl", told)
     flags = ["--set", "gsm8k", "--engine", "hf", "--model", tiny_checkpoint(tmp_path / "model"), "--limit", 2]
     flags += ["--rounds", 1]
     run(monkeypatch, EXAMPLE, rows, *flags, "--max-tokens", 4, "--out", tmp_path / "run")

@@ -1,27 +1,19 @@
 """examples/tools.py, with its scripted model and with a checkpoint."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import real_model
 import sandboxes
+from examples_run import EXAMPLES, run
 from tiny_checkpoint import tiny_checkpoint
 
-ROOT = Path(__file__).parents[2]
 
-
-def run(folder, *words):
+@pytest.fixture(autouse=True)
+def sandbox():
     sandboxes.need_a_sandbox()
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "examples/tools.py"), *map(str, words)]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_scripted_team_solves_its_problems(tmp_path):
-    assert run(tmp_path).count("100.0%") >= 2
+    assert run("tools", tmp_path).count("100.0%") >= 2
 
 
 @pytest.mark.parametrize("name", ["tiny", "smollm2"])
@@ -29,10 +21,10 @@ def test_a_checkpoint_is_trained_for_three_steps_and_evaluated(tmp_path, name):
     if name == "smollm2" and not real_model.installed():
         pytest.skip(real_model.MISSING)
     checkpoint = tiny_checkpoint(tmp_path / "tiny") if name == "tiny" else real_model.made()
-    first, second, third, report = run(tmp_path, checkpoint).split("\n", 3)
+    first, second, third, report = run("tools", tmp_path, checkpoint).split("\n", 3)
     assert [line.split()[0] for line in (first, second, third)] == ["1", "2", "3"]
     assert "2 problems x 1 sample" in report
 
 
 def test_the_example_is_short():
-    assert len((ROOT / "examples/tools.py").read_text(encoding="utf-8").splitlines()) <= 40
+    assert len((EXAMPLES / "tools.py").read_text(encoding="utf-8").splitlines()) <= 40

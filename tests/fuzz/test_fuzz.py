@@ -62,31 +62,13 @@ TREES = st.recursive(
     max_leaves=12,
 )
 MACROS = [
-    "\\frac",
-    "\\sqrt",
-    "\\pi",
-    "\\{",
-    "\\text{",
-    "\\le ",
-    "\\cup ",
-    "10",
-    "0.5",
-    "\\infty",
-    "\\pm ",
-    "\\binom",
-    "!",
-]
+    "\\frac", "\\sqrt", "\\pi", "\\{", "\\text{", "\\le ", "\\cup ", "10", "0.5", "\\infty", "\\pm ",
+    "\\binom", "!",
+]  # fmt: skip
 NAMES = [
-    "train",
-    "sampling",
-    "rollouts",
-    "steps",
-    "pipeline",
-    "max_tokens",
-    "group",
-    "learning_rate",
+    "train", "sampling", "rollouts", "steps", "pipeline", "max_tokens", "group", "learning_rate",
     "staleness",
-]
+]  # fmt: skip
 INTS = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
 FLOATS = st.lists(st.floats() | st.just(-0.5), max_size=3).map(tuple)
 BYTES = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode())

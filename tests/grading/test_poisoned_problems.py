@@ -1,10 +1,10 @@
 """One poisoned problem costs its own verdicts; all others are graded."""
 
-import json
 import math
 
 import pytest
 from messages import raises
+from rows import read_rows, write_rows
 
 import mars_env
 from mars_env.errors import ProblemError
@@ -40,34 +40,23 @@ POISON = {
 }
 
 
+def graded(folder, problems, completions, **options):
+    rows = [{"problem_id": name, "completion": text} for name, text in completions]
+    file = write_rows(folder / "c.jsonl", rows)
+    counts = grade_file(problems, file, folder / "v.jsonl", **options)
+    return counts, read_rows(folder / "v.jsonl")
+
+
 def test_one_poisoned_problem_costs_its_own_verdicts(tmp_path):
     problems = {name: Problem(name, "?", reference, "code") for name, reference in POISON.items()}
     problems["good"] = Problem("good", "?", GOOD, "code")
-    rows = [name for poison in POISON for name in ("good", poison)]
-    completions = tmp_path / "c.jsonl"
-    lines = [json.dumps({"problem_id": n, "completion": "def f(x):\n    return 1\n"}) + "\n" for n in rows]
-    completions.write_text("".join(lines))
-    counts = grade_file(problems, completions, tmp_path / "v.jsonl")
-    verdicts = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    answered = [(name, "def f(x):\n    return 1\n") for poison in POISON for name in ("good", poison)]
+    counts, verdicts = graded(tmp_path, problems, answered)
     assert counts == {"CORRECT": len(POISON), "UNKNOWN": len(POISON)}
     for row in verdicts:
         assert row["verdict"] == ("CORRECT" if row["problem_id"] == "good" else "UNKNOWN")
         assert row["score"] is None or row["problem_id"] == "good"
         assert row["reason"] or row["problem_id"] == "good"
-
-
-def test_a_grader_that_raises_costs_one_verdict(tmp_path):
-    class Mine:
-        async def grade(self, problem, text):
-            if problem.id == "bad":
-                raise KeyError("my bug")
-            return mars_env.types.Grade.correct()
-
-    completions = tmp_path / "c.jsonl"
-    completions.write_text("".join(f'{{"problem_id": "{n}", "completion": ""}}\n' for n in ("a", "bad", "a")))
-    problems = {name: Problem(name, "?", "1") for name in ("a", "bad")}
-    counts = grade_file(problems, completions, tmp_path / "v.jsonl", grader=Mine())
-    assert counts == {"CORRECT": 2, "UNKNOWN": 1}
 
 
 LIMITS = ["Infinity", "NaN", "1e300", "-1", '"x"', "[]", "true", '{"seconds": "x", "nanos": []}', "1e-300"]
@@ -125,11 +114,7 @@ def test_no_poison_in_a_reference_makes_a_right_program_wrong(tmp_path, referenc
         f"{form} {name}": Problem(f"{form} {name}", "?", each, "code") for name, each in poisoned(reference)
     }
     problems[form] = Problem(form, "?", reference, "code")
-    completions = tmp_path / "c.jsonl"
-    rows = ({"problem_id": name, "completion": f"```python\n{RIGHT[form]}```"} for name in problems)
-    completions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    grade_file(problems, completions, tmp_path / "v.jsonl")
-    verdicts = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    _, verdicts = graded(tmp_path, problems, [(name, f"```python\n{RIGHT[form]}```") for name in problems])
     assert [row["problem_id"] for row in verdicts] == list(problems)
     assert {row["problem_id"] for row in verdicts if row["verdict"] == "WRONG"} <= OTHER_TASKS
     unknown = [row for row in verdicts if row["verdict"] == "UNKNOWN"]

@@ -1,7 +1,5 @@
 """The miniature's team, each turn with a call of a tool that shows the turn's prompt once more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from mars_env.miniature.agents import team as plain_team

@@ -3,8 +3,6 @@
 The browser is the system's, such as Debian's package chromium: Playwright's own need not be downloaded.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

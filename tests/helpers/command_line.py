@@ -27,6 +27,12 @@ def _called(arguments, code):
     return done
 
 
+def run_python(code, **options):
+    """What a new interpreter does with this code: its status, its output and its errors."""
+    given = {"capture_output": True, "text": True, "timeout": 120, **options}
+    return subprocess.run([sys.executable, "-c", code], **given)
+
+
 def timeless(run):
     """Everything in a stored run except its timings."""
     return [

@@ -1,7 +1,5 @@
 """Runs that are killed with SIGKILL at random moments and resumed, with one process for each attempt."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

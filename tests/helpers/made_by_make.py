@@ -1,7 +1,5 @@
 """In an environment made by ``make``, a test that lacks what ``make`` installs fails; it is not skipped."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A set of problems that scripted models make."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -5,8 +5,6 @@
 writes the input of each update next to the checkpoints.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

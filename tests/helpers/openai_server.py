@@ -5,6 +5,7 @@ import random
 import threading
 
 from aiohttp import web
+from http_app import served
 
 
 class Server:
@@ -20,9 +21,8 @@ class Server:
         self.answers = answers or {}
         self.calls = self.prompt_tokens = self.completion_tokens = 0
         self.most_at_once = self._now = 0
-        self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     def __enter__(self):
         self._thread.start()
@@ -30,24 +30,15 @@ class Server:
         return self
 
     def __exit__(self, *exc):
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(10)
 
-    def _run(self):
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._start())
-        self._ready.set()
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._runner.cleanup())
-
-    async def _start(self):
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self._answer)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/v1"
+    async def _serve(self):
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        async with served({"POST /v1/chat/completions": self._answer}) as url:
+            self.url = f"{url}/v1"
+            self._ready.set()
+            await self._over.wait()
 
     async def _answer(self, request):
         body = await request.json()

@@ -4,15 +4,20 @@ import asyncio
 import contextlib
 import functools
 import json
+import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from mars_env.problems.code import code_problem_from_row
-from mars_env.sandbox import BACKENDS, probe
+from mars_env.sandbox import BACKENDS, Bubblewrap, probe
 from mars_env.sandbox.backends import landlock_abi
 
 WORKING = {name: asyncio.run(probe(BACKENDS[name]())) for name in ("bubblewrap", "landlock")}
@@ -64,6 +69,13 @@ def plain_bubblewrap_works(user=None):
     return subprocess.run(command, user=user, cwd="/", capture_output=True).returncode == 0
 
 
+@dataclass(frozen=True)
+class Silent(Bubblewrap):
+    """A sandbox whose programs cannot be talked to while they run."""
+
+    channels: bool = field(default=False, init=False)
+
+
 def judge(grader, row, program, **more):
     """The grade of a program for a code problem, given as a row without an id and a prompt."""
     problem = code_problem_from_row({"id": "p", "prompt": "?", **row, **more})
@@ -86,3 +98,25 @@ def descendants(pid, depth=99):
             with contextlib.suppress(OSError):  # the thread has ended
                 found += map(int, (thread / "children").read_text().split())
     return found + [each for child in found for each in descendants(child, depth - 1)]
+
+
+@contextlib.contextmanager
+def killing(times, every, depth=99):
+    """While the block runs, kill a process below this one so many times, at random, after so many seconds."""
+    stop, chance = threading.Event(), random.Random(0)
+
+    def killer():
+        for _ in range(times):
+            if stop.wait(every):
+                return
+            if found := descendants(os.getpid(), depth):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(found), signal.SIGKILL)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

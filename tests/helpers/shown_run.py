@@ -2,6 +2,8 @@
 
 from random import Random
 
+from turns import turn
+
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
 STATEMENT = (
@@ -91,6 +93,16 @@ def shown_run(turns, seed=0):
     while sum(len(tree.turns) for tree in trees) < turns:
         trees.append(episode(rng, len(trees)))
     return trees
+
+
+def branched(depth):
+    """A search that refines its first child so many times, each time beside a second try."""
+    turns, above = [], ""
+    for _ in range(depth):
+        ids = [f"{above}{i}" for i in range(2)]
+        turns += [turn(id, None, Completion(id), agent="coder_0", tree="p#0", search_score=0.5) for id in ids]
+        above = f"{above}0."
+    return Tree("p#0", Problem("p", "?", {"tests": [1]}), tuple(turns))
 
 
 def prompts(tree):

@@ -1,9 +1,12 @@
 """Trees written in one line each, so that a test shows everything that its figures come from."""
 
+from itertools import zip_longest
+
 import pytest
+from turns import turn
 
 from mars_env.evaluation.report import RunDescription
-from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+from mars_env.types import Completion, Grade, Problem, Tree
 
 ROLES = {"S": "solver_0", "V": "verifier_0", "C": "corrector_0"}
 GRADES = {
@@ -38,24 +41,23 @@ def episode(problem, sample, script, *, final=None, tokens=10, fault="", truncat
         completion = Completion(
             text, "length" if i in truncated else "stop", prompt_tokens=5, completion_tokens=n
         )
-        turns.append(
-            Turn(
-                tree_id=f"{problem}#{sample}",
-                id="0" + ".0" * i,
-                parent_id="0" + ".0" * (i - 1) if i else None,
-                group_id="",
-                agent=ROLES[kind],
-                policy="policy",
-                problem_id=problem,
-                action=Action(text, (completion,)),
-                grade=GRADES[mark] if kind != "V" else None,
-                reward=1.0 if mark == "+" else 0.0,
-                info=info,
-            )
-        )
+        grade = GRADES[mark] if kind != "V" else None
+        names = {"tree": f"{problem}#{sample}", "group": "", "policy": "policy", "problem": problem}
+        reward, id = float(mark == "+"), "0" + ".0" * i
+        turns.append(turn(id, reward, completion, agent=ROLES[kind], grade=grade, info=info, **names))
     graded = [t.id for t in turns if t.grade is not None]
     chosen = None if fault or not graded else graded[-1] if final is None else turns[final].id
     return Tree(f"{problem}#{sample}", problem_of(problem), tuple(turns), final=chosen, fault=fault)
+
+
+def graded_tree(problem, sample, *grades, rewards=()):
+    """A tree of first turns with these grades, and the text ``<problem><place>``."""
+    tree = f"{problem.id}#{sample}"
+    turns = [
+        turn(str(i), reward, Completion(f"{problem.id}{i}"), grade=grade, tree=tree, problem=problem.id)
+        for i, (grade, reward) in enumerate(zip_longest(grades, rewards))
+    ]
+    return Tree(tree, problem, tuple(turns))
 
 
 @pytest.fixture(name="episode")

@@ -18,8 +18,7 @@ from mars_env.agents import RoleAgent
 from mars_env.loggers import JsonlLogger
 from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, spell_game, train_spell
 from mars_env.seeds import derive_seed
-from mars_env.trainers.local import LocalTrainer
-from mars_env.trainers.team import make_team
+from mars_env.trainers import LocalTrainer, make_team
 from mars_env.types import Grade
 
 sys.path.append(str(Path(__file__).parents[2]))

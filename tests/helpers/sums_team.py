@@ -107,7 +107,3 @@ class Small(ScriptedModel):
 def small_model():
     """For the command line: ``sums_team:small_model``."""
     return Small(script)
-
-
-def small_team():
-    return team(model=small_model())

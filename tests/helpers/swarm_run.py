@@ -4,8 +4,6 @@ python swarm_run.py sampler URL               # acts until the training is over
 python swarm_run.py learner FOLDER PORT BOUND STEPS
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -25,10 +23,7 @@ from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers import loop
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import Policy
-from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, loop, refresher
 from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -75,6 +70,14 @@ async def sample(url: str, playing: HFModel | None = None, key="", weights=None,
     playing, chosen = playing or model(), SamplerSettings(**options)
     agents = {"solver_0": opener(playing)}
     return await run_sampler(agents, {"opener": playing}, url, chosen, key=key, weights=weights)
+
+
+async def in_one_process(chosen: RunSettings):
+    """The synchronous run, with the same batches: its model and the metrics of each update."""
+    both = model()
+    policies = {"opener": Policy(both.module, both.tokenizer)}
+    team = Team({"solver_0": opener(both)}, policies, refresher({"opener": both}))
+    return both.module, await loop.train(game(), team, problems(), chosen)
 
 
 async def learn(folder: Path, port: int, chosen: RunSettings, **options) -> HFModel:

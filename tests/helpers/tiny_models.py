@@ -1,7 +1,5 @@
 """A tiny random Qwen3 with a character tokenizer, for tests of models and agents."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

@@ -1,7 +1,5 @@
 """A scripted model with a real tokenizer and chat template: what it writes are token ids, as an engine's."""
 
-from __future__ import annotations
-
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 

@@ -5,8 +5,6 @@
 prints the digest of the final state as a JSON line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import itertools
@@ -16,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import turns as by_hand
 from kills import main
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from mars_env.loggers import JsonlLogger
 from mars_env.rollout import UpdateBatch
 from mars_env.seeds import derive_seed
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
+from mars_env.types import Completion, Group, Turn
 
 VOCABULARY, STEPS = 12, 20
 CONFIG = TrainConfig(learning_rate=3e-3, warmup_updates=3, epochs=2, minibatches=2, token_budget=200, seed=5)
@@ -64,15 +61,9 @@ def sample(
             token = int(torch.multinomial(logp.exp(), 1, generator=generator))
             ids.append(token)
             logprobs.append(float(logp[token]))
-        completions.append(
-            Completion(
-                " ".join(map(str, ids[len(prompt) :])),
-                prompt_ids=prompt,
-                token_ids=tuple(ids[len(prompt) :]),
-                logprobs=tuple(logprobs),
-                temperature=temperature,
-            )
-        )
+        tokens, values = tuple(ids[len(prompt) :]), tuple(logprobs)
+        text = " ".join(map(str, tokens))
+        completions.append(Completion(text, "stop", prompt, tokens, values, temperature))
     return completions
 
 
@@ -81,22 +72,12 @@ def toy_groups(model: torch.nn.Module, step: int, *, problems: int = 2, size: in
     groups = []
     for problem in range(problems):
         prompt = (1, 2 + problem, 3 + step % 3)[: 2 + problem]
-        seed = derive_seed("toy", step, problem)
-        turns = tuple(
-            Turn(
-                tree_id=f"{step}/{problem}#0",
-                id=str(i),
-                parent_id=None,
-                group_id=f"{step}/{problem}",
-                agent="solver_0",
-                policy="mars",
-                problem_id=str(problem),
-                action=Action(c.text, (c,)),
-                reward=sum(token > 5 for token in c.token_ids) / len(c.token_ids),
-            )
-            for i, c in enumerate(sample(model, prompt, size, 0.7, seed))
-        )
-        groups.append(Group(f"{step}/{problem}", turns))
+        seed, name = derive_seed("toy", step, problem), f"{step}/{problem}"
+        turns = []
+        for i, c in enumerate(sample(model, prompt, size, 0.7, seed)):
+            reward = sum(token > 5 for token in c.token_ids) / len(c.token_ids)
+            turns.append(by_hand.turn(str(i), reward, c, tree=f"{name}#0", group=name, problem=str(problem)))
+        groups.append(Group(name, tuple(turns)))
     return groups
 
 
@@ -126,6 +107,16 @@ def changed(groups: list[Group], **changes: Any) -> list[Group]:
         return replace(turn, action=replace(turn.action, completions=(replace(old, **new),)))
 
     return [replace(g, turns=tuple(map(turn, g.turns))) for g in groups]
+
+
+def logprobs(
+    model: torch.nn.Module, completion: Completion, prompt: tuple[int, ...] = (), temperature: float = 0
+) -> torch.Tensor:
+    """Log-probabilities of a completion's tokens, in plain torch; after another prompt, if one is given."""
+    prompt = prompt or completion.prompt_ids
+    logits = model(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0, len(prompt) - 1 : -1]
+    table = (logits / (temperature or completion.temperature)).log_softmax(-1)
+    return table[range(len(completion.token_ids)), completion.token_ids]
 
 
 def train(directory: Path | None, every: int, steps: int = STEPS) -> str:

@@ -1,7 +1,5 @@
 """vLLM's OpenAI-compatible server in a process group of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

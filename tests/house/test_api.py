@@ -4,9 +4,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from messages import raises
+from rows import write_rows
 
 import mars_env
-from mars_env.agents import GenerativeJudge, Solver, make_agents
+from mars_env.agents import GenerativeJudge, Solver
 from mars_env.agents.thinking import Thinking
 from mars_env.api import described_spec, prepare
 from mars_env.envs.solve_verify_correct import Schedule
@@ -16,24 +17,18 @@ from mars_env.errors import ConfigError, ProblemError, StoreError
 from mars_env.grading.rubrics import Rubric, RubricGrader
 from mars_env.identity import identity_of
 from mars_env.models import HTTPModel, ScriptedModel
-from mars_env.rollout import read_run
 from mars_env.rollout.store import differences
 from mars_env.types import Problem, Sampling
 
 TOWER = r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}"
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def test_a_reference_that_nothing_can_be_compared_with_is_refused_when_loaded(tmp_path):
     rows = [{"id": "a", "problem": "1 + 1?", "answer": "2"}, {"id": "b", "problem": "?", "answer": TOWER}]
     with raises(ProblemError):
-        mars_env.load_problems(write(tmp_path / "p.jsonl", rows))
+        mars_env.load_problems(write_rows(tmp_path / "p.jsonl", rows))
     with raises(ProblemError):
-        mars_env.make("aime-solve", problems=write(tmp_path / "p.jsonl", rows))
+        mars_env.make("aime-solve", problems=write_rows(tmp_path / "p.jsonl", rows))
 
 
 def test_make_says_that_its_problems_are_generated(caplog):
@@ -47,7 +42,7 @@ def test_make_says_that_its_problems_are_generated(caplog):
 
 def test_problems_may_be_a_name_a_file_a_set_or_a_list(tmp_path):
     row = {"id": "a", "problem": "1 + 1?", "answer": "2"}
-    given = ("arithmetic", write(tmp_path / "p.jsonl", [row]), str(tmp_path / "p.jsonl"))
+    given = ("arithmetic", write_rows(tmp_path / "p.jsonl", [row]), str(tmp_path / "p.jsonl"))
     for problems in (*given, mars_env.load_problems("aime", n=3), [Problem("p", "1 + 1?", "2")]):
         env = mars_env.make("aime-solve", problems=problems)
         env.reset(seed=0)
@@ -86,27 +81,6 @@ class _OnlyCheckers(type(mars_env.make("aime-solve").game.rules)):
 
     def current_agent(self, state):
         return "checker_0" if super().current_agent(state) else None
-
-
-def test_a_stored_run_is_not_resumed_with_other_fields_of_an_object(tmp_path):
-    def play(out, env_id="arithmetic-solve-verify-correct", temperature=0.0, **settings):
-        env = mars_env.make(env_id)
-        agents = make_agents(ScriptedModel(["\\boxed{1}\nCorrectness: Wrong"]), env.possible_agents)
-        for agent in agents.values():
-            agent.sampling = Sampling(temperature=temperature, max_tokens=7)
-        return mars_env.evaluate(env_id, agents=agents, limit=1, out=tmp_path / out, **settings)
-
-    play("rounds", schedule=Schedule(rounds=0))
-    play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=2))
-    play("temperature", temperature=0.5)
-    with raises(StoreError):
-        play("rounds", schedule=Schedule(rounds=3))
-    with raises(StoreError):
-        play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=9))
-    with raises(StoreError):
-        play("temperature", temperature=1.5)
-    play("rounds", schedule=Schedule(rounds=0), samples=2)
-    assert len(read_run(tmp_path / "rounds").trees) == 2
 
 
 def test_what_a_run_records_of_objects_is_plain_and_holds_no_field_left_out_of_their_repr():
@@ -169,11 +143,21 @@ def test_a_run_with_another_function_judge_or_reward_is_another_run(tmp_path):
             ScriptedModel(['{"met": true}']), Rubric.from_rows([{"text": "Good."}]), **options
         )
 
+    def scheduled(rounds):
+        play("rounds", env_id="arithmetic-solve-verify-correct", schedule=Schedule(rounds=rounds))
+
+    def searched(nodes):
+        play("nodes", env_id="arithmetic-tree-search", schedule=TreeSearchSettings(nodes=nodes))
+
+    scheduled(0)
+    searched(2)
     play("function")
     play("reward", rewards={"solver": lambda turn, path, problem: 1.0})
     play("grader", grader=rubric())
     with_judge(judge())
     for where, again in (
+        ("rounds", lambda: scheduled(3)),
+        ("nodes", lambda: searched(9)),
         ("agents.solver_0.function", lambda: play("function", lambda seen: "2")),
         ("rewards.solver", lambda: play("reward", rewards={"solver": lambda turn, path, problem: 0.5})),
         ("settings.reward_model.prompt", lambda: with_judge(judge(prompt=lambda statement, text: text))),

@@ -6,6 +6,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from hub_rows import CODE, MATHEMATICS
 from messages import raises
+from rows import write_rows
 
 import mars_env
 from mars_env import load_problems
@@ -26,9 +27,7 @@ def local(tmp_path_factory):
             return load_problems(name, source=folder, release="v1")
         if name not in rows:
             return None
-        path = folder / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows[name]))
-        return load_problems(name, source=path)
+        return load_problems(name, source=write_rows(folder / f"{name}.jsonl", rows[name]))
 
     return load
 

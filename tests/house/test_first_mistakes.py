@@ -6,46 +6,17 @@ from contextlib import nullcontext, suppress
 
 import pytest
 from messages import raises
+from two_turns import TwoTurns as Game
 
 import mars_env
 from mars_env.agents import RoleAgent
-from mars_env.envs import UnicodeText, register_rules, team_outcome
+from mars_env.envs import register_rules, team_outcome
 from mars_env.errors import ConfigError, ModelError
 from mars_env.testing import check_grader, check_rules
 from mars_env.testing.agent_suite import check_agent
 from mars_env.types import Action, Grade, Ratings, Sampling
 
 PROBLEM = mars_env.Problem("p", "1+1=", "2")
-
-
-class Game:
-    """A solver, then a buyer who says yes or no; each test breaks one part of it."""
-
-    possible_agents, max_turns = ("solver_0", "buyer_0"), 2
-
-    def fields(self, agent):
-        return {"problem": UnicodeText(), "quote": UnicodeText()}
-
-    def start(self, problem):
-        return (problem,)
-
-    def current_agent(self, state):
-        return self.possible_agents[len(state) - 1] if len(state) < 3 else None
-
-    def observe(self, state, agent):
-        return {"problem": state[0].statement, "quote": "".join(state[1:2])}
-
-    def submission(self, state, action):
-        return action.text if len(state) == 1 else None
-
-    def note(self, state, action):
-        return {}
-
-    def apply(self, state, action, grade):
-        return (*state, action.text)
-
-    def final(self, state):
-        return 0 if len(state) == 3 else None
 
 
 def paid(turn, path, problem):
@@ -194,16 +165,12 @@ def test_rules_bring_a_team_reward_of_their_own():
     assert mars_env.make("arithmetic-first-mistake").game.team_reward is team_outcome
 
 
-def player(name, model):
-    return RoleAgent(model, prompt="{{ problem }}{{ quote }}", sampling=Sampling(max_tokens=1))
+def player(prompt="{{ problem }}{{ quote }}", **sampling):
+    """A function that gives each agent this prompt."""
+    return lambda name, model: RoleAgent(model, prompt=prompt, sampling=Sampling(max_tokens=1, **sampling))
 
 
-def greedy(name, model):
-    return RoleAgent(model, prompt="{{ problem }}", sampling=Sampling(max_tokens=1, temperature=0.0))
-
-
-def misnaming(name, model):
-    return RoleAgent(model, prompt="{{ problem }}{{ price }}", sampling=Sampling(max_tokens=1))
+MISNAMING = player("{{ problem }}{{ price }}")
 
 
 def raising(turn, path, problem):
@@ -213,14 +180,14 @@ def raising(turn, path, problem):
 @pytest.mark.parametrize(
     ("reward", "agent", "changes", "error"),
     [
-        (raising, player, {}, ConfigError),
-        (paid, misnaming, {}, ModelError),
-        (paid, misnaming, {"problems_per_step": 1}, ModelError),
-        (paid, greedy, {}, ConfigError),
+        (raising, player(), {}, ConfigError),
+        (paid, MISNAMING, {}, ModelError),
+        (paid, MISNAMING, {"problems_per_step": 1}, ModelError),
+        (paid, player(temperature=0.0), {}, ConfigError),
         (paid, lambda model: None, {}, ConfigError),
         (paid, lambda name, model: print, {}, ConfigError),
-        (paid, player, {"step": 3}, ConfigError),
-        (paid, player, {"steps": "many"}, ConfigError),
+        (paid, player(), {"step": 3}, ConfigError),
+        (paid, player(), {"steps": "many"}, ConfigError),
     ],
     ids=["reward", "prompt", "one tree", "greedy", "arguments", "no agent", "name", "value"],
 )

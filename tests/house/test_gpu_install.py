@@ -1,10 +1,11 @@
 """The install for CUDA machines: one place for the versions, and the order that works."""
 
-import importlib.util
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -16,8 +17,12 @@ ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==(\S+)$")
 
 
+def _text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 def pins(name):
-    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    lines = _text(name).splitlines()
     return {match[1].lower(): match[2] for line in lines if (match := PIN.match(line))}
 
 
@@ -27,18 +32,13 @@ DIRECT, ALL = pins("requirements-gpu.txt"), pins("constraints-gpu.txt")
 def test_the_direct_pins_are_among_all_that_is_installed():
     assert set(DIRECT) == {"openrlhf", "torch", "vllm", "transformers", "deepspeed", "ray", "flash-attn"}
     assert DIRECT.items() <= ALL.items()
-    lines = (ROOT / "constraints-gpu.txt").read_text(encoding="utf-8").splitlines()
+    lines = _text("constraints-gpu.txt").splitlines()
     assert len(ALL) == sum(not line.startswith("#") for line in lines)  # nothing but exact versions
 
 
-def test_the_extra_asks_for_the_same_versions():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert extras["optional-dependencies"]["openrlhf"] == [f"openrlhf[vllm]=={DIRECT['openrlhf']}"]
-
-
-def test_extras_end_where_tests_end():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = extras["optional-dependencies"]
+def test_the_extras_ask_for_the_same_versions_and_end_where_tests_end():
+    extras = tomllib.loads(_text("pyproject.toml"))["project"]["optional-dependencies"]
+    assert extras["openrlhf"] == [f"openrlhf[vllm]=={DIRECT['openrlhf']}"]
     accepted = {
         extra: Requirement(extras[extra][index]).specifier for extra, index in (("vllm", 0), ("hf", 1))
     }
@@ -51,9 +51,8 @@ def test_extras_end_where_tests_end():
 
 def test_the_engines_of_the_tests_have_the_versions_that_a_cpu_can_have():
     tested = pins("constraints-engines.txt")
-    assert {name: tested[name] for name in ("openrlhf", "deepspeed", "ray")} == {
-        name: DIRECT[name] for name in ("openrlhf", "deepspeed", "ray")
-    }
+    for name in ("openrlhf", "deepspeed", "ray"):
+        assert tested[name] == DIRECT[name]
 
 
 def test_the_launcher_checks_these_versions_and_those_of_the_tests():
@@ -66,9 +65,7 @@ def test_the_launcher_checks_these_versions_and_those_of_the_tests():
 
 @pytest.mark.parametrize("python", [(3, 11), (3, 12)])
 def test_the_exact_engines_have_the_versions_of_a_gpu_and_the_packages_of_the_tests(python):
-    spec = importlib.util.spec_from_file_location("exact_engines", ROOT / "scripts" / "exact_engines.py")
-    exact_engines = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(exact_engines)
+    exact_engines = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "exact_engines.py")))
     made = exact_engines.exact(python)
     assert {**made, "torch": DIRECT["torch"]}.items() >= EXACT_STACK.items()
     kept = () if python == (3, 12) else exact_engines.NEEDS_PYTHON_3_12
@@ -81,8 +78,7 @@ def test_the_exact_engines_have_the_versions_of_a_gpu_and_the_packages_of_the_te
 
 @pytest.mark.parametrize("page", ["README.md", "docs/openrlhf.md", "docs/dependencies.md", "Dockerfile"])
 def test_pages_name_no_other_versions(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    text = re.sub(r"^## What was verified$.*?^## ", "", text, flags=re.S | re.M)  # on CPUs
+    text = re.sub(r"^## What was verified$.*?^## ", "", _text(page), flags=re.S | re.M)  # on CPUs
     named = re.findall(rf"\b({'|'.join(DIRECT)})(?:==| | \| )(\d+\.\d+\.\d+)", text, flags=re.I)
     assert {(name.lower(), version) for name, version in named} <= set(DIRECT.items())
 
@@ -129,7 +125,3 @@ def test_flash_attn_is_built_last_against_the_torch_that_vllm_brought(tmp_path):
     [isolated] = [call for call in installs if "--no-build-isolation" in call]
     assert isolated == installs[place["flash-attn"]]
     assert place["flash-attn"] < place["."] == len(installs) - 1
-
-
-def _text(name):
-    return (ROOT / name).read_text(encoding="utf-8")

@@ -4,12 +4,11 @@ import importlib
 import json
 import math
 import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 import pytest
+from command_line import run_python
 
 from mars_env.agents import FunctionAgent, Solver
 from mars_env.errors import ConfigError
@@ -211,14 +210,5 @@ def f(seen):
     return seen in {"a", "b", "c"}, [x for x in seen if x in ("d", 1, 2.5)], {"k": seen}
 print(identity_of(f)["code"])
 """
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in "12"
-    }
+    told = {run_python(code, env={**os.environ, "PYTHONHASHSEED": seed}, check=True).stdout for seed in "12"}
     assert len(told) == 1 and told.pop().strip()

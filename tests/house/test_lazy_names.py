@@ -3,11 +3,11 @@
 import ast
 import importlib
 import inspect
-import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 
 import pytest
+from command_line import run_python
 from messages import raises
 
 from mars_env import cli
@@ -41,7 +41,7 @@ def test_a_command_says_in_the_list_what_it_says_itself(name):
 
 def fresh(code):
     """What a new interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = run_python(code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

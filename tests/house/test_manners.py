@@ -2,14 +2,15 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import gymnasium
 import pytest
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from messages import raises
+from two_turns import TwoTurns
 
 import mars_env
-from mars_env.envs import UnicodeText
 from mars_env.errors import ConfigError
 
 TEAM = "arithmetic-solve-verify-correct"
@@ -119,9 +120,8 @@ def test_a_copy_of_an_environment_goes_on_by_itself(env_id, copied):
     assert env.agent_selection == agent
     assert len(twin.tree.turns) == len(env.tree.turns) + 1
     env.step(r"Correctness: Correct \boxed{4}")
-    assert [turn.grade and turn.grade.verdict for turn in env.tree.turns] == [
-        turn.grade and turn.grade.verdict for turn in twin.tree.turns
-    ]
+    verdicts = [[turn.grade and turn.grade.verdict for turn in one.tree.turns] for one in (env, twin)]
+    assert verdicts[0] == verdicts[1]
     for one in (env, twin):  # the same problems are drawn from here on
         one.reset()
     assert env.problem == twin.problem
@@ -136,47 +136,19 @@ def test_an_id_may_be_registered_again_for_the_same_game():
     assert mars_env.make("aime-self-refine").problems.name == "aime"
 
 
-class TwoSolvers:
-    """Two agents of one role, one after the other."""
-
-    possible_agents, max_turns = ("solver_0", "solver_1"), 2
-
-    def fields(self, agent):
-        return {"said": UnicodeText()}
-
-    def start(self, problem):
-        return ()
-
-    def current_agent(self, state):
-        return self.possible_agents[len(state)] if len(state) < 2 else None
-
-    def observe(self, state, agent):
-        return {"said": " ".join(state)}
-
-    def submission(self, state, action):
-        return action.text
-
-    def note(self, state, action):
-        return {}
-
-    def apply(self, state, action, grade):
-        return (*state, action.text)
-
-    def final(self, state):
-        return 0 if len(state) == 2 else None
-
-
 def test_a_learner_may_have_partners_of_its_own_role():
+    class TwoSolvers(TwoTurns):
+        possible_agents = ("solver_0", "solver_1")
+
+    def view(**partners):
+        env = mars_env.make("arithmetic-two-solvers")
+        return mars_env.as_gymnasium(env, learner="solver_1", partners=partners)
+
     mars_env.register_rules("two-solvers", TwoSolvers)
-    view = mars_env.as_gymnasium(
-        mars_env.make("arithmetic-two-solvers"), learner="solver_1", partners={"solver": lambda seen: "hm"}
-    )
-    assert view.reset(seed=0)[0] == {"said": "hm"}
+    assert view(solver=lambda seen: "hm").reset(seed=0)[0]["quote"] == "hm"
     for partners in ({"solver_1": str, "solver_0": str}, {"solver": str, "solver_1": str}):
         with raises(ConfigError):
-            mars_env.as_gymnasium(
-                mars_env.make("arithmetic-two-solvers"), learner="solver_1", partners=partners
-            )
+            view(**partners)
     with raises(ConfigError):
         mars_env.as_gymnasium(mars_env.make("arithmetic-solve"), learner="solver_0", partners={"solver": str})
 
@@ -214,12 +186,7 @@ def test_problems_without_references_are_not_trained_on():
     from mars_env.sync import run_sync
     from mars_env.trainers import MARSRL, train
 
-    game = mars_env.make("arithmetic-solve", problems=[mars_env.Problem("q", "2 + 2?")]).game
+    problems = [mars_env.Problem("q", "2 + 2?")]
+    nobody = SimpleNamespace(agents={}, policies={})  # it is refused before the team is looked at
     with raises(ConfigError):
-        run_sync(train(game, _Nobody(), [mars_env.Problem("q", "2 + 2?")], MARSRL))
-
-
-class _Nobody:
-    """A team without agents: what is refused is refused before it is looked at."""
-
-    agents, policies = {}, {}
+        run_sync(train(mars_env.make("arithmetic-solve", problems=problems).game, nobody, problems, MARSRL))

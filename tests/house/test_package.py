@@ -1,13 +1,9 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_python
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("torch", "transformers", "vllm", "openrlhf", "datasets", "scipy", "sympy")
-
-
 BLOCKED = """
 import sys
 class Blocked:
@@ -20,18 +16,25 @@ sys.meta_path.insert(0, Blocked())
 """
 
 
-def python(code, **kwargs):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **kwargs)
+ENGINES = {"torch", "transformers", "vllm", "openrlhf", "datasets"}
 
 
-def test_importing_the_package_takes_nothing_heavy_with_it():
-    done = python(f"import sys, mars_env; print([name for name in {HEAVY} if name in sys.modules])")
-    assert done.stdout.strip() == "[]", done.stderr
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import mars_env", {*ENGINES, "scipy", "sympy"}),
+        ("import mars_env.search", {*ENGINES, "treequest"}),
+        ("import mars_env.agents as a, mars_env.models as m; a.Solver, m.HTTPModel, a.make_agents", ENGINES),
+    ],
+)
+def test_an_import_takes_nothing_heavy_with_it(code, heavy):
+    done = run_python(f"{code}; import sys; print({heavy} & set(sys.modules))")
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_the_three_lines_need_the_core_dependencies_only():
     """With every optional package blocked, as on a machine where none is installed."""
-    done = python(
+    done = run_python(
         BLOCKED
         + """
 import mars_env
@@ -45,7 +48,7 @@ print(env.agent_selection, env.observe(env.agent_selection))
 
 
 def test_without_an_extra_every_public_name_is_there_or_says_what_to_install():
-    done = python(
+    done = run_python(
         BLOCKED
         + """
 import mars_env.agents, mars_env.models, mars_env.trainers
@@ -69,7 +72,7 @@ for package, names in ((mars_env.trainers, [*mars_env.trainers.__all__, "verifie
 def test_the_bare_names_are_refused(name):
     if not (ROOT / name).is_dir():
         pytest.skip("this copy has no link of that name")
-    done = python(f"import {name}", cwd=ROOT)
+    done = run_python(f"import {name}", cwd=ROOT)
     assert f"import it as mars_env.{name}" in done.stderr
 
 

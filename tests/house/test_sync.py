@@ -5,14 +5,14 @@ import gc
 import os
 import pickle
 import signal
-import subprocess
-import sys
 
 import pytest
+from command_line import run_python
 from kills import fork
 from messages import raises
 
 from mars_env import sync
+from mars_env.sandbox import service
 from mars_env.sync import Gate, end_tasks, gather_all, run_sync
 
 
@@ -163,15 +163,17 @@ except KeyboardInterrupt:
     ids=["nested", "exit", "missed signal"],
 )
 def test_sync_code_in_the_loop_neither_waits_for_itself_nor_ends_the_loop(program, printed):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = run_python(program)
     assert done.returncode == 0 and done.stdout.split() == printed.split(), done.stderr
 
 
-def test_a_child_forked_while_a_thread_holds_the_lock_runs_on():
+@pytest.mark.parametrize("module", [sync, service], ids=["the loop of sync code", "the loop of sandboxes"])
+def test_a_child_forked_while_a_thread_holds_the_lock_runs_on(module):
     def run():
         signal.alarm(20)  # ends a child that waits for the lock
-        assert run_sync(asyncio.sleep(0, 4)) == 4
+        waiting = asyncio.sleep(0, 4)
+        assert (run_sync(waiting) if module is sync else asyncio.run(service.on_service_loop(waiting))) == 4
 
-    with sync._lock:
+    with module._lock:
         child = fork(run)
     assert os.waitpid(child, 0)[1] == 0

@@ -123,10 +123,7 @@ async def test_only_one_wave_of_a_process_runs_at_a_time():
             running -= 1
             return super().run(tickets)
 
-    threads = [threading.Thread(target=lambda: asyncio.run(submit(Counting(), 1))) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    await asyncio.to_thread(lambda: [thread.join() for thread in threads])
+    await asyncio.gather(*(asyncio.to_thread(lambda: asyncio.run(submit(Counting(), 1))) for _ in range(5)))
     assert most == 1
 
 

@@ -1,10 +1,9 @@
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_python
 
 from mars_env.errors import ConfigError
 from mars_env.models.checkpoint import is_here
@@ -38,9 +37,7 @@ def test_a_name_that_no_hub_can_be_asked_for_is_one_error(tmp_path):
     environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         environment.pop(name, None)
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
-    )
+    ended = run_python(code, env=environment)
     assert ended.returncode == 1 and "Retry" not in ended.stderr
     assert ended.stderr.splitlines()[-1].startswith("mars_env.errors.ConfigError: ")
 

@@ -25,6 +25,11 @@ async def test_keeps_the_contract_of_models(tiny_pair):
     await check_model(HFModel(tiny_pair), exact=True, sampling=Sampling(max_tokens=12, seed=3))
 
 
+async def to_all_prompts(model, n, sampling):
+    groups = await asyncio.gather(*(model.complete(prompt, n, sampling) for prompt in PROMPTS))
+    return [completion for group in groups for completion in group]
+
+
 async def _long_one(model):
     """A sampling, and its completion, that goes on for more than twenty characters."""
     for seed in range(50):
@@ -49,8 +54,7 @@ async def test_stop_texts_end_a_completion(tiny_pair):
 async def test_logprobs_are_those_of_the_distribution_sampled_from(tiny_pair, temperature):
     model = HFModel(tiny_pair)
     sampling = Sampling(max_tokens=30, seed=1, temperature=temperature)
-    groups = await asyncio.gather(*(model.complete(p, 3, sampling) for p in PROMPTS))
-    for completion in (c for group in groups for c in group):
+    for completion in await to_all_prompts(model, 3, sampling):
         again = model.logprobs(completion.prompt_ids, completion.token_ids, temperature)
         assert np.exp(np.subtract(again, completion.logprobs)) == pytest.approx(1.0, abs=1e-4)
 
@@ -140,12 +144,9 @@ async def test_the_context_limits_prompts_and_completions(tiny_pair):
     assert len(await model.complete([3] * 156, 1, refusing)) == 1
     [narrow] = await HFModel(tiny_pair, context=20).complete([3] * 18, 1, limited)
     assert (len(narrow.token_ids), narrow.finish_reason) == (2, "context")
-    with raises(ModelError):
-        await model.complete([3, 10_000], 1, Sampling())
-    with raises(ModelError):
-        await model.complete("", 1, Sampling())
-    with raises(ConfigError):
-        await model.complete("1", 0, Sampling())
+    for prompt, n, error in (([3, 10_000], 1, ModelError), ("", 1, ModelError), ("1", 0, ConfigError)):
+        with raises(error):
+            await model.complete(prompt, n, Sampling())
 
 
 async def test_chat_templates_are_used_where_there_are_any(tiny_pair):
@@ -187,48 +188,54 @@ async def test_training_mode_is_put_back_and_gradients_survive(tiny_pair):
     loss.backward()
 
 
-async def test_a_failure_of_the_engine_is_a_model_error(tiny_pair, monkeypatch):
+@pytest.fixture
+def watch(monkeypatch):
+    """Calls a function with the shape of each input before the module computes it."""
+
+    def watched(model, look):
+        forward = model.module.forward
+
+        def spy(**kwargs):
+            look(tuple(kwargs["input_ids"].shape))
+            return forward(**kwargs)
+
+        monkeypatch.setattr(model.module, "forward", spy)
+
+    return watched
+
+
+async def test_a_failure_of_the_engine_is_a_model_error(tiny_pair, watch, monkeypatch):
     model = HFModel(tiny_pair)
 
-    def fail(**_):
+    def fail(shape):
         raise RuntimeError("CUDA out of memory")
 
-    monkeypatch.setattr(model.module, "forward", fail)
+    watch(model, fail)
     with raises(ModelError):
         await model.complete("1", 2, Sampling(max_tokens=3))
     monkeypatch.undo()
     assert len(await model.complete("1", 2, Sampling(max_tokens=3))) == 2
 
 
-async def test_a_batch_too_large_for_the_memory_is_halved(tiny_pair, monkeypatch):
+async def test_a_batch_too_large_for_the_memory_is_halved(tiny_pair, watch):
     model = HFModel(tiny_pair)
     sampling = Sampling(max_tokens=5, seed=0)
     expected = await model.complete("1", 7, sampling)
-    forward = model.module.forward
 
-    def small(**kwargs):
-        if kwargs["input_ids"].shape[1] == 1 and kwargs["input_ids"].shape[0] > 2:
+    def small(shape):
+        if shape[1] == 1 and shape[0] > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(**kwargs)
 
-    monkeypatch.setattr(model.module, "forward", small)
+    watch(model, small)
     found = await model.complete("1", 7, sampling)
     assert [c.token_ids for c in found] == [c.token_ids for c in expected]
 
 
-async def test_each_prompt_is_read_once_and_requests_share_batches(tiny_pair, monkeypatch):
-    model = HFModel(tiny_pair)
-    shapes = []
-    forward = model.module.forward
-
-    def spy(**kwargs):
-        shapes.append(tuple(kwargs["input_ids"].shape))
-        return forward(**kwargs)
-
-    monkeypatch.setattr(model.module, "forward", spy)
-    await asyncio.gather(
-        *(model.complete(p, 4, Sampling(max_tokens=3, seed=0)) for p in (*PROMPTS, PROMPTS[0]))
-    )
+async def test_each_prompt_is_read_once_and_requests_share_batches(tiny_pair, watch):
+    model, shapes = HFModel(tiny_pair), []
+    watch(model, shapes.append)
+    sampling = Sampling(max_tokens=3, seed=0)
+    await asyncio.gather(*(model.complete(p, 4, sampling) for p in (*PROMPTS, PROMPTS[0])))
     assert shapes[0] == (4, max(map(len, PROMPTS)))
     assert shapes[1:] == [(20, 1), (20, 1)]
 
@@ -237,17 +244,13 @@ async def test_a_model_works_from_several_event_loops_at_once(tiny_pair):
     model = HFModel(tiny_pair)
     sampling = Sampling(max_tokens=10, seed=0)
     [expected] = await model.complete("1+1=", 1, sampling)
-    results = []
 
-    def other():
-        results.append(asyncio.run(model.complete("1+1=", 1, sampling)))
+    def ask():
+        return model.complete("1+1=", 1, sampling)
 
-    threads = [threading.Thread(target=other) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    here = await asyncio.gather(*(model.complete("1+1=", 1, sampling) for _ in range(4)))
-    await asyncio.to_thread(lambda: [thread.join() for thread in threads])
-    assert {c.token_ids for [c] in [*results, *here]} == {expected.token_ids}
+    others = [asyncio.to_thread(lambda: asyncio.run(ask())) for _ in range(4)]
+    found = await asyncio.gather(*others, *(ask() for _ in range(4)))
+    assert {c.token_ids for [c] in found} == {expected.token_ids}
 
 
 async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, tiny_tokenizer):
@@ -259,8 +262,7 @@ async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, ti
     )
     model = HFModel((module, tiny_tokenizer))
     sampling = Sampling(max_tokens=20, seed=2, temperature=0.7)
-    groups = await asyncio.gather(*(model.complete(p, 2, sampling) for p in PROMPTS))
-    for completion in (c for group in groups for c in group):
+    for completion in await to_all_prompts(model, 2, sampling):
         again = model.logprobs(completion.prompt_ids, completion.token_ids, 0.7)
         assert completion.logprobs == pytest.approx(again, abs=1e-3)
 
@@ -280,20 +282,16 @@ async def test_a_checkpoint_is_loaded_by_its_path(tiny_pair, tmp_path):
         HFModel(tmp_path / "nothing")
 
 
-async def test_cancelled_requests_stop_the_engine(tiny_pair, monkeypatch):
-    model = HFModel(tiny_pair)
-    steps = 0
+async def test_cancelled_requests_stop_the_engine(tiny_pair, watch):
+    model, steps = HFModel(tiny_pair), []
     begun, cancelled = threading.Event(), threading.Event()
-    forward = model.module.forward
 
-    def spy(**kwargs):
-        nonlocal steps
-        steps += 1
+    def wait(shape):
+        steps.append(shape)
         begun.set()
         assert cancelled.wait(10)
-        return forward(**kwargs)
 
-    monkeypatch.setattr(model.module, "forward", spy)
+    watch(model, wait)
     task = asyncio.ensure_future(model.complete("1", 1, Sampling(max_tokens=250, seed=0, temperature=0)))
     await asyncio.to_thread(begun.wait)
     task.cancel()
@@ -301,7 +299,7 @@ async def test_cancelled_requests_stop_the_engine(tiny_pair, monkeypatch):
         await task
     cancelled.set()
     await model.complete("1", 1, Sampling(max_tokens=2, seed=0))
-    assert steps < 50
+    assert len(steps) < 50
 
 
 async def test_half_precision_and_learned_positions(tiny_tokenizer):
@@ -316,10 +314,7 @@ async def test_half_precision_and_learned_positions(tiny_tokenizer):
     module = GPT2LMHeadModel(config).eval()
     for dtype, tolerance in ((torch.float32, 1e-3), (torch.bfloat16, 0.5)):
         model = HFModel((module.to(dtype), tiny_tokenizer))
-        groups = await asyncio.gather(
-            *(model.complete(p, 2, Sampling(max_tokens=20, seed=1)) for p in PROMPTS)
-        )
-        for completion in (c for group in groups for c in group):
+        for completion in await to_all_prompts(model, 2, Sampling(max_tokens=20, seed=1)):
             again = model.logprobs(completion.prompt_ids, completion.token_ids)
             assert completion.logprobs == pytest.approx(again, abs=tolerance)
 
@@ -348,22 +343,19 @@ async def test_requests_join_the_batch_under_way_and_change_no_sample(tiny_pair)
         order.append(name)
         return found
 
+    def request(i, turn):
+        sampling = Sampling(max_tokens=4 + 3 * i, seed=10 * i + turn, temperature=1 + i / 4)
+        return PROMPTS[(i + turn) % 4], 2, sampling
+
     async def chain(i):
         """Each request follows from the one before."""
-        found = []
-        for turn in range(3):
-            sampling = Sampling(max_tokens=4 + 3 * i, seed=10 * i + turn, temperature=1 + i / 4)
-            found += await ask("short", PROMPTS[(i + turn) % 4], 2, sampling)
-        return found
+        return [each for turn in range(3) for each in await ask("short", *request(i, turn))]
 
     [late], *chains = await asyncio.gather(ask("long", PROMPTS[3], 1, long), *map(chain, range(3)))
     assert order[-1] == "long" and len(order) == 10
     assert (late.token_ids, late.finish_reason) == (slow.token_ids, slow.finish_reason)
     for i, found in enumerate(chains):
-        expected = []
-        for turn in range(3):
-            sampling = Sampling(max_tokens=4 + 3 * i, seed=10 * i + turn, temperature=1 + i / 4)
-            expected += await alone.complete(PROMPTS[(i + turn) % 4], 2, sampling)
+        expected = [each for turn in range(3) for each in await alone.complete(*request(i, turn))]
         assert [c.token_ids for c in found] == [c.token_ids for c in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from aiohttp import web
+from chaos import fail
 from http_app import served
 from messages import raises
 
@@ -18,7 +19,6 @@ from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
 BODIES = {
-    "malformed": '{"choices": [',
     "empty": '{"choices": []}',
     "wrong types": '{"choices": [{"message": {"content": 7}}]}',
 }
@@ -29,6 +29,7 @@ class Server:
 
     def __init__(self):
         self.faults = []  # one is taken by each request: a status, a name below, or a function
+        self.down = None  # the fault of every request, whichever come
         self.bodies, self.headers, self.times, self.queries = [], [], [], []
         self.busy = self.most_busy = 0
         self.delay = 0.0
@@ -66,7 +67,7 @@ class Server:
             self.bodies.append(body)
             if self.delay:
                 await asyncio.sleep(self.delay)
-            fault = self.faults.pop(0) if self.faults else None
+            fault = self.down or (self.faults.pop(0) if self.faults else None)
             if fault is not None:
                 return await self.misbehave(fault, request, body)
             return web.json_response(self.answer(body, chat="messages" in body))
@@ -76,24 +77,11 @@ class Server:
     async def misbehave(self, fault, request, body):
         if callable(fault):
             return fault(body)
-        if isinstance(fault, int):
-            return web.json_response({"error": {"message": f"told to say {fault}"}}, status=fault)
         if fault == "later":
             return web.Response(status=429, headers={"Retry-After": "0.3"}, text="slow down")
-        if fault in BODIES:
-            return web.Response(text=BODIES[fault])
-        if fault == "closed":
-            request.transport.close()
-            return web.Response()
-        if fault == "truncated":
-            response = web.StreamResponse(headers={"Content-Length": "1000"})
-            await response.prepare(request)
-            await response.write(b'{"choices": [')
-            request.transport.close()
-            return response
         if fault == "slow":
             await asyncio.sleep(1.2)
-        return web.json_response(fault)
+        return web.Response(text=BODIES[fault]) if fault in BODIES else await fail(str(fault), request)
 
     def answer(self, body, chat):
         if self.reply is not None:
@@ -129,10 +117,16 @@ class Server:
 
 
 @pytest.fixture
-async def server():
-    server = await Server().start()
-    yield server
-    await server.stop()
+async def servers():
+    servers = [await Server().start() for _ in range(2)]
+    yield servers
+    for server in servers:
+        await server.stop()
+
+
+@pytest.fixture
+def server(servers):
+    return servers[0]
 
 
 CHAT = [{"role": "system", "content": "Reckon."}, {"role": "user", "content": "1 + 1 = ü?"}]
@@ -223,22 +217,11 @@ async def test_no_server_is_a_model_error_after_the_patience():
     assert model.under_way == 0
 
 
-class Down(Server):
-    """A server that is well or not as a whole, whichever requests come."""
-
-    down = ""
-
-    async def handle(self, request):
-        if self.down:
-            self.faults = [self.down]
-        return await super().handle(request)
-
-
 @pytest.mark.parametrize("fault", [503, 429, 500, "closed", "stopped"])
 @pytest.mark.parametrize("replicas", [1, 3])
 async def test_an_outage_loses_no_call(fault, replicas):
     """With far more failures than attempts: those of calls are not theirs."""
-    servers = [await Down().start() for _ in range(replicas)]
+    servers = [await Server().start() for _ in range(replicas)]
     ports = [int(server.url.rpartition(":")[2].removesuffix("/v1")) for server in servers]
     urls = [server.url for server in servers]
     settings = {"concurrency": 256, "attempts": 3, "backoff": 0.001, "health_interval": 0.05, "patience": 120}
@@ -253,7 +236,7 @@ async def test_an_outage_loses_no_call(fault, replicas):
         await asyncio.sleep(0.5)
         assert not any(call.done() for call in calls)
         for server, port in zip(servers, ports, strict=True):
-            server.down = ""
+            server.down = None
             if fault == "stopped":
                 await server.start(port)
         assert await asyncio.gather(*calls) == [expected] * 400
@@ -287,21 +270,18 @@ async def test_a_failure_does_not_hold_up_a_server_that_answers_others(server):
     await asyncio.gather(*others)
 
 
-async def test_endpoints_share_the_work_and_failing_ones_rest(server):
-    other = await Server().start()
-    try:
-        server.delay = other.delay = 0.005
-        model = HTTPModel([server.url, other.url], "m", backoff=5.0)
-        await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(40)))
-        assert abs(len(server.bodies) - len(other.bodies)) <= 4
-        other.faults = [500] * 40
-        before = len(other.bodies)
-        await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(4)))
-        for _ in range(20):
-            await model.complete("p", 1, Sampling())
-        assert len(other.bodies) - before <= 5
-    finally:
-        await other.stop()
+async def test_endpoints_share_the_work_and_failing_ones_rest(servers):
+    server, other = servers
+    server.delay = other.delay = 0.005
+    model = HTTPModel([server.url, other.url], "m", backoff=5.0)
+    await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(40)))
+    assert abs(len(server.bodies) - len(other.bodies)) <= 4
+    other.faults = [500] * 40
+    before = len(other.bodies)
+    await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(4)))
+    for _ in range(20):
+        await model.complete("p", 1, Sampling())
+    assert len(other.bodies) - before <= 5
 
 
 async def test_the_key_is_sent_and_never_shown(server, monkeypatch):
@@ -377,14 +357,6 @@ async def test_secrets_in_a_url_are_not_shown(server):
     assert "secret" not in repr(model)
     await model.complete("p", 1, Sampling())
     assert server.queries == ["token=secret"]
-
-
-@pytest.fixture
-async def servers():
-    servers = [await Server().start() for _ in range(2)]
-    yield servers
-    for server in servers:
-        await server.stop()
 
 
 async def test_a_drained_endpoint_gets_no_requests_until_it_is_admitted(servers):

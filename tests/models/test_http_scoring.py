@@ -158,15 +158,14 @@ async def test_what_is_no_score_of_these_tokens_is_refused(serve, answer):
 
 async def test_what_cannot_be_scored_is_refused_before_it_is_sent(serve):
     server = await serve()
-    model = HTTPModel(server.url, "m")
+    model, chat = HTTPModel(server.url, "m"), HTTPModel(server.url, "m", api="chat")
     model.context = 5
-    with raises(ContextError):
-        await model.score(IDS, TEXT, end=False)
-    with raises(ModelError):
-        await model.score(IDS, [], end=False)
-    with raises(ModelError):
-        await model.score(IDS, [-1], end=False)
-    model = HTTPModel(server.url, "m", api="chat")
-    with raises(ConfigError):
-        await model.score(IDS, TEXT, end=False)
+    for one, text, error in (
+        (model, TEXT, ContextError),
+        (model, [], ModelError),
+        (model, [-1], ModelError),
+        (chat, TEXT, ConfigError),
+    ):
+        with raises(error):
+            await one.score(IDS, text, end=False)
     assert not server.bodies

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from messages import raises
@@ -17,6 +18,14 @@ from mars_env.models.openai_dialect import (
 )
 from mars_env.models.requests import NO_LIMIT
 from mars_env.types import Sampling
+
+ROWS = json.loads(Path(__file__).with_name("dialect.json").read_text("utf-8"))
+
+
+def rows_of(name):
+    """A test for each row of a table of dialect.json."""
+    [names] = {tuple(row) for row in ROWS[name]}
+    return pytest.mark.parametrize(names, [tuple(row.values()) for row in ROWS[name]])
 
 
 def answer(*choices, **fields):
@@ -95,42 +104,14 @@ def test_rounding_above_zero_is_forgiven():
     assert found.logprobs == (0.0,)
 
 
-@pytest.mark.parametrize(("choices", "usage", "context", "reasons"), [
-    # one sample: fewer tokens than its limit of 8 cannot be its own
-    (["length"], {"completion_tokens": 8}, None, ["length"]),
-    (["length"], {"completion_tokens": 7}, None, ["context"]),
-    (["stop"], {"completion_tokens": 7}, None, ["stop"]),
-    # without a count nothing says so
-    (["length"], {}, None, ["length"]),
-    # several: those that were cut off would have 8 each
-    (["length", "length"], {"completion_tokens": 15}, None, ["context", "context"]),
-    (["length", "stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
-    (["length", "stop"], {"completion_tokens": 9}, None, ["length", "stop"]),
-    # thinking that is in the total alone, as Gemini and xAI count
-    (["length"], {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 13}, None, ["length"]),
-    (["length"], {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 12}, None, ["context"]),
-    (["length"], {"completion_tokens": 7, "total_tokens": 13}, None, ["context"]),
-    (["length"], {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": "12"}, None, ["context"]),
-    # a context that is known decides
-    (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 93}, 100, ["context", "stop"]),
-    (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 92}, 100, ["length", "stop"]),
-    # other words
-    (["model_length"], {"completion_tokens": 8}, None, ["context"]),
-    (["max_tokens"], {"completion_tokens": 8}, None, ["length"]),
-    (["content_filter"], {"completion_tokens": 3}, None, ["content_filter"]),
-    (["SAFETY"], {"completion_tokens": 3}, None, ["content_filter"]),
-    (["content_filter: RECITATION"], {"completion_tokens": 3}, None, ["content_filter"]),
-    (["LENGTH", "Stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
-    (["eos_token", "tool_calls"], {}, None, ["stop", "stop"]),
-    ([None, ""], {"completion_tokens": 3}, None, ["stop", "stop"]),
-])  # fmt: skip
-def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(choices, usage, context, reasons):
+@rows_of("finish reasons")
+def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(why, choices, usage, context, reasons):
     told = [{"index": i, "text": "so", "finish_reason": reason} for i, reason in enumerate(choices)]
     found = completions_of(
         answer(*told, usage=usage), len(told), Sampling(max_tokens=8), processed=False, version=0,
         context=context,
     )  # fmt: skip
-    assert [completion.finish_reason for completion in found] == reasons
+    assert [completion.finish_reason for completion in found] == reasons, why
 
 
 def test_token_ids_and_thinking_are_counted():
@@ -178,26 +159,7 @@ def test_without_a_limit_only_the_context_cuts_off(usage, context, ids):
     assert [completion.finish_reason for completion in found] == ["context", "stop"]
 
 
-@pytest.mark.parametrize(("status", "error", "too_long"), [
-    (400, {"message": "This model's maximum context length is 4096 tokens. You requested 5000"}, True),
-    (400, {"message": "no", "code": "context_length_exceeded"}, True),
-    (400, {"message": "no", "type": "exceed_context_size_error"}, True),
-    (413, {"message": "The prompt is too long"}, True),
-    (400, {"message": "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"}, True),
-    (422, {"message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."}, True),
-    (422, {"message": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000"}, True),
-    (400, {"message": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"}, True),
-    (400, {"message": "The input token count (1200000) exceeds the maximum number allowed"}, True),
-    (400, {"message": "This model's maximum prompt length is 131072 but the request has 537812"}, True),
-    (400, {"message": "Your request exceeded model token limit: 262144 (requested: 300000)"}, True),
-    (400, {"message": "Range of input length should be [1, 30720]"}, True),
-    (400, {"message": "litellm.ContextWindowExceededError: no"}, True),
-    (400, {"message": "unknown field"}, False),
-    (422, {"message": "`temperature` must be strictly positive"}, False),
-    (400, {"message": "max_tokens is too large: 100000. This model supports at most 16384"}, False),
-    (500, {"message": "maximum context length"}, False),
-    (401, {"message": "maximum context length"}, False),
-])  # fmt: skip
+@rows_of("refusals")
 def test_refusals_for_length_are_known_by_their_words(status, error, too_long):
     assert is_too_long(status, json.dumps({"error": error}).encode()) is too_long
 
@@ -217,13 +179,7 @@ def test_an_adapter_holds_what_its_base_model_holds():
     assert context_of(json.dumps({"data": [{"id": "mine", "parent": "mine"}]}).encode(), "mine") is None
 
 
-@pytest.mark.parametrize(("fields", "names"), [
-    ({"temperature": 0.3, "top_p": 1, "top_k": 0, "seed": 1, "chat_template_kwargs": {"a": 1}}, []),
-    ({"response_format": {"type": "text"}, "logit_bias": {}, "min_tokens": 0, "tool_choice": "auto"}, []),
-    ({"top_p": 0.9, "top_k": 20, "min_p": 0.1}, ["top_p", "top_k", "min_p"]),
-    ({"repetition_penalty": 1.05}, ["repetition_penalty"]),
-    ({"guided_json": {"type": "object"}, "tool_choice": "required"}, ["guided_json", "tool_choice"]),
-])  # fmt: skip
+@rows_of("fields")
 def test_fields_that_change_the_distribution_are_known(fields, names):
     assert biasing_fields(fields) == names
     choice = {"text": "x", "token_ids": [4], "prompt_token_ids": [1], "logprobs": {"token_logprobs": [-0.5]}}
@@ -232,14 +188,7 @@ def test_fields_that_change_the_distribution_are_known(fields, names):
     assert found.trainable is not bool(names)
 
 
-@pytest.mark.parametrize(("content", "text"), [
-    ([{"type": "text", "text": "2"}, {"type": "text", "text": "4"}], "24"),
-    ([{"type": "thinking", "thinking": "so"}, {"type": "text", "text": "4"}], "<think>so</think>4"),
-    ([{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}], "<think>so"),
-    ([{"type": "reasoning", "summary": [{"text": "so"}]}, {"type": "text", "text": ""}], "<think>so</think>"),
-    ([], ""),
-    (None, ""),
-])  # fmt: skip
+@rows_of("parts")
 def test_content_in_parts_is_put_together(content, text):
     assert message_text({"content": content}) == text
 
@@ -256,13 +205,7 @@ def test_content_that_is_no_text_is_none(content):
         message_text({"content": content})
 
 
-@pytest.mark.parametrize(("payload", "status"), [
-    ({"error": {"message": "no", "code": 502}}, 502),
-    ({"error": {"message": "no", "code": "400"}}, 400),
-    ({"error": {"message": "no", "code": "rate_limited"}}, 500),
-    ({"error": "no", "choices": []}, 500),
-    ({"choices": [{"text": "4"}, {"error": {"code": 429, "message": "no"}}]}, 429),
-])  # fmt: skip
+@rows_of("errors")
 def test_an_error_that_is_told_in_an_answer_has_its_status(payload, status):
     told = embedded_error(json.dumps(payload).encode())
     assert told[0] == status and error_text(told[1]) == "no"

@@ -28,47 +28,49 @@ class Playing:
         self.model, self.sampling = model, Sampling(**{"temperature": 1.0, **sampling})
 
 
+@pytest.fixture
+async def engine():
+    async with Engine() as running:
+        yield running
+
+
 @pytest.mark.parametrize("lacks", ["logprobs", "token_ids"])
-async def test_a_server_without_what_training_needs_is_told_before_a_run(lacks):
-    async with Engine() as engine:
-        model = HTTPModel(engine.url, "m", exact=True)
-        await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
-        engine.lacks = (lacks,)
-        with raises(ConfigError):
-            await preflight({"solver_0": Playing(model)})
+async def test_a_server_without_what_training_needs_is_told_before_a_run(engine, lacks):
+    model = HTTPModel(engine.url, "m", exact=True)
+    await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
+    engine.lacks = (lacks,)
+    with raises(ConfigError):
+        await preflight({"solver_0": Playing(model)})
 
 
-async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not():
-    async with Engine() as engine:
-        model = HTTPModel(engine.url, "m")
-        agents = {"solver_0": Playing(model), "verifier_0": Playing(model)}
-        await preflight(agents)
-        with raises(ConfigError):
-            await preflight(agents, trained=["verifier_0"])
-        assert engine.requests == []
+async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not(engine):
+    model = HTTPModel(engine.url, "m")
+    agents = {"solver_0": Playing(model), "verifier_0": Playing(model)}
+    await preflight(agents)
+    with raises(ConfigError):
+        await preflight(agents, trained=["verifier_0"])
+    assert engine.requests == []
 
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0.6}, {"top_p": 0.9}, {"top_k": 20}])
-async def test_log_probabilities_of_another_distribution_are_told(sampling, caplog):
-    async with Engine() as engine:
-        model = HTTPModel(engine.url, "m", exact=True)
-        agents = {"solver_0": Playing(model, **sampling)}
-        with raises(ConfigError):
-            await preflight(agents, trained=agents)
-        with caplog.at_level(logging.WARNING):
-            await preflight(agents)  # its texts may be all that is wanted
-        assert "turns of solver_0 cannot be trained on later" in caplog.text
-        caplog.clear()
-        processed = HTTPModel(engine.url, "m", exact=True, logprobs="processed")
-        await preflight({"solver_0": Playing(processed, **sampling)}, trained=agents)
-        assert not caplog.text
+async def test_log_probabilities_of_another_distribution_are_told(engine, sampling, caplog):
+    model = HTTPModel(engine.url, "m", exact=True)
+    agents = {"solver_0": Playing(model, **sampling)}
+    with raises(ConfigError):
+        await preflight(agents, trained=agents)
+    with caplog.at_level(logging.WARNING):
+        await preflight(agents)  # its texts may be all that is wanted
+    assert "turns of solver_0 cannot be trained on later" in caplog.text
+    caplog.clear()
+    processed = HTTPModel(engine.url, "m", exact=True, logprobs="processed")
+    await preflight({"solver_0": Playing(processed, **sampling)}, trained=agents)
+    assert not caplog.text
 
 
-async def test_fields_that_change_what_is_sampled_from_are_told():
-    async with Engine() as engine:
-        model = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
-        with raises(ConfigError):
-            await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
+async def test_fields_that_change_what_is_sampled_from_are_told(engine):
+    model = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
+    with raises(ConfigError):
+        await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
 
 
 async def test_a_name_that_is_not_listed_but_answered_is_warned_of_once(caplog):
@@ -100,11 +102,8 @@ async def test_models_inside_others_and_those_that_judge_are_asked():
     for model in (SegmentedModel(gone, 8), gone):
         with raises(ModelError):
             await preflight({"solver_0": Playing(model)})
-    for grader in (
-        RubricGrader(gone),
-        VerifierGrader(Playing(gone)),
-        RewardModelGrader(GenerativeJudge(gone)),
-    ):
+    judging = RewardModelGrader(GenerativeJudge(gone))
+    for grader in (RubricGrader(gone), VerifierGrader(Playing(gone)), judging):
         with raises(ModelError):
             await preflight({}, replace(game, grader=grader))
     assert gone in models_of(Highest(GenerativeJudge(gone)))
@@ -115,10 +114,9 @@ async def test_models_inside_others_and_those_that_judge_are_asked():
 
 def test_an_evaluation_asks_the_judge_before_it_plays(tmp_path):
     judge = RubricGrader(HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1))
+    settings = {"agents": "scripted:4", "limit": 1, "out": tmp_path / "run"}
     with raises(ModelError):
-        mars_env.evaluate(
-            "arithmetic-solve", agents="scripted:4", limit=1, grader=judge, out=tmp_path / "run", seed=0
-        )
+        mars_env.evaluate("arithmetic-solve", grader=judge, **settings)
 
 
 async def test_the_recorder_asks_its_engine(tmp_path, caplog):
@@ -137,9 +135,8 @@ async def test_the_recorder_asks_its_engine(tmp_path, caplog):
 
 
 def test_the_command_says_it_before_it_serves(tmp_path):
-    told = said(
-        "record", "--upstream", "http://127.0.0.1:9/v1", "--out", tmp_path / "run", "--port", 0, code=2
-    )
+    given = ["--upstream", "http://127.0.0.1:9/v1", "--out", tmp_path / "run", "--port", 0]
+    told = said("record", *given, code=2)
     assert "no server of the engine can be reached" in " ".join(told.split())
 
 

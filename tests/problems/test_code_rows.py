@@ -294,29 +294,19 @@ def test_real_sets_from_local_files_of_their_schema(name, tmp_path):
         load_problems(name, split="nowhere")
 
 
-def test_dates_of_live_code_bench(tmp_path):
-    (tmp_path / "test.jsonl").write_text(json.dumps(LCB_STDIN))
-    day = datetime.date(2024, 9, 1)
-    found = live_code_bench(source=tmp_path / "test.jsonl", start=day, end=day)
-    assert len(found) == 1 and "2024-09-01..2024-09-01" in found.revision
-    (tmp_path / "test.jsonl").write_text(json.dumps({**LCB_STDIN, "contest_date": "09/01/2024"}))
-    with raises(ProblemError):
-        live_code_bench(source=tmp_path / "test.jsonl")
-
-
 def test_live_code_bench_by_release_and_date(tmp_path):
     (tmp_path / "test.jsonl").write_text(json.dumps(LCB_CALL))
     (tmp_path / "test2.jsonl").write_text(json.dumps(LCB_STDIN))
     assert [p.id for p in live_code_bench(source=tmp_path, release="v1")] == ["3001"]
     assert [p.id for p in live_code_bench(source=tmp_path, release="v2")] == ["3001", "abc301_a"]
-    late = live_code_bench(source=tmp_path, release="v2", start="2024-01-01", end="2024-12-31")
-    assert [p.id for p in late] == ["abc301_a"] and "2024-01-01..2024-12-31" in late.revision
+    late = live_code_bench(source=tmp_path, release="v2", start="2024-09-01", end=datetime.date(2024, 9, 1))
+    assert [p.id for p in late] == ["abc301_a"] and "2024-09-01..2024-09-01" in late.revision
     assert late[0].metadata["contest_date"].startswith("2024-09-01")
-    with raises(ConfigError):
-        live_code_bench(release="v7")
-    with raises(ConfigError):
-        live_code_bench(source=tmp_path, release="v2", start="August")
-    with raises(ConfigError):
-        live_code_bench(split="train")
+    for wrong in ({"release": "v7"}, {"release": "v2", "start": "August"}, {"split": "train"}):
+        with raises(ConfigError):
+            live_code_bench(source=tmp_path, **wrong)
     with raises(ProblemError):
         live_code_bench(source=tmp_path, release="v3")
+    (tmp_path / "test.jsonl").write_text(json.dumps({**LCB_STDIN, "contest_date": "09/01/2024"}))
+    with raises(ProblemError):
+        live_code_bench(source=tmp_path / "test.jsonl")

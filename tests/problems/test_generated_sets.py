@@ -1,11 +1,10 @@
 """What all generated sets share: seeds, splits, and options that make no sense."""
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from command_line import run_python
 from messages import raises
 
 from mars_env import load_problems
@@ -49,8 +48,7 @@ def test_a_problem_depends_on_seed_and_index(name):
 def test_another_process_makes_the_same_problems():
     names = ("aime", "arithmetic", "nibbles", "programs", "reports", "subset-sum")
     code = f"import mars_env; print(*(mars_env.load_problems(n, n=40).content_hash() for n in {names}))"
-    run = [sys.executable, "-c", code]
-    other = subprocess.run(run, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "77"})
+    other = run_python(code, check=True, env={"PYTHONHASHSEED": "77"})
     assert other.stdout.split() == [load_problems(name, n=40).content_hash() for name in names]
 
 

@@ -1,12 +1,12 @@
 """The real sets, read from local files of the hub's schemas; the rows are made up."""
 
 import builtins
-import json
 from pathlib import Path
 
 import pytest
 from hub_rows import MATHEMATICS as ROWS
 from messages import raises
+from rows import write_rows
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, MissingExtra, ProblemError
@@ -26,17 +26,6 @@ EXPECTED = {
 }
 
 
-def write(path, rows):
-    if path.suffix == ".parquet":
-        pa = pytest.importorskip("pyarrow", reason="parquet needs the extra 'datasets'")
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def test_the_sets_are_registered():
     assert set(MATH_SETS) == set(ROWS) <= set(list_problem_sets())
 
@@ -44,7 +33,7 @@ def test_the_sets_are_registered():
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_rows_of_the_hub_become_problems(tmp_path, name, suffix):
-    path = write(tmp_path / f"local{suffix}", ROWS[name])
+    path = write_rows(tmp_path / f"local{suffix}", ROWS[name])
     problems = load_problems(name, source=path)
     assert [(p.id, p.reference) for p in problems] == EXPECTED[name]
     assert problems.name == name and not problems.generated
@@ -57,13 +46,13 @@ def test_rows_of_the_hub_become_problems(tmp_path, name, suffix):
 
 
 def test_dapo_merges_duplicates_and_leaves_contradictions_out(tmp_path):
-    problems = load_problems("dapo-math-17k", source=write(tmp_path / "d.jsonl", ROWS["dapo-math-17k"]))
+    problems = load_problems("dapo-math-17k", source=write_rows(tmp_path / "d.jsonl", ROWS["dapo-math-17k"]))
     assert problems.notes == "3 duplicate rows merged, 1 problem with contradictory answers left out"
     assert [p.statement for p in problems] == ["Find $x$.", "Find $y$."]
 
 
 def test_metadata_of_math500(tmp_path):
-    problem = load_problems("math500", source=write(tmp_path / "m.jsonl", ROWS["math500"]))[0]
+    problem = load_problems("math500", source=write_rows(tmp_path / "m.jsonl", ROWS["math500"]))[0]
     assert problem.metadata["subject"] == "Precalculus" and problem.metadata["level"] == 2
 
 
@@ -82,11 +71,11 @@ def test_metadata_of_math500(tmp_path):
 )
 def test_bad_rows_are_named(tmp_path, name, row):
     with raises(ProblemError):
-        load_problems(name, source=write(tmp_path / "bad.jsonl", [row]))
+        load_problems(name, source=write_rows(tmp_path / "bad.jsonl", [row]))
 
 
 def test_splits_of_real_sets(tmp_path):
-    path = write(tmp_path / "g.jsonl", ROWS["gsm8k"])
+    path = write_rows(tmp_path / "g.jsonl", ROWS["gsm8k"])
     assert load_problems("gsm8k", source=path, split="train")[0].id == "gsm8k/train/0"
     with raises(ConfigError):
         load_problems("gsm8k", source=path, split="dev")
@@ -95,7 +84,7 @@ def test_splits_of_real_sets(tmp_path):
 def test_a_folder_of_several_splits_is_refused(tmp_path):
     for part in ("main/train-00000-of-00001.jsonl", "main/test-00000-of-00001.jsonl"):
         (tmp_path / part).parent.mkdir(exist_ok=True)
-        write(tmp_path / part, ROWS["gsm8k"])
+        write_rows(tmp_path / part, ROWS["gsm8k"])
     with raises(ConfigError):
         load_problems("gsm8k", source=tmp_path, split="train")
     with raises(ConfigError):
@@ -107,7 +96,7 @@ def test_a_folder_of_several_splits_is_refused(tmp_path):
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets", reason="the hub needs the extra 'datasets'")
-    path = write(tmp_path / "hub.parquet", ROWS[name])
+    path = write_rows(tmp_path / "hub.parquet", ROWS[name])
     original, asked = datasets.load_dataset, {}
 
     def load_dataset(repo, config, *, split, revision):
@@ -146,7 +135,7 @@ def test_no_network_is_one_clear_sentence(monkeypatch, name):
 
 @pytest.mark.parametrize("missing", ["datasets", "pyarrow"])
 def test_a_missing_library_names_the_extra(tmp_path, monkeypatch, missing):
-    path = write(tmp_path / "x.parquet", ROWS["aime25"])
+    path = write_rows(tmp_path / "x.parquet", ROWS["aime25"])
     original = builtins.__import__
 
     def refuse(name, *args, **kwargs):

@@ -2,13 +2,11 @@ import json
 
 import pytest
 from messages import raises
+from rows import write_rows
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems import load_set
-
-pa = pytest.importorskip("pyarrow", reason="parquet needs the extra 'datasets'")
-pq = pytest.importorskip("pyarrow.parquet", reason="parquet needs the extra 'datasets'")
 
 GOOD = [
     {"id": "a", "problem": "What is 1 + 1?", "answer": "2", "level": 3},
@@ -16,19 +14,9 @@ GOOD = [
 ]
 
 
-def jsonl(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def parquet(path, rows):
-    pq.write_table(pa.Table.from_pylist(rows), path)
-    return path
-
-
-@pytest.mark.parametrize("write", [jsonl, parquet])
-def test_rows_become_problems(tmp_path, write):
-    path = write(tmp_path / f"mine.{write.__name__}", GOOD)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_rows_become_problems(tmp_path, suffix):
+    path = write_rows(tmp_path / f"mine.{suffix}", GOOD)
     problems = load_problems(path, licence="CC0-1.0")
     assert [p.id for p in problems] == ["a", "b"]
     assert problems[1].reference == "\\frac{7}{2}"
@@ -39,22 +27,22 @@ def test_rows_become_problems(tmp_path, write):
 
 
 def test_fields_are_mapped_and_ids_can_be_numbered(tmp_path):
-    path = jsonl(
+    path = write_rows(
         tmp_path / "q.jsonl", [{"question": "What is 6 * 7?", "final": 42}, {"question": "2?", "final": 2.0}]
     )
     problems = load_problems(path, fields={"id": None, "problem": "question", "answer": "final"})
     assert [(p.id, p.reference) for p in problems] == [("q/0", "42"), ("q/1", "2")]
 
 
-@pytest.mark.parametrize("write", [jsonl, parquet])
-def test_the_only_answer_of_a_list_is_the_answer(tmp_path, write):
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_the_only_answer_of_a_list_is_the_answer(tmp_path, suffix):
     answers = [["\\frac12"], ["7"]]
     rows = [{"id": str(i), "problem": "?", "answer": answer} for i, answer in enumerate(answers)]
-    found = [p.reference for p in load_problems(write(tmp_path / f"o.{write.__name__}", rows))]
+    found = [p.reference for p in load_problems(write_rows(tmp_path / f"o.{suffix}", rows))]
     assert found == ["\\frac12", "7"]
     texts = ['["\\\\frac12"]', "[1, 2]", "[1, 2)", '["']
     rows = [{"id": str(i), "problem": "?", "answer": text} for i, text in enumerate(texts)]
-    found = [p.reference for p in load_set(write(tmp_path / f"s.{write.__name__}", rows))]
+    found = [p.reference for p in load_set(write_rows(tmp_path / f"s.{suffix}", rows))]
     assert found == ["\\frac12", *texts[1:]]
 
 
@@ -68,7 +56,7 @@ def test_the_only_answer_of_a_list_is_the_answer(tmp_path, write):
 )
 def test_a_bad_row_is_named_with_file_line_and_field(tmp_path, change):
     row = {"id": "c", "problem": "?", "answer": "2", **change}
-    path = jsonl(
+    path = write_rows(
         tmp_path / "bad.jsonl", [*GOOD, {key: value for key, value in row.items() if value is not ...}]
     )
     with raises(ProblemError):
@@ -76,13 +64,13 @@ def test_a_bad_row_is_named_with_file_line_and_field(tmp_path, change):
 
 
 def test_a_bad_parquet_row_is_named_too(tmp_path):
-    path = parquet(tmp_path / "bad.parquet", [*GOOD, {"id": "c", "problem": "?", "answer": ""}])
+    path = write_rows(tmp_path / "bad.parquet", [*GOOD, {"id": "c", "problem": "?", "answer": ""}])
     with raises(ProblemError):
         load_problems(path)
 
 
 def test_duplicate_ids_are_refused_with_both_lines(tmp_path):
-    path = jsonl(tmp_path / "twice.jsonl", [*GOOD, {"id": "a", "problem": "else?", "answer": "3"}])
+    path = write_rows(tmp_path / "twice.jsonl", [*GOOD, {"id": "a", "problem": "else?", "answer": "3"}])
     with raises(ProblemError):
         load_problems(path)
 
@@ -121,8 +109,8 @@ def test_blank_lines_and_a_byte_order_mark_are_skipped(tmp_path):
 
 
 def test_a_folder_is_read_in_the_order_of_its_files(tmp_path):
-    jsonl(tmp_path / "2.jsonl", [GOOD[0]])
-    parquet(tmp_path / "1.parquet", [GOOD[1]])
+    write_rows(tmp_path / "2.jsonl", [GOOD[0]])
+    write_rows(tmp_path / "1.parquet", [GOOD[1]])
     (tmp_path / "README.md").write_text("not a problem")
     assert [p.id for p in load_problems(tmp_path)] == ["b", "a"]
 
@@ -141,7 +129,7 @@ def test_a_folder_is_read_in_the_order_of_its_files(tmp_path):
     ],
 )
 def test_what_cannot_be_loaded(tmp_path, name, options, error):
-    jsonl(tmp_path / "good.jsonl", GOOD)
+    write_rows(tmp_path / "good.jsonl", GOOD)
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "empty").mkdir()
     with raises(error):
@@ -153,7 +141,7 @@ TOWER = r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}"
 
 def test_a_reference_that_the_check_refuses_is_named_with_its_place(tmp_path):
     rows = [*GOOD, {"id": "c", "problem": "How large?", "solution": TOWER}]
-    path = jsonl(tmp_path / "tower.jsonl", [{"solution": r.get("answer", TOWER), **r} for r in rows])
+    path = write_rows(tmp_path / "tower.jsonl", [{"solution": r.get("answer", TOWER), **r} for r in rows])
     seen = []
 
     def check(problem):

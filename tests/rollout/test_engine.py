@@ -4,24 +4,19 @@ from dataclasses import dataclass, replace
 
 import pytest
 from messages import raises
-from sums_team import told
+from sums_team import game, sums, told
 
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
+from mars_env.envs import GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, play, play_all
+from mars_env.rollout import Job, collect, play, play_all, regrade
 from mars_env.rollout.engine import at_most
-from mars_env.rollout.rewarding import regrade
-from mars_env.types import Action, Grade, Problem
+from mars_env.types import Action, Grade
 
-PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(6)]
-
-
-class ExactGrader:
-    async def grade(self, problem, text):
-        await asyncio.sleep(0)
-        return Grade.correct() if text == problem.reference else Grade.wrong("another number")
+PROBLEMS = sums(6)
+GAME = game()
+GROUPED = replace(GAME, grower=grouped(GroupedSettings(group=4)))
 
 
 @dataclass
@@ -37,31 +32,29 @@ class Guesser:
         rng = random.Random(seed)
         if "report" in observation or "solution" not in observation:
             right = int(observation["problem"].split()[2]) * 2
-            return [Action(str(right + rng.randrange(2))) for _ in range(n)]
+            return [Action(f"\\boxed{{{right + rng.randrange(2)}}}") for _ in range(n)]
         return [Action(f"Hm.\nCorrectness: {rng.choice(['Correct', 'Wrong'])}") for _ in range(n)]
 
 
-GAME = Game(SolveVerifyCorrect(TRAINING), ExactGrader())
-GROUPED = replace(GAME, grower=grouped(GroupedSettings(group=4)))
+async def played(agent, game=GAME, problem=1, seed=0, **options):
+    return await play(game, assign_agents(game.rules, agent), Job(PROBLEMS[problem]), seed=seed, **options)
 
 
-async def trees_of(game, agent, concurrency):
+async def trees_of(agent, game=GAME, concurrency=8):
     jobs = [Job(problem, sample) for sample in range(3) for problem in PROBLEMS]
-    return [
-        told(t)
-        for t in await collect(game, assign_agents(game.rules, agent), jobs, seed=5, concurrency=concurrency)
-    ]
+    agents = assign_agents(game.rules, agent)
+    return list(map(told, await collect(game, agents, jobs, seed=5, concurrency=concurrency)))
 
 
 @pytest.mark.parametrize("game", [GAME, GROUPED], ids=["linear", "grouped"])
 async def test_the_same_seed_gives_the_same_trees_whatever_the_concurrency(game):
-    one_by_one = await trees_of(game, Guesser(), 1)
-    assert one_by_one == await trees_of(game, Guesser(delays=random.Random(1)), 7)
-    assert one_by_one == await trees_of(game, Guesser(delays=random.Random(2)), 64)
+    one_by_one = await trees_of(Guesser(), game, 1)
+    assert one_by_one == await trees_of(Guesser(delays=random.Random(1)), game, 7)
+    assert one_by_one == await trees_of(Guesser(delays=random.Random(2)), game, 64)
 
 
 async def test_rewards_are_the_papers():
-    for tree in await trees_of(GROUPED, Guesser(), 8):
+    for tree in await trees_of(Guesser(), GROUPED):
         by_id = {turn.id: turn for turn in tree.turns}
         for turn in tree.turns:
             if turn.role == "verifier":
@@ -81,41 +74,51 @@ async def test_finished_groups_are_handed_on_at_once():
                 assert seen  # the Solver's group came before any Verifier acted
             return await super().act(observation, n, seed)
 
-    await play(
-        GROUPED, assign_agents(GROUPED.rules, Watching()), Job(PROBLEMS[1]), seed=0, on_turns=seen.append
-    )
+    await played(Watching(), GROUPED, on_turns=seen.append)
     assert all(len(turns) == 4 for turns in seen)
 
 
-async def test_an_agent_that_cannot_act_costs_its_own_tree_only():
+async def waits_for_what_is_cancelled(*_):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+def raising(error):
+    async def act(*_):
+        raise error
+
+    return act
+
+
+async def too_few(observation, n, seed):
+    return [Action("Correctness: Correct")] * (n - 1)
+
+
+@pytest.mark.parametrize(
+    ("act", "fault"),
+    [
+        (raising(ModelError("the server is gone")), "ModelError: the server is gone"),
+        (raising(TimeoutError("the tool did not answer")), "TimeoutError: the tool did not answer"),
+        (raising(ZeroDivisionError()), "ZeroDivisionError"),
+        (waits_for_what_is_cancelled, "what it waited for was cancelled"),
+        (too_few, "returned 0 actions where 1 were asked for"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_agent_that_cannot_act_costs_its_own_trees_only(act, fault, caplog):
     class Faulty(Guesser):
         async def act(self, observation, n, seed):
-            if "3 + 3" in observation["problem"] and "solution" in observation:
-                raise ModelError("the server is gone")
-            return await super().act(observation, n, seed)
+            bad = "3 + 3" in observation["problem"] and "solution" in observation
+            return await (act if bad else super().act)(observation, n, seed)
 
-    trees = await trees_of(GAME, Faulty(), 8)
-    for tree in trees:
-        if tree.problem.id == "p3":
-            assert "the server is gone" in tree.fault
-            assert tree.final is None
-            assert [turn.agent for turn in tree.turns] == ["solver_0"]
+    for tree in await trees_of(Faulty(), replace(GAME, turn_timeout=30)):
+        if tree.problem == PROBLEMS[3]:
+            assert tree.fault.startswith("verifier_0 at turn 0.0: ") and fault in tree.fault
+            assert ("Traceback" in caplog.text) != ("ModelError" in tree.fault)  # a bug of the agent's
+            assert tree.final is None and [turn.agent for turn in tree.turns] == ["solver_0"]
         else:
             assert not tree.fault
-
-
-async def test_a_bug_in_an_agent_is_logged_and_noted(caplog):
-    tree = await play(GAME, assign_agents(GAME.rules, lambda observation: 1 / 0), Job(PROBLEMS[0]), seed=0)
-    assert "ZeroDivisionError" in tree.fault and "ZeroDivisionError" in caplog.text
-
-
-async def test_a_wrong_number_of_actions_is_a_fault():
-    class TooFew(Guesser):
-        async def act(self, observation, n, seed):
-            return (await super().act(observation, n, seed))[:-1]
-
-    tree = await play(GROUPED, assign_agents(GROUPED.rules, TooFew()), Job(PROBLEMS[0]), seed=0)
-    assert "returned 3 actions where 4 were asked for" in tree.fault
 
 
 async def test_rules_that_raise_end_the_run_and_nothing_hangs():
@@ -142,9 +145,9 @@ async def test_closing_early_cancels_what_is_under_way():
                 cancelled.append(1)
                 raise
 
-    played = play_all(GAME, assign_agents(GAME.rules, Slow()), map(Job, PROBLEMS), seed=0)
-    assert (await anext(played)).problem.id == "p0"
-    await played.aclose()
+    trees = play_all(GAME, assign_agents(GAME.rules, Slow()), map(Job, PROBLEMS), seed=0)
+    assert (await anext(trees)).problem == PROBLEMS[0]
+    await trees.aclose()
     assert len(cancelled) == 5
 
 
@@ -154,13 +157,13 @@ async def test_async_rewards_and_the_path_that_led_there():
         return float(len(path))
 
     game = replace(GAME, rewards={"solver": length, "verifier": length, "corrector": length})
-    tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[2]), seed=3)
+    tree = await played(Guesser(), game, 2, seed=3)
     assert [turn.reward for turn in tree.turns] == [float(i) for i in range(len(tree.turns))]
 
 
 async def test_a_team_reward_is_the_mean_over_branches():
     game = replace(GROUPED, team_reward=team_outcome)
-    tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[4]), seed=1)
+    tree = await played(Guesser(), game, 4, seed=1)
     children = {}
     for turn in tree.turns:
         children.setdefault(turn.parent_id, []).append(turn)
@@ -174,8 +177,8 @@ async def test_a_team_reward_is_the_mean_over_branches():
 
 
 async def test_grading_again_gives_the_same_tree_and_another_grader_another():
-    tree = await play(GAME, assign_agents(GAME.rules, Guesser()), Job(PROBLEMS[3]), seed=2)
-    assert await regrade(tree, GAME) == tree
+    tree = await played(Guesser(), problem=3, seed=2)
+    assert told(await regrade(tree, GAME)) == told(tree)
 
     class Strict:
         async def grade(self, problem, text):
@@ -185,32 +188,15 @@ async def test_grading_again_gives_the_same_tree_and_another_grader_another():
     assert all(turn.grade.score == 0.0 for turn in again.turns if turn.grade)
 
 
-async def cancelled_future(*_):
-    future = asyncio.get_running_loop().create_future()
-    future.cancel()
-    await future
-
-
-async def test_an_agent_that_waits_for_something_cancelled_loses_only_its_own_tree():
-    class Waits(Guesser):
-        async def act(self, observation, n, seed):
-            if "0 + 0" in observation["problem"]:
-                await cancelled_future()
-            return await super().act(observation, n, seed)
-
-    trees = await trees_of(GAME, Waits(), 2)
-    assert all(bool(tree.fault) == (tree.problem.id == "p0") for tree in trees)
-
-
 @pytest.mark.parametrize("part", ["grader", "rewards", "team_reward"])
 async def test_a_grader_or_reward_that_waits_for_something_cancelled_gives_none(part):
     class Waits:
         async def grade(self, problem, text):
-            await cancelled_future()
+            await waits_for_what_is_cancelled()
 
-    given = {"grader": Waits(), "rewards": {"solver": cancelled_future}, "team_reward": cancelled_future}
-    game = replace(GAME, **{part: given[part]})
-    tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[0]), seed=0)
+    given = {"grader": Waits(), "rewards": {"solver": waits_for_what_is_cancelled}}
+    given["team_reward"] = waits_for_what_is_cancelled
+    tree = await played(Guesser(), replace(GAME, **{part: given[part]}))
     assert not tree.fault and tree.turns[0].reward is None
 
 
@@ -221,7 +207,7 @@ async def test_a_tree_that_is_cancelled_from_outside_ends():
             await asyncio.get_running_loop().create_future()
 
     acting = asyncio.Event()
-    task = asyncio.create_task(play(GAME, assign_agents(GAME.rules, Waits()), Job(PROBLEMS[0]), seed=0))
+    task = asyncio.create_task(played(Waits()))
     await acting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

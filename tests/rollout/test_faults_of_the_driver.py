@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-import resource
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 
 import pytest
+from command_line import command
+from full_disk import full_disk
 from messages import raises
 from sums_team import game, stored, sums, team, told
 
@@ -25,9 +25,6 @@ from mars_env.types import Problem
 PROBLEMS = sums(6)
 GAME = game()
 TEAM = team()
-
-
-# --- graders --------------------------------------------------------------------------------------------
 
 
 async def test_a_grader_that_hangs_on_one_problem_is_given_up_as_unknown():
@@ -71,11 +68,7 @@ async def test_a_grading_process_that_stands_still_is_killed_and_the_verdict_unk
         grader.close()
 
 
-# --- a full disk ----------------------------------------------------------------------------------------
-
-
 async def test_a_full_disk_ends_the_run_in_one_sentence_and_the_run_resumes(tmp_path):
-    """A limit on the size of files takes the place of a small disk: a write is cut short, the next fails."""
     jobs = [Job(problem, sample) for sample in range(20) for problem in PROBLEMS]
 
     async def run(directory):
@@ -83,13 +76,8 @@ async def test_a_full_disk_ends_the_run_in_one_sentence_and_the_run_resumes(tmp_
             pass
 
     await run(tmp_path / "whole")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
-        with raises(StoreError):
-            await run(tmp_path / "full")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(50_000), raises(StoreError):
+        await run(tmp_path / "full")
     written = (tmp_path / "full" / "turns.jsonl").read_bytes()
     assert len(written) <= 50_000 and written.endswith(b"\n")
     await run(tmp_path / "full")
@@ -99,31 +87,20 @@ async def test_a_full_disk_ends_the_run_in_one_sentence_and_the_run_resumes(tmp_
 
 
 def test_a_disk_that_takes_nothing_from_the_start(tmp_path):
-    """A process that may write no byte to a file: the kernel refuses, as it does on a full disk."""
-    code = """
-import resource, sys
-from mars_env.errors import StoreError
-from mars_env.rollout import Store
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-try:
-    Store(sys.argv[1], {"seed": 1}, [])
-except StoreError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=120)
-    assert "cannot be written" in done.stdout and "File too large" in done.stdout, done.stderr
+    with full_disk(0), raises(StoreError):
+        Store(tmp_path, {"seed": 1}, [])
     assert not (tmp_path / "manifest.json").exists()
     with Store(tmp_path, {"seed": 1}, PROBLEMS):
         pass
 
 
-# --- signals --------------------------------------------------------------------------------------------
-
-
-def command(url, directory):
-    arguments = ["evaluate", "arithmetic-solve-verify-correct", "--agents", f"{url}#m", "--limit", 20]
-    arguments += ["--n", 5, "--seed", 2, "--concurrency", 8, "--set", "schedule=training", "--out", directory]
-    return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
+def begun(url, directory):
+    """A process that plays a run."""
+    called = command(
+        *("evaluate", "arithmetic-solve-verify-correct", "--agents", f"{url}#m", "--limit", 20, "--n", 5),
+        *("--seed", 2, "--concurrency", 8, "--set", "schedule=training", "--out", directory),
+    )
+    return subprocess.Popen(called, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finished(url, directory):
@@ -149,9 +126,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(chaos, tmp_path, ho
     url = chaos.start(seconds=0.01).url
     expected = finished(url, tmp_path / "whole")
     stopped = tmp_path / "stopped"
-    process = subprocess.Popen(
-        command(url, stopped), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = begun(url, stopped)
     when_some_turns_are_stored(process, stopped)
     process.send_signal(how)
     _, said = process.communicate(timeout=60)
@@ -171,9 +146,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(chaos, tmp_path, ho
 
 def test_a_run_is_stopped_within_seconds_though_the_server_hangs(chaos, tmp_path):
     url = chaos.start("hang", rate=1.0).url
-    process = subprocess.Popen(
-        command(url, tmp_path / "run"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    process = begun(url, tmp_path / "run")
     until = time.monotonic() + 60
     while not (tmp_path / "run" / "turns.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.02)
@@ -183,26 +156,8 @@ def test_a_run_is_stopped_within_seconds_though_the_server_hangs(chaos, tmp_path
     assert process.returncode == 130 and "Traceback" not in said, said
 
 
-async def test_an_agent_that_hangs_keeps_nobody_from_stopping(tmp_path):
-    """Closing the run cancels what is under way; what was finished is on disk."""
-
-    class Stuck:
-        policy = "stuck"
-
-        async def act(self, observation, n, seed):
-            await asyncio.Event().wait()
-
-    played = stored(tmp_path, GAME, {**TEAM, "verifier_0": Stuck()}, map(Job, PROBLEMS), PROBLEMS)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):
-            await anext(played)
-    await played.aclose()
-    with Store(tmp_path, {"seed": 1}, PROBLEMS) as store:
-        assert all(set(store.turns_of(f"{problem.id}#0")) == {"0"} for problem in PROBLEMS)
-
-
-async def test_an_agent_that_hangs_is_given_up_after_its_time(tmp_path):
-    """Its tree says so and has no answer; its finished turns are kept, and played on when it is well."""
+async def test_an_agent_that_hangs_is_given_up_after_its_time():
+    """Its tree says so and has no answer; its finished turns are kept."""
 
     class Stuck:
         policy = TEAM["verifier_0"].policy
@@ -219,33 +174,16 @@ async def test_an_agent_that_hangs_is_given_up_after_its_time(tmp_path):
     game, stuck, jobs = replace(GAME, turn_timeout=0.2), Stuck(), list(map(Job, PROBLEMS))
     expected = list(map(told, await collect(game, TEAM, jobs, seed=1)))
 
-    async def run(agents):
-        return [tree async for tree in stored(tmp_path, game, agents, jobs, PROBLEMS)]
-
     async with asyncio.timeout(20):
-        await run({**TEAM, "verifier_0": stuck})
+        trees = await collect(game, {**TEAM, "verifier_0": stuck}, jobs, seed=1)
     assert stuck.cancelled == 1
-    for tree, sound in zip(map(told, read_run(tmp_path).trees), expected, strict=True):
+    for tree, sound in zip(map(told, trees), expected, strict=True):
         if tree.id == "sum/2#0":
             assert tree.final is None
             assert tree.fault == "verifier_0 at turn 0.0: TimeoutError: no action within 0.2 s"
             assert tree.turns == sound.turns[:1]
         else:
             assert tree == sound
-    [again] = await run(TEAM)
-    assert told(again) == expected[2]
-
-
-async def test_a_time_out_of_the_agents_own_keeps_its_words():
-    class Impatient:
-        policy = "impatient"
-
-        async def act(self, observation, n, seed):
-            raise TimeoutError("the tool did not answer")
-
-    game = replace(GAME, turn_timeout=30)
-    [tree] = await collect(game, {**TEAM, "solver_0": Impatient()}, [Job(PROBLEMS[0])], seed=1)
-    assert tree.fault == "solver_0 at turn 0: TimeoutError: the tool did not answer"
 
 
 def test_a_limit_on_turns_is_a_time():

@@ -3,34 +3,36 @@ import json
 import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
+from full_disk import full_disk
 from messages import raises
 from rich.console import Console
-from sums_team import told
+from sums_team import sums, told
+from turns import turn
 
 from mars_env.agents import make_agents
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.math.grader import MathGrader
+from mars_env.loggers import Logger
 from mars_env.models import HTTPModel
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Slots, Store, collect, play_all
 from mars_env.rollout.monitor import Monitor, Trace, live_view, prometheus_text, reporting
 from mars_env.rollout.store import finished_trees
-from mars_env.types import Action, Completion, Grade, Problem, Turn
+from mars_env.types import Action, Completion, Grade
 
-PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(8)]
+PROBLEMS = sums(8)
 
 
 class PartGrader:
     """Knows nothing of one problem."""
 
     async def grade(self, problem, text):
-        if problem.id == "p2":
+        if problem.id == "sum/2":
             return Grade.unknown("worker 17 was lost")
         return Grade.correct() if text == problem.reference else Grade.wrong("another number")
 
@@ -109,11 +111,9 @@ async def test_graded_turns_of_unfinished_trees_count():
 
 
 async def test_watching_changes_nothing():
-    watched = sorted(
-        await played(Monitor()), key=lambda tree: JOBS.index(Job(tree.problem, int(tree.id[-1])))
-    )
+    watched = {tree.id: told(tree) for tree in await played(Monitor())}
     plain = await collect(GAME, assign_agents(GAME.rules, Player()), JOBS, seed=2)
-    assert list(map(told, watched)) == list(map(told, plain))
+    assert watched == {tree.id: told(tree) for tree in plain}
 
 
 async def test_turns_in_flight_and_the_time_left_are_told_while_it_plays():
@@ -146,12 +146,8 @@ async def test_the_live_view_says_what_is_the_matter():
 
 
 async def test_metrics_go_to_a_logger_and_to_prometheus():
-    class Log:
-        def __init__(self):
-            self.rows, self.ended = [], False
-
-        def start(self, step):
-            assert step == 0
+    class Log(Logger):
+        rows, ended = [], False
 
         def log(self, step, values):
             self.rows.append((step, dict(values)))
@@ -162,10 +158,7 @@ async def test_metrics_go_to_a_logger_and_to_prometheus():
     monitor, log = Monitor(len(JOBS)), Log()
     async with reporting(monitor, logger=log, every=0.01, port=0) as port:
         await played(monitor)
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{port}/metrics") as response,
-        ):
+        async with aiohttp.request("GET", f"http://127.0.0.1:{port}/metrics") as response:
             assert response.content_type == "text/plain"
             text = await response.text()
     assert 'mars_env_trees{of="finished"} 24.0\n' in text
@@ -175,8 +168,8 @@ async def test_metrics_go_to_a_logger_and_to_prometheus():
     step, values = log.rows[-1]
     assert step == values["rollout/turns/finished"] == monitor.figures()["turns/finished"]
     with pytest.raises(aiohttp.ClientError):
-        async with aiohttp.ClientSession() as session:
-            await session.get(f"http://127.0.0.1:{port}/metrics")
+        async with aiohttp.request("GET", f"http://127.0.0.1:{port}/metrics"):
+            pass
 
 
 async def test_a_trace_shows_every_turn_in_a_row_of_its_own(tmp_path):
@@ -205,7 +198,7 @@ async def test_what_an_earlier_run_finished_counts(tmp_path):
         async for _ in play_all(GAME, assign_agents(GAME.rules, Player()), JOBS[:8], seed=2, journal=store):
             pass
     finished = finished_trees(tmp_path)
-    assert finished == {f"p{i}#0" for i in range(7)}  # the eighth was discarded
+    assert finished == {f"sum/{i}#0" for i in range(7)}  # the eighth was discarded
     figures = Monitor(len(JOBS), finished=len(finished)).figures()
     assert figures["trees/finished"] == 7 and "seconds/left" not in figures
 
@@ -237,24 +230,24 @@ async def test_queues_and_idle_places_of_engines():
 
 async def test_the_models_of_a_team_are_measured_under_their_names():
     server = HTTPModel("http://127.0.0.1:9/v1", "m", concurrency=3)
-    monitor = Monitor()
-    monitor.measure_models(make_agents(server, ["solver_0", "verifier_0"]))
+    monitor, other = Monitor(), HTTPModel("http://127.0.0.1:9/v1", "m")
+    agents = make_agents(server, ["solver_0", "verifier_0"]) | make_agents(other, ["corrector_0"])
+    monitor.measure_models(agents)
     monitor.measure("grading", MathGrader(workers=2).pool)
     figures = monitor.figures()
-    assert [name for name in figures if name.startswith("queue/")] == ["queue/m", "queue/grading"]
+    queues = [name for name in figures if name.startswith("queue/")]
+    assert queues == ["queue/m", "queue/m 2", "queue/grading"]  # two models of one name
     assert figures["idle/m"] == figures["idle/grading"] == pytest.approx(1.0)
     assert (server.capacity, server.under_way) == (3, 0)
 
 
 def test_turns_of_other_processes_are_seen(tmp_path):
-    turn = Turn(
-        "p#0", "0", None, "g", "solver_0", "", "p", Action("4", (Completion("4", completion_tokens=5),))
-    )
+    done = replace(turn("0", None, Completion("4", completion_tokens=5)), seconds=0.5)
     with Trace(tmp_path / "trace.json") as trace:
         monitor = Monitor(trace=trace)
         monitor.record_remote_acting(0, {"solver_0": 3})
         monitor.record_remote_acting(1, {"solver_0": 1, "verifier_0": 2})
-        monitor.record_remote_turns([replace(turn, seconds=0.5), replace(turn, id="1", seconds=0.5)])
+        monitor.record_remote_turns([done, replace(done, id="1")])
         monitor.record_remote_acting(0, {"verifier_0": 1})
         figures = monitor.figures()
     assert figures["turns/finished"] == 2 and figures["turns/in_flight"] == 4
@@ -266,31 +259,16 @@ def test_turns_of_other_processes_are_seen(tmp_path):
     assert monitor.figures()["turns/in_flight"] == 0
 
 
-class Full:
-    """A file on a full disk."""
-
-    def write(self, text):
-        raise OSError(28, "No space left on device")
-
-    def close(self):
-        raise OSError(28, "No space left on device")
-
-
 async def test_a_trace_on_a_full_disk_costs_no_tree(tmp_path, caplog):
     clean = await played(Monitor())
-    with Trace(tmp_path / "trace.json") as trace:
-        trace._file.close()
-        trace._file = Full()
+    with full_disk(1000), Trace(tmp_path / "trace.json") as trace:
         trees = await played(Monitor(trace=trace))
     assert sorted(tree.fault for tree in trees) == sorted(tree.fault for tree in clean)
     assert caplog.text.count("ends early") == 1
 
 
 async def test_a_logger_that_fails_costs_no_run(caplog):
-    class Failing:
-        def start(self, step):
-            pass
-
+    class Failing(Logger):
         def log(self, step, values):
             raise OSError(28, "No space left on device")
 
@@ -307,15 +285,3 @@ async def test_a_port_that_is_none_is_one_sentence(port):
     with raises(ConfigError):
         async with reporting(Monitor(), port=port):
             pass
-
-
-def test_models_of_one_name_are_measured_each(tmp_path):
-    class Named:
-        name, capacity, under_way = "m", 4, 0
-
-    agents = {name: SimpleNamespace(model=Named()) for name in ("solver_0", "verifier_0", "corrector_0")}
-    agents["solver_1"] = agents["solver_0"]
-    monitor = Monitor()
-    monitor.measure_models(agents)
-    queues = {name for name in monitor.figures() if name.startswith("queue/")}
-    assert queues == {"queue/m", "queue/m 2", "queue/m 3"}

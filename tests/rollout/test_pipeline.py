@@ -7,116 +7,64 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import raises
+from pipeline_run import (
+    EPISODES,
+    GAME,
+    GROUP,
+    Actor,
+    Laggard,
+    all_batches,
+    batches_of,
+    everything,
+    plain,
+    steps_of,
+)
 
 from benchmarks.simulator import SimulatedEngine, run_virtual
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
+from mars_env.envs import GroupedSettings, grouped, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
+from mars_env.errors import ConfigError, ContextError, MarsError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, Store, collect, groups_of
+from mars_env.rollout import Job, SegmentedModel, Slots, Store, collect
 from mars_env.rollout.groups import is_uniform
-from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
-from mars_env.rollout.segments import SegmentedModel
-from mars_env.rollout.slots import Slots
+from mars_env.rollout.pipeline import PipelineSettings, Training
+from mars_env.rollout.staleness import acting_after, least_updates
 from mars_env.seeds import derive_seed
-from mars_env.types import Action, Completion, Grade, Problem, Sampling
+from mars_env.types import Action, Completion, Problem, Sampling
 
-GROUP = 3
-
-
-class ExactGrader:
-    async def grade(self, problem, text):
-        return Grade.correct() if text == "right" else Grade.wrong("by chance")
-
-
-GAME = Game(
-    SolveVerifyCorrect(TRAINING), ExactGrader(), grower=grouped(GroupedSettings(group=GROUP, branches=2))
-)
-
-
-@dataclass
-class Actor:
-    """Acts by chance; the seed decides everything but the time it takes. `versions` are a policy's."""
-
-    versions: list[int]
-    delays: random.Random
-    policy: str = "mars"
-    fails: float = 0.0
-    told: bool = True
-
-    async def act(self, observation, n, seed):
-        rng = random.Random(seed)
-        first = self.versions[-1]
-        await asyncio.sleep(self.delays.lognormvariate(0, 1))
-        if rng.random() < self.fails:
-            raise ModelError("lost")
-        second = self.versions[-1]
-        await asyncio.sleep(self.delays.lognormvariate(0, 1))
-        solving = "solution" not in observation or "report" in observation
-        texts = ("right", "wrong") if solving else ("Correctness: Correct", "Correctness: Wrong")
-        versions = ((first, 2), (second, 1)) if self.told else ()
-        return [Action(rng.choice(texts), (Completion("", versions=versions),)) for _ in range(n)]
-
-
-def steps_of(count, problems):
-    return [[Job(Problem(f"p{step}.{i}", "", ""), step) for i in range(problems)] for step in range(count)]
-
-
-def plain(groups):
-    """Groups as plain data, without what the schedule may change."""
-    return {g.id: tuple((t.id, t.agent, t.text, t.reward) for t in g.turns) for g in groups}
-
-
-async def all_batches(actor, options, steps, *, train_time=2.0, game=GAME, late=(), **kwargs):
-    """Train on a virtual clock; checks on the way what must hold at every moment."""
-    batches, size = [], options.groups_per_update
-    async with aclosing(
-        pipeline(game, assign_agents(game.rules, actor), steps, options, seed=7, **kwargs)
-    ) as due:
-        async for batch in due:
-            assert batch.version == len(batches)
-            assert all(age <= options.staleness for age in batch.ages)
-            for group in batch.groups:
-                for turn in group.turns:
-                    for version, _ in turn.action.completions[0].versions:
-                        assert batch.version - options.staleness <= version <= batch.version
-            if size is not None:
-                assert len(batch.groups) <= options.bound + int((options.refill - 1) * size)
-            batches.append(batch)
-            await asyncio.sleep(train_time)
-            if len(batches) not in late:
-                actor.versions.append(len(batches))
-    return batches
-
-
-def everything(actor, steps, game=GAME):
-    """What a run without a pipeline plays."""
-    jobs = [job for step in steps for job in step]
-    return groups_of(run_virtual(collect(game, assign_agents(game.rules, actor), jobs, seed=7)))
-
-
+STALENESS, CONCURRENCY = st.integers(0, 4), st.none() | st.integers(1, 9)
 OPTIONS = st.builds(
     PipelineSettings,
-    staleness=st.integers(0, 4),
+    staleness=STALENESS,
     groups_per_update=st.none() | st.integers(1, 12),
-    concurrency=st.none() | st.integers(1, 9),
+    concurrency=CONCURRENCY,
 ) | st.builds(
     PipelineSettings,
-    staleness=st.integers(0, 4),
+    staleness=STALENESS,
     groups_per_update=st.integers(1, 12),
     refill=st.floats(1, 4),
-    concurrency=st.none() | st.integers(1, 9),
+    concurrency=CONCURRENCY,
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=60)
 @given(
-    OPTIONS, st.integers(0, 10**6), st.sampled_from([0.01, 1.0, 5.0, 40.0]), st.booleans(), st.floats(0, 0.2)
+    options=OPTIONS,
+    chance=st.integers(0, 10**6),
+    train_time=st.sampled_from([0.01, 1.0, 5.0, 40.0]),
+    told=st.booleans(),
+    fails=st.floats(0, 0.2),
+    kind=st.sampled_from([Actor, Laggard]),
+    first=st.integers(0, 9),  # of a run that is resumed
 )
-def test_no_group_is_lost_repeated_or_older_than_the_bound(options, chance, train_time, told, fails):
-    steps = steps_of(4, 3)
-    actor = Actor([0], random.Random(chance), fails=fails, told=told)
-    batches = run_virtual(all_batches(actor, options, steps, train_time=train_time))
+def test_no_group_is_lost_repeated_or_older_than_the_bound(
+    options, chance, train_time, told, fails, kind, first
+):
+    steps, training = steps_of(4, 3), Training(version=first)
+    actor = kind([first], random.Random(chance), fails=fails, told=told)
+    batches = run_virtual(
+        all_batches(actor, options, steps, train_time=train_time, first=first, training=training)
+    )
     trained = [group for batch in batches for group in batch.groups]
     assert len({group.id for group in trained}) == len(trained)
     assert all(len(group.turns) == GROUP for group in trained)
@@ -139,21 +87,16 @@ def test_without_staleness_a_step_is_trained_as_a_whole_and_on_policy():
 
 
 def test_rollouts_of_later_steps_go_on_while_the_trainer_works():
-    began = []
-
-    @dataclass
     class Watched(Actor):
         async def act(self, observation, n, seed):
-            began.append((asyncio.get_running_loop().time(), self.versions[-1]))
+            self.begun = asyncio.get_running_loop().time()
             return await super().act(observation, n, seed)
 
     def longest(staleness):
-        began.clear()
-        options = PipelineSettings(staleness=staleness)
         actor = Watched([0], random.Random(3))
+        options = PipelineSettings(staleness=staleness)
         run_virtual(all_batches(actor, options, steps_of(4, 4), train_time=100.0))
-        times = [time for time, _ in began]
-        return times[-1]
+        return actor.begun
 
     assert longest(0) > 300 > longest(1) > longest(3)
     assert longest(3) < 60  # nothing held it up
@@ -161,9 +104,8 @@ def test_rollouts_of_later_steps_go_on_while_the_trainer_works():
 
 def test_a_group_is_trained_before_its_tree_is_finished():
     async def first_batch():
-        players = assign_agents(GAME.rules, Actor([0], random.Random(4)))
         options = PipelineSettings(groups_per_update=2, staleness=3)
-        async with aclosing(pipeline(GAME, players, steps_of(1, 4), options, seed=7)) as due:
+        async with aclosing(batches_of(Actor([0], random.Random(4)), options, steps_of(1, 4))) as due:
             return await anext(due)
 
     batch = run_virtual(first_batch())
@@ -183,16 +125,15 @@ class Able(Actor):
         return [Action("wrong" if rng.random() < 0.1 else "right", (completion,)) for _ in range(n)]
 
 
-def test_other_groups_are_played_in_the_place_of_uniform_ones():
-    def lessons(**more):
-        options = PipelineSettings(groups_per_update=6, staleness=1, **more)
-        batches = run_virtual(all_batches(Able([0], random.Random(8)), options, steps_of(12, 4)))
-        return [
-            (sum(not is_uniform(group) for group in batch.groups), len(batch.groups))
-            for batch in batches[:-1]
-        ]
+def lessons(actor, dull, **more):
+    """Of each update but the last: how many groups teach something, and how many there are."""
+    options = PipelineSettings(groups_per_update=6, staleness=1, refill=more.pop("refill", 4))
+    batches = run_virtual(all_batches(actor, options, steps_of(12, 4), **more))
+    return [(sum(not dull(group) for group in b.groups), len(b.groups)) for b in batches[:-1]]
 
-    plain_run, refilled = lessons(), lessons(refill=4)
+
+def test_other_groups_are_played_in_the_place_of_uniform_ones():
+    plain_run, refilled = (lessons(Able([0], random.Random(8)), is_uniform, refill=r) for r in (1, 4))
     assert min(lesson for lesson, _ in plain_run) < 6
     assert {groups for _, groups in plain_run} == {6}
     assert all(lesson >= 6 or groups >= 24 for lesson, groups in refilled)
@@ -204,13 +145,8 @@ def test_the_trainer_may_say_which_groups_teach_nothing():
     def short(group):
         return group.turns[0].role == "solver"
 
-    options = PipelineSettings(groups_per_update=6, staleness=1, refill=4)
-    actor = Actor([0], random.Random(8))
-    batches = run_virtual(all_batches(actor, options, steps_of(12, 4), training=Training(uniform=short)))
-    assert all(
-        sum(not short(group) for group in batch.groups) >= 6 or len(batch.groups) >= 24
-        for batch in batches[:-1]
-    )
+    found = lessons(Actor([0], random.Random(8)), short, training=Training(uniform=short))
+    assert all(lesson >= 6 or groups >= 24 for lesson, groups in found)
 
 
 def test_groups_without_versions_are_as_old_as_the_weights_under_which_they_were_started():
@@ -250,18 +186,17 @@ def test_the_queue_is_bounded_however_slow_the_trainer_is():
             finished.add(seed)
             return actions
 
-    async def train(options):
-        players = assign_agents(GAME.rules, Watched([0], random.Random(5), told=False))
-        async with aclosing(pipeline(GAME, players, steps_of(40, 1), options, seed=7)) as due:
+    options = PipelineSettings(groups_per_update=5, staleness=2)
+
+    async def train():
+        actor = Watched([0], random.Random(5), told=False)
+        async with aclosing(batches_of(actor, options, steps_of(40, 1))) as due:
             async for batch in due:
                 await asyncio.sleep(1000)
                 for group in batch.groups:  # trained: they leave the queue
-                    agent = group.turns[0]
-                    order = derive_seed(7, agent.tree_id, agent.id)
-                    finished.discard(order)
+                    finished.discard(derive_seed(7, group.turns[0].tree_id, group.turns[0].id))
 
-    options = PipelineSettings(groups_per_update=5, staleness=2)
-    run_virtual(train(options))
+    run_virtual(train())
     assert max(peak) == options.bound == 15
 
 
@@ -313,15 +248,9 @@ def test_policies_that_are_not_trained_do_not_age():
     actor = Actor([0], random.Random(8), policy="frozen")
 
     async def train():
-        players, batches = assign_agents(GAME.rules, actor), []
-        due = pipeline(
-            GAME, players, steps_of(3, 2), options, seed=7, training=Training(policy_version={"mars": 9}.get)
-        )
-        async with aclosing(due):
-            async for batch in due:
-                await asyncio.sleep(1)
-                batches.append(batch)
-        return batches
+        training = Training(policy_version={"mars": 9}.get)
+        async with aclosing(batches_of(actor, options, steps_of(3, 2), training=training)) as due:
+            return [batch async for batch in due]
 
     batches = run_virtual(train())
     assert sum(batch.dropped for batch in batches) == 0
@@ -355,10 +284,8 @@ def test_a_journal_gives_back_what_a_stopped_run_has_played(tmp_path, size):
             return await super().act(observation, n, seed)
 
     async def train(journal, owed, limit):
-        seen = []
-        players = assign_agents(GAME.rules, Quick([0], random.Random(10), told=False))
-        due = pipeline(GAME, players, owed, options, seed=7, journal=journal)
-        async with aclosing(due):
+        seen, actor = [], Quick([0], random.Random(10), told=False)
+        async with aclosing(batches_of(actor, options, owed, journal=journal)) as due:
             async for batch in due:
                 seen += batch.groups
                 if len(seen) >= limit:
@@ -392,9 +319,7 @@ def test_what_breaks_the_machinery_ends_the_pipeline_with_its_reason():
 
 def test_closing_early_leaves_nothing_behind():
     async def train():
-        players = assign_agents(GAME.rules, Actor([0], random.Random(12)))
-        options = PipelineSettings(groups_per_update=1)
-        due = pipeline(GAME, players, steps_of(5, 3), options, seed=7)
+        due = batches_of(Actor([0], random.Random(12)), PipelineSettings(groups_per_update=1), steps_of(5, 3))
         await anext(due)
         await due.aclose()
         return len(asyncio.all_tasks())
@@ -402,24 +327,20 @@ def test_closing_early_leaves_nothing_behind():
     assert run_virtual(train()) == 1
 
 
-def test_groups_that_grow_with_their_trees_are_refused_where_they_would_be_torn():
-    episodes = Game(SolveVerifyCorrect(TRAINING), ExactGrader())
-    options = PipelineSettings(groups_per_update=4)
-    actor = Actor([0], random.Random(13))
+@pytest.mark.parametrize(
+    ("game", "size", "twice"),
+    [(EPISODES, 4, False), (replace(GAME, team_reward=team_outcome), 4, False), (GAME, None, True)],
+    ids=["groups that grow with their trees", "team rewards", "a tree that is asked for twice"],
+)
+def test_what_cannot_be_trained_is_refused(game, size, twice):
+    [step] = steps_of(1, 2)
+    options = PipelineSettings(groups_per_update=size)
     with raises(ConfigError):
-        run_virtual(all_batches(actor, options, steps_of(1, 2), game=episodes))
-    with raises(ConfigError):
-        run_virtual(all_batches(actor, options, steps_of(1, 2), game=replace(GAME, team_reward=team_outcome)))
-
-
-def test_a_tree_that_is_asked_for_twice_is_refused():
-    [step] = steps_of(1, 1)
-    with raises(ConfigError):
-        run_virtual(all_batches(Actor([0], random.Random(14)), PipelineSettings(), [step + step]))
+        run_virtual(all_batches(Actor([0], random.Random(13)), options, [step * (1 + twice)], game=game))
 
 
 def test_episodes_are_trained_by_steps():
-    game = Game(SolveVerifyCorrect(TRAINING), ExactGrader(), team_reward=team_outcome)
+    game = replace(EPISODES, team_reward=team_outcome)
     steps = steps_of(3, 2)
     batches = run_virtual(all_batches(Actor([0], random.Random(15)), PipelineSettings(), steps, game=game))
     trained = [group for batch in batches for group in batch.groups]
@@ -447,14 +368,7 @@ def test_slots_are_never_overdrawn_and_older_trees_come_first():
                 return [Action(rng.choice(texts)) for _ in range(n)]
 
         options = PipelineSettings(groups_per_update=3, staleness=3)
-        due = pipeline(
-            GAME,
-            assign_agents(GAME.rules, Player()),
-            steps_of(9, 1),
-            options,
-            seed=7,
-            training=Training(slots=slots),
-        )
+        due = batches_of(Player(), options, steps_of(9, 1), training=Training(slots=slots))
         done = []
         async with aclosing(due):
             async for batch in due:
@@ -483,14 +397,7 @@ def test_a_run_that_stops_while_a_group_is_admitted_keeps_no_slots():
         options = PipelineSettings(groups_per_update=2, staleness=2)
         actor = Actor([0], random.Random(3), told=False)
         game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=1)))
-        due = pipeline(
-            game,
-            assign_agents(game.rules, actor),
-            steps_of(5, 3),
-            options,
-            seed=7,
-            training=Training(slots=slots),
-        )
+        due = batches_of(actor, options, steps_of(5, 3), game, training=Training(slots=slots))
         async with aclosing(due):
             await anext(due)
             promised.clear()
@@ -539,3 +446,22 @@ def test_the_error_that_ends_a_run_is_told_while_its_tree_takes_time_to_close(co
     game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=3)))
     with raises(ContextError):
         run_virtual(all_batches(Refuses([0], random.Random(1)), options, steps_of(1, 3), game=game))
+
+
+def test_by_steps_the_turns_are_exactly_as_old_as_the_bound():
+    run = all_batches(Laggard([0], random.Random(0)), PipelineSettings(staleness=2), steps_of(6, 3))
+    assert [set(batch.ages) for batch in run_virtual(run)] == [{0}, {1}, {2}, {2}, {2}, {2}]
+
+
+async def test_outside_of_a_pipeline_there_is_no_least_version():
+    found = []
+
+    def act(observation):
+        found.append(least_updates())
+        return "Correctness: Correct"
+
+    await collect(EPISODES, assign_agents(EPISODES.rules, act), [Job(Problem("p", "", ""))], seed=0)
+    assert set(found) == {None}
+    with acting_after(3):
+        assert least_updates() == 3
+    assert least_updates() is None

@@ -1,23 +1,41 @@
+import asyncio
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
 import pytest
 from messages import raises
+from small_runs import ABOUT
+from sums_team import stored
+from turns import SAMPLED, turn
 
-from mars_env.errors import StoreError
+import mars_env
+from mars_env.agents import make_agents
+from mars_env.envs import Game, Solve, SolveVerifyCorrect
+from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS, team_outcome
+from mars_env.envs.search_graders import RewardModelGrader
+from mars_env.envs.selection import Highest, rated
+from mars_env.envs.visibility import Visibility
+from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.evaluation.report import build_report
 from mars_env.grading import grader_for
-from mars_env.rollout import read_run
-from mars_env.rollout.rewarding import grade_run, reward_run
-from mars_env.rollout.store import write_run
-from mars_env.types import Action, Completion, Problem, Tree, Turn
+from mars_env.models import ScriptedModel
+from mars_env.rollout import Job, Store, collect, read_run, write_run
+from mars_env.rollout.rewarding import grade_run, regrade, reward_run
+from mars_env.types import Action, Completion, Grade, Problem, Ratings, Tree, Verdict
 
 PROBLEM = Problem("p", "2 + 2?", "4")
 
 
-def stored(path, *reasons, text=r"\boxed{4}"):
+def recorded(path, *reasons, text=r"\boxed{4}"):
     """A recorded run of one tree: a chain of turns whose completions ended for these reasons."""
     turns = []
     for i, reason in enumerate(reasons):
-        name, above = ".".join("0" * (i + 1)), turns[-1].id if turns else None
-        action = Action(text, (Completion(text, reason, (1,), (2,), (-0.1,)),))
-        turns.append(Turn("p#0", name, above, "g", "solver_0", "m", "p", action, info={"number": i}))
+        completion = replace(SAMPLED, text=text, finish_reason=reason)
+        turns.append(turn("0" + ".0" * i, None, completion, tree="p#0", info={"number": i}))
     write_run(path, [Tree("p#0", PROBLEM, tuple(turns))], {"title": "recorded"})
     return path
 
@@ -28,26 +46,306 @@ def rewards(path):
 
 @pytest.mark.parametrize("cut", ["context", "content_filter"])
 async def test_an_answer_that_the_set_up_cut_off_is_not_graded(tmp_path, cut):
-    await grade_run(stored(tmp_path / "answer", "stop", cut), grader_for("math"))
+    await grade_run(recorded(tmp_path / "answer", "stop", cut), grader_for("math"))
     assert rewards(tmp_path / "answer") == [None, None]
-    await grade_run(stored(tmp_path / "earlier", cut, "stop"), grader_for("math"))
+    await grade_run(recorded(tmp_path / "earlier", cut, "stop"), grader_for("math"))
     assert rewards(tmp_path / "earlier") == [None, 1.0]
 
 
 @pytest.mark.parametrize(("text", "score"), [("Let me think.", 0.0), (r"\boxed{4}", 1.0)])
 async def test_an_answer_that_reached_its_own_limit_is_graded(tmp_path, text, score):
-    await grade_run(stored(tmp_path, "stop", "length", text=text), grader_for("math"))
+    await grade_run(recorded(tmp_path, "stop", "length", text=text), grader_for("math"))
     assert rewards(tmp_path) == [score, score]
 
 
 async def test_a_function_gives_no_reward_to_a_turn_that_the_set_up_cut_off(tmp_path):
-    await reward_run(stored(tmp_path, "stop", "context", "length"), lambda turn, path, problem: 7.0)
+    await reward_run(recorded(tmp_path, "stop", "context", "length"), lambda turn, path, problem: 7.0)
     assert rewards(tmp_path) == [7.0, None, 7.0]
 
 
 async def test_a_run_that_was_not_recorded_keeps_the_rewards_of_its_game(tmp_path):
-    turn = Turn("p#0", "0", None, "g", "solver_0", "m", "p", Action(r"\boxed{4}"), reward=0.25)
-    write_run(tmp_path, [Tree("p#0", PROBLEM, (turn,), final="0")], {"title": "sums-solve"})
+    answer = turn("0", 0.25, Completion(r"\boxed{4}"), tree="p#0")
+    write_run(tmp_path, [Tree("p#0", PROBLEM, (answer,), final="0")], {"title": "sums-solve"})
     with raises(StoreError):
         await grade_run(tmp_path, grader_for("math"))
     assert rewards(tmp_path) == [0.25]
+
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
+GAME = Game(Solve(), grader_for("math"))
+AGENTS = make_agents(ScriptedModel([r"\boxed{4}"]), ["solver_0"])
+
+
+def failing(*_):
+    raise RuntimeError("my bug")
+
+
+class Rude(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+def rude(*_):
+    raise Rude
+
+
+def stops(*_):
+    raise StopIteration
+
+
+async def raises_later(*_):
+    await asyncio.sleep(0)
+    raise TimeoutError("later")
+
+
+def giving(value):
+    return lambda *_: value
+
+
+async def later(*_):
+    await asyncio.sleep(0)
+    return "x"
+
+
+FAILS = {
+    "raises": (failing, "raised RuntimeError: my bug"),
+    "raises later": (raises_later, "raised TimeoutError: later"),
+    "rude": (rude, "raised Rude"),
+    "stops": (stops, "raised StopIteration"),
+    "string": (giving("0.5"), "'0.5'"),
+    "nan": (giving(math.nan), "nan"),
+    "later": (later, "'x'"),
+}
+
+FINE = [1, True, 0.25, np.float32(0.5), np.int64(2), np.bool_(True), Fraction(1, 4)]
+
+
+async def run(game, out=None, agents=AGENTS, problems=PROBLEMS):
+    if out is None:
+        return await collect(game, agents, list(map(Job, problems)), seed=0)
+    trees = [tree async for tree in stored(out, game, agents, map(Job, problems), problems, seed=0)]
+    return sorted(trees, key=lambda tree: tree.id)
+
+
+@pytest.mark.parametrize("name", FAILS)
+async def test_a_step_reward_that_fails_is_none_with_its_reason(tmp_path, name):
+    reward, why = FAILS[name]
+    trees = await run(replace(GAME, rewards={"solver": reward}), tmp_path / "run")
+    for tree in trees:
+        (turn,) = tree.turns
+        fault = turn.info[REWARD_FAULT]
+        assert turn.reward is None and why in fault
+        assert ("raised" in why) == (f" ({Path(__file__).name}, line " in fault)
+        assert turn.grade is not None and not tree.fault  # the turn is kept, its grade stands
+    assert read_run(tmp_path / "run").trees == tuple(trees)
+    report = build_report(trees, ABOUT)
+    assert report.counts.reward_faults == {"solver": {fault: 4}}
+    assert any(fault in note for note in report.notes)
+    json.loads(report.json_text(), parse_constant=pytest.fail)
+
+
+async def fails_later(tree):
+    return {turn.id: "x" for turn in tree.turns}
+
+
+@pytest.mark.parametrize(
+    "team",
+    [failing, rude, raises_later, fails_later, lambda tree: {"0": "0.5"}, lambda tree: {"0": math.nan}],
+)
+async def test_a_team_reward_that_fails_is_none_for_every_turn_it_rewards(tmp_path, team):
+    trees = await run(replace(GAME, team_reward=team), tmp_path / "run")
+    for tree in trees:
+        (turn,) = tree.turns
+        assert turn.reward is None
+        assert turn.info[REWARD_FAULT].startswith("the team reward")
+        assert tree.info[REWARD_FAULTS] == {"0": turn.info[REWARD_FAULT]}
+    assert read_run(tmp_path / "run").trees == tuple(trees)
+    assert sum(build_report(trees, ABOUT).counts.reward_faults["solver"].values()) == 4
+
+
+@pytest.mark.parametrize("given", [None, 1.0, "0", {"9": 1.0}, [("0", 1.0)]], ids=str)
+async def test_a_team_reward_of_another_form_is_no_reward(given):
+    (tree,) = await run(replace(GAME, team_reward=lambda tree: given), problems=PROBLEMS[:1])
+    assert tree.turns[0].reward is None and "the team reward failed" in tree.turns[0].info[REWARD_FAULT]
+
+
+async def test_one_wrong_team_reward_leaves_the_others_as_they_are():
+    game = Game(SolveVerifyCorrect(), grader_for("math"), team_reward=lambda tree: {"0": 0.5, "0.0": "x"})
+    team = make_agents(ScriptedModel(["\\boxed{4}\nCorrectness: Correct"]), game.rules.possible_agents)
+    (tree,) = await run(game, agents=team, problems=PROBLEMS[2:3])
+    assert tree.turns[0].reward == 0.5 and REWARD_FAULT not in tree.turns[0].info
+    assert tree.turns[1].reward is None and "'x' is not a number" in tree.turns[1].info[REWARD_FAULT]
+
+
+async def test_a_tree_that_a_fault_has_ended_has_no_team_rewards(tmp_path):
+    """Its chains end where the set-up ended them: nobody knows what its turns would have led to."""
+
+    class Gone:
+        policy = "gone"
+
+        async def act(self, observation, n, seed):
+            raise ModelError("the server is gone")
+
+    game = Game(SolveVerifyCorrect(), grader_for("math"), team_reward=team_outcome)
+    players = make_agents(ScriptedModel(["\\boxed{5}"]), game.rules.possible_agents)
+    (whole,) = await run(game, agents=players, problems=PROBLEMS[:1])
+    assert [turn.reward for turn in whole.turns] == [0.0] * len(whole.turns)
+    players["verifier_0"] = Gone()
+    (tree,) = await run(game, tmp_path / "run", agents=players, problems=PROBLEMS[:1])
+    assert tree.fault and [turn.grade.score for turn in tree.turns] == [0.0]
+    assert [turn.reward for turn in tree.turns] == [None]
+    assert read_run(tmp_path / "run").trees == (tree,)
+    assert [turn.reward for turn in (await regrade(tree, game)).turns] == [None]
+
+
+@pytest.mark.parametrize("value", FINE, ids=repr)
+async def test_any_finite_number_is_a_reward_and_stored_as_a_float(tmp_path, value):
+    game = replace(GAME, rewards={"solver": giving(value)})
+    (tree,) = await run(game, tmp_path / "r", problems=PROBLEMS[:1])
+    assert tree.turns[0].reward == float(value) and type(tree.turns[0].reward) is float
+    assert read_run(tmp_path / "r").trees == (tree,)
+
+
+async def test_an_async_reward_that_never_answers_does_not_hang_the_run():
+    async def waits(turn, path, problem):
+        await asyncio.Event().wait()
+
+    game = replace(GAME, rewards={"solver": waits}, grading_timeout=0.05)
+    (tree,) = await run(game, problems=PROBLEMS[:1])
+    assert "no answer within 0.05 s" in tree.turns[0].info[REWARD_FAULT]
+
+
+def two(turn, path):
+    return 1.0
+
+
+def four(turn, path, problem, more):
+    return 1.0
+
+
+@pytest.mark.parametrize("wrong", [two, four, 1.0, lambda turn, path, *, problem: 1.0])
+def test_a_reward_of_another_signature(wrong):
+    with raises(ConfigError):
+        mars_env.make("arithmetic-solve", rewards={"solver": wrong})
+
+
+def test_rewards_with_defaults_and_callable_objects_are_taken():
+    class Callable:
+        def __call__(self, turn, path, problem, scale=2.0):
+            return scale
+
+    env = mars_env.make("arithmetic-solve", rewards={"solver": Callable()})
+    env.reset(seed=0)
+    env.step("4")
+    assert env.rewards["solver_0"] == 2.0
+
+
+def test_gymnasium_is_told_that_a_reward_is_unknown():
+    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rewards={"verifier": failing})
+    partners = {"solver_0": lambda seen: "\\boxed{5}", "corrector_0": lambda seen: "\\boxed{5}"}
+    view = mars_env.as_gymnasium(env, learner="verifier_0", partners=partners)
+    view.reset(seed=0)
+    _, reward, _, _, info = view.step("Correctness: Wrong")
+    assert reward == 0.0 and info["reward_unknown"] and "my bug" not in repr(info)
+    assert "my bug" in env.tree.turns[1].info[REWARD_FAULT]  # only the record says why
+
+
+async def test_grading_again_with_a_mended_reward_takes_the_reason_away():
+    game = replace(GAME, rewards={"solver": failing}, team_reward=failing)
+    (tree,) = await run(game, problems=PROBLEMS[:1])
+    mended = await regrade(tree, GAME)
+    assert mended.turns[0].reward == 0.0 and REWARD_FAULT not in mended.turns[0].info
+    assert REWARD_FAULTS not in mended.info
+    broken = await regrade(mended, replace(GAME, rewards={"solver": failing}))
+    assert broken.turns[0].reward is None and "my bug" in broken.turns[0].info[REWARD_FAULT]
+
+
+@pytest.mark.parametrize(
+    "grade",
+    [
+        lambda: Grade(Verdict.WRONG, math.nan),
+        lambda: Grade(Verdict.WRONG, "0.5"),
+        lambda: Grade("CORRECT", 1.0),
+        lambda: Grade.correct(reason=b"bytes"),
+        lambda: Grade.correct(seconds=math.nan),
+        lambda: Grade.correct(tokens="9"),
+        lambda: "CORRECT",
+    ],
+)
+async def test_a_grade_that_is_none_is_unknown(tmp_path, grade):
+    class Mine:
+        async def grade(self, problem, text):
+            return grade()
+
+    (tree,) = await run(replace(GAME, grader=Mine()), tmp_path / "run", problems=PROBLEMS[:1])
+    assert tree.turns[0].grade.verdict is Verdict.UNKNOWN and tree.turns[0].reward is None
+    assert read_run(tmp_path / "run").trees == (tree,)
+
+
+class Rating:
+    def __init__(self, ratings):
+        self.ratings = ratings
+
+    async def rate(self, statement, texts, seed):
+        return self.ratings(texts)
+
+
+BAD_RATINGS = {
+    "nan": lambda texts: Ratings((math.nan,) * len(texts)),
+    "text": lambda texts: Ratings(("0.5",) * len(texts)),
+    "high": lambda texts: Ratings((1.5,) * len(texts)),
+    "few": lambda texts: Ratings(()),
+    "tokens": lambda texts: Ratings((0.5,) * len(texts), "9"),
+    "list": lambda texts: [0.5] * len(texts),
+    "raises": failing,
+}
+
+
+@pytest.mark.parametrize("name", BAD_RATINGS)
+async def test_a_rating_that_is_none_is_never_a_score(name):
+    model = Rating(BAD_RATINGS[name])
+    if name != "raises":
+        with pytest.raises(ModelError):
+            await rated(model, "2 + 2?", ["4"], 0)
+    game = replace(
+        GAME, rules=SolveVerifyCorrect(), visibility=Visibility("reward-model", RewardModelGrader(model))
+    )
+    _, seen = await game.grades(PROBLEMS[0], game.rules.start(PROBLEMS[0]), Action("4"))
+    assert seen.verdict is Verdict.UNKNOWN and seen.score is None
+
+
+async def test_a_final_choice_by_bad_ratings_costs_the_tree_its_answer_only():
+    node = turn("0", None, Completion("4"), tree="p0#0", search_score=1.0)
+    with raises(ModelError):
+        await Highest(Rating(BAD_RATINGS["nan"])).choose(PROBLEMS[0], [node, replace(node, id="1")], 0)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "a text",
+        Action(5),
+        Action("4", (Completion("4", token_ids=(1,), logprobs=(math.nan,)),)),
+        Action("4", (Completion("4", token_ids=(1,), logprobs=("x",)),)),
+        Action("4", (Completion("4", token_ids=(-1,)),)),
+        Action("4", (Completion("4", completion_tokens="9"),)),
+        Action("4", ("no completion",)),
+        Action("4", (Completion("4", finish_reason="max_tokens"),)),  # whether it was cut off is not known
+    ],
+    ids=repr,
+)
+async def test_an_action_that_cannot_be_stored_costs_its_own_tree_only(tmp_path, action):
+    class Mine:
+        policy = "mine"
+
+        async def act(self, observation, n, seed):
+            return [action if "1 + 1" in observation["problem"] else Action("4")] * n
+
+    trees = await run(GAME, tmp_path / "run", agents={"solver_0": Mine()})
+    assert [bool(tree.fault) for tree in trees] == [False, True, False, False]
+    assert len(read_run(tmp_path / "run").trees) == 4
+
+
+def test_a_configuration_that_is_not_plain_data_is_refused_with_one_sentence(tmp_path):
+    with raises(StoreError):
+        Store(tmp_path / "run", {"temperature": math.nan}, PROBLEMS)

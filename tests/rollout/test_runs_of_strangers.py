@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import raises
 from small_runs import ABOUT
+from sums_team import sums
 
 from mars_env.agents import make_agents
 from mars_env.cli.stored import stored_game
@@ -22,11 +23,9 @@ from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all, read_run
 from mars_env.rollout.store import finished_trees
-from mars_env.types import Problem
-from mars_env.viewer import write_page
-from mars_env.viewer.page import render_page
+from mars_env.viewer import render_page, write_page
 
-PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(2)]
+PROBLEMS = sums(2)
 CONFIG = {"title": "arithmetic-self-refine", "settings": {}}
 FILES = ("turns", "trees", "problems")
 NO_COUNTS = [None, "x", 1.5, -1, 10**30, float("nan"), [1]]
@@ -35,10 +34,9 @@ TOO_LARGE = {"token_ids": [1], "logprobs": [-(10**400)]}
 
 @pytest.fixture
 async def run(tmp_path):
-    rules = Solve(revisions=1)
-    agents = make_agents(ScriptedModel([r"\boxed{4}"]), rules.possible_agents)
+    game = Game(Solve(revisions=1), grader_for("math"))
+    agents = make_agents(ScriptedModel([r"\boxed{4}"]), game.rules.possible_agents)
     with Store(tmp_path / "run", CONFIG, PROBLEMS) as store:
-        game = Game(rules, grader_for("math"))
         async for _ in play_all(game, agents, map(Job, PROBLEMS), seed=0, journal=store):
             pass
     return tmp_path / "run"
@@ -95,10 +93,24 @@ async def test_rows_that_are_no_turn(run, change):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[1]", "{", "null", '{"config": []}', "[" * 5000, '{"config": ' + '{"a":' * 90 + "1" + "}" * 91],
+    [
+        *(
+            "",
+            "[1]",
+            "{",
+            "null",
+            '{"config": []}',
+            "[" * 5000,
+            '{"config": ' + '{"a":' * 90 + "1" + "}" * 91,
+        ),
+        *({"format": 0}, {"format": None}, {"format": "1", "versions": []}),
+    ],
 )
 async def test_a_manifest_that_is_none_is_refused(run, text):
-    (run / "manifest.json").write_text(text)
+    if isinstance(text, dict):
+        change_manifest(run, **text)
+    else:
+        (run / "manifest.json").write_text(text)
     for reads in (lambda: read_run(run), lambda: Store(run, CONFIG, PROBLEMS)):
         with raises(StoreError):
             reads()
@@ -107,7 +119,13 @@ async def test_a_manifest_that_is_none_is_refused(run, text):
 async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
     trees = rows_of(run, "trees")
     infos = [{"left_out": "0"}, *({"choice_tokens": number} for number in NO_COUNTS)]
-    rows = [{"problem": "other"}, {"problem": "p1"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}]
+    rows = [
+        {"problem": "other"},
+        {"problem": "sum/1"},
+        {"final": "9.9"},
+        {"tree": "sum/0#x"},
+        {"tree": "sum/0"},
+    ]
     rows += [{"turns": None}, {"turns": 1.0}, {"checksum": -1}, {"checksum": 0}, {"turns": 1}, {"turns": 3}]
     for wrong in rows + [{"info": info} for info in infos]:
         write_rows(run, "trees", [{**trees[0], **wrong}, *trees[1:]])
@@ -165,14 +183,6 @@ def test_what_is_written_anew_replaces_links_alone(tmp_path):
         with raises(OSError), writes(tmp_path / "pipe"):
             pass
     assert (tmp_path / "pipe").is_fifo()
-
-
-@pytest.mark.parametrize("change", [{"format": 0}, {"format": None}, {"format": "1", "versions": []}])
-async def test_a_run_in_another_format(run, change):
-    change_manifest(run, **change)
-    for reads in (lambda: read_run(run), lambda: Store(run, CONFIG, PROBLEMS)):
-        with pytest.raises(StoreError):
-            reads()
 
 
 async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monkeypatch):

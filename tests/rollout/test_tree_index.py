@@ -1,14 +1,15 @@
 """One tree of a run is read without the others."""
 
 import pytest
+from sums_team import sums
 
 from mars_env.errors import StoreError
 from mars_env.rollout import Store, read_run
 from mars_env.rollout.store import TURNS
 from mars_env.rollout.tree_index import TreeIndex
-from mars_env.types import Action, Problem, Tree, Turn
+from mars_env.types import Action, Tree, Turn
 
-PROBLEMS = [Problem(f"p{i}", "2 + 2?", "4") for i in range(3)]
+PROBLEMS = sums(3)
 
 
 def tree_of(problem, text="4", fault=""):
@@ -25,12 +26,12 @@ def test_a_tree_is_found_before_and_after_others_are_written(tmp_path):
     with Store(tmp_path, {}, PROBLEMS) as store:
         write(store, tree_of(PROBLEMS[0]))
         index = TreeIndex(tmp_path)
-        assert index.tree("p0#0", PROBLEMS[0]) == tree_of(PROBLEMS[0])
+        assert index.tree("sum/0#0", PROBLEMS[0]) == tree_of(PROBLEMS[0])
         with pytest.raises(StoreError):
-            index.tree("p1#0", PROBLEMS[1])
+            index.tree("sum/1#0", PROBLEMS[1])
         store.write_tree(tree_of(PROBLEMS[1], fault="gone"), {})
         write(store, tree_of(PROBLEMS[1], "5"))  # the last row of a tree counts
-        assert index.tree("p1#0", PROBLEMS[1]) == tree_of(PROBLEMS[1], "5")
+        assert index.tree("sum/1#0", PROBLEMS[1]) == tree_of(PROBLEMS[1], "5")
     assert [index.tree(tree.id, tree.problem) for tree in read_run(tmp_path).trees] == [
         *read_run(tmp_path).trees
     ]
@@ -43,6 +44,6 @@ def test_no_row_of_another_tree_is_read(tmp_path):
     index = TreeIndex(tmp_path)
     first, _, third = (tmp_path / TURNS).read_bytes().splitlines(keepends=True)
     (tmp_path / TURNS).write_bytes(first + b"x" * len(first[:-1]) + b"\n" + third)
-    assert index.tree("p2#0", PROBLEMS[2]) == tree_of(PROBLEMS[2])
+    assert index.tree("sum/2#0", PROBLEMS[2]) == tree_of(PROBLEMS[2])
     with pytest.raises(StoreError):
         read_run(tmp_path)

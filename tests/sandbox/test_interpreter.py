@@ -23,41 +23,40 @@ async def home(request):
     await home.pool.aclose()
 
 
+@pytest.fixture
+async def interpreter(home):
+    opened = home.open()
+    yield opened
+    await opened.close()
+
+
 async def printed(interpreter, *calls, **options):
     return [(await interpreter.run(call, **options)).text for call in calls]
 
 
-async def test_names_live_on_and_the_last_value_is_shown(home):
-    interpreter = home.open()
+async def test_names_live_on_and_the_last_value_is_shown(interpreter):
     texts = await printed(interpreter, "x = 2\nx + 3", "def f(): return x * 10", "f()", "print('a'); None")
     assert texts == ["5\n", "", "20\n", "a\n"]
-    await interpreter.close()
 
 
-async def test_errors_are_shown_and_leave_names(home):
-    interpreter = home.open()
+async def test_errors_are_shown_and_leave_names(interpreter):
     calls = "x = 1\n1 / 0", "x +", "x", "def f(a: int): pass", "f.__annotations__"
     first, second, *others = await printed(interpreter, *calls)
     assert "ZeroDivisionError" in first and "SyntaxError" in second
     assert "repl.py" not in first + second and "ast.py" not in second
     assert others == ["1\n", "", "{'a': <class 'int'>}\n"]
-    await interpreter.close()
 
 
-async def test_output_is_cut(home):
-    interpreter = home.open()
+async def test_output_is_cut(interpreter):
     [text] = await printed(interpreter, "print('y' * 10**7)", characters=50)
     assert text == "y" * 50 + f"\n[{10**7 - 49} more characters]"
-    await interpreter.close()
 
 
 @pytest.mark.parametrize("fatal", ["x = 5; os._exit(3)", "os._exit(0)", "os.kill(os.getpid(), 9)"])
-async def test_a_call_that_ends_the_interpreter_is_undone(home, fatal):
-    interpreter = home.open()
+async def test_a_call_that_ends_the_interpreter_is_undone(interpreter, fatal):
     await interpreter.run("x = 2")
     assert (await interpreter.run(f"import os; {fatal}")).ended
     assert (await interpreter.run("x")).text == "2\n"
-    await interpreter.close()
 
 
 async def test_a_call_that_takes_too_long_is_undone():
@@ -103,13 +102,11 @@ async def test_the_one_used_longest_ago_makes_room():
     assert not home.living
 
 
-async def test_a_lost_sandbox_is_a_fault(home, monkeypatch):
+async def test_a_lost_sandbox_is_a_fault(home, interpreter, monkeypatch):
     async def lost(*_, **__):
         raise SandboxError("no sandbox could be started")
 
     monkeypatch.setattr(home.pool, "session", lost)
     monkeypatch.setattr(home.pool, "run", lost)
-    interpreter = home.open()
     with pytest.raises(SandboxError):
         await asyncio.wait_for(interpreter.run("1"), 20)
-    await interpreter.close()

@@ -1,17 +1,14 @@
 import asyncio
-import contextlib
 import os
-import random
-import signal
 import socket
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from messages import raises
-from sandboxes import descendants, need, need_a_sandbox
+from sandboxes import descendants, killing, need, need_a_sandbox
 
 from mars_env import sandbox
 from mars_env.errors import ConfigError, SandboxError
@@ -86,28 +83,11 @@ async def test_lost_sandboxes_are_tried_again_and_nothing_hangs(name):
     need(name)
     pool = Pool(name)
     await pool.run("print(0)")
-    stop = threading.Event()
     before = orphans()
     # Not the programs: whose process is killed while its sandbox lives has been KILLED.
-    deepest = 3 if name == "bubblewrap" else 2
-
-    def killer():
-        chance = random.Random(0)
-        for _ in range(25):
-            stop.wait(0.1)
-            found = descendants(os.getpid(), deepest)
-            if found and not stop.is_set():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(chance.choice(found), signal.SIGKILL)
-
-    thread = threading.Thread(target=killer)
-    thread.start()
-    try:
+    with killing(times=25, every=0.1, depth=3 if name == "bubblewrap" else 2):
         jobs = (pool.run("import time; time.sleep(0.02); print(1)") for _ in range(40))
         results = await asyncio.wait_for(asyncio.gather(*jobs, return_exceptions=True), 100)
-    finally:
-        stop.set()
-        thread.join()
     good = [r for r in results if isinstance(r, sandbox.Result) and r.stdout == b"1\n"]
     other = [r for r in results if r not in good]
     assert len(good) >= 30
@@ -136,17 +116,9 @@ while data := s.recv(100):
 
 
 def test_from_several_loops_and_threads():
-    results = []
-
-    def work():
-        results.append(asyncio.run(sandbox.run("print(3)")).stdout)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [b"3\n"] * 4
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: asyncio.run(sandbox.run("print(3)")), range(4)))
+    assert [result.stdout for result in results] == [b"3\n"] * 4
     asyncio.run(sandbox.close())
 
 

@@ -1,7 +1,6 @@
 """The remote backend against a small server of the same protocol, which runs programs plainly."""
 
 import base64
-import contextlib
 import functools
 import json
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from http_app import served
 from messages import raises
 
 from mars_env import sandbox
@@ -26,28 +26,22 @@ async def run_code(request):
     body = await request.json()
     if "BREAK" in body["code"]:
         return web.json_response({"status": "SandboxError", "message": "no"})
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in body["files"].items():
-            (Path(folder) / name).parent.mkdir(exist_ok=True)
-            (Path(folder) / name).write_bytes(base64.b64decode(content))
-        (Path(folder) / "main.py").write_text(body["code"])
-        command = [sys.executable, "main.py"]
-        stdin = body["stdin"].encode()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in body["files"].items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_bytes(base64.b64decode(content))
+        (folder / "main.py").write_text(body["code"])
+        how = {"cwd": folder, "input": body["stdin"].encode(), "timeout": body["run_timeout"]}
         try:
-            done = subprocess.run(
-                command, cwd=folder, input=stdin, capture_output=True, timeout=body["run_timeout"]
-            )
+            done = subprocess.run([sys.executable, "main.py"], capture_output=True, **how)
         except subprocess.TimeoutExpired:
-            return web.json_response(
-                {
-                    "status": "Failed",
-                    "run_result": {"status": "TimeLimitExceeded", "stdout": "", "stderr": ""},
-                }
-            )
+            late = {"status": "TimeLimitExceeded", "stdout": "", "stderr": ""}
+            return web.json_response({"status": "Failed", "run_result": late})
         files = {
-            name: base64.b64encode((Path(folder) / name).read_bytes()).decode()
-            for name in body["fetch_files"]
-            if (Path(folder) / name).exists()
+            file: base64.b64encode((folder / file).read_bytes()).decode()
+            for file in body["fetch_files"]
+            if (folder / file).exists()
         }
     result = {
         "status": "Finished",
@@ -60,22 +54,9 @@ async def run_code(request):
     return web.json_response({"status": status, "message": "", "run_result": result, "files": files})
 
 
-@contextlib.asynccontextmanager
-async def serving(**handlers):
-    """The address of a server with handlers by path."""
-    app = web.Application(client_max_size=1 << 30)
-    for path, handler in handlers.items():
-        app.router.add_route("*", f"/{path}", handler)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
-
-
 @pytest.fixture
 async def address():
-    async with serving(run_code=run_code) as address:
+    async with served({"* /run_code": run_code}) as address:
         yield address
 
 
@@ -154,7 +135,7 @@ async def test_it_follows_no_redirect(address):
     async def away(request):
         return web.Response(status=307, headers={"Location": "/elsewhere"})
 
-    async with serving(run_code=away, elsewhere=elsewhere) as address:
+    async with served({"* /run_code": away, "* /elsewhere": elsewhere}) as address:
         result = await sandbox.run("print(1)", backend=f"remote:{address}")
     assert result.ended is Ended.LOST and "redirects to '/elsewhere'" in result.detail and seen == []
 
@@ -187,7 +168,7 @@ async def test_an_executor_that_fails_with_an_empty_program_too_is_lost():
     async def fails(request):
         return web.Response(status=500)
 
-    async with serving(run_code=fails) as address:
+    async with served({"* /run_code": fails}) as address:
         result = await sandbox.run("print(1)", backend=f"remote:{address}")
     assert result.ended is Ended.LOST and "status 500" in result.detail
 
@@ -210,6 +191,6 @@ async def test_an_answer_of_another_form_is_lost(name):
         body = answer if isinstance(answer, bytes) else json.dumps({"run_result": answer}).encode()
         return web.Response(body=body, content_type="application/json")
 
-    async with serving(run_code=answers) as address:
+    async with served({"* /run_code": answers}) as address:
         result = await sandbox.run("print(1)", backend=f"remote:{address}")
     assert result.ended is Ended.LOST and "\n" not in result.detail

@@ -22,7 +22,7 @@ def score_of(id):
     return (id * 7 % 11) / 20
 
 
-def play(search, k=1):
+def play(search, k=1, score_of=score_of):
     while asks := search.ask(k):
         for ask in asks:
             search.tell(ask.id, score_of(ask.id))
@@ -94,10 +94,7 @@ def test_other_seeds_grow_other_trees():
 
 
 def test_the_budget_in_calls_counts_lost_ones():
-    search = make(calls=7)
-    while asks := search.ask(3):
-        for ask in asks:
-            search.tell(ask.id, None)
+    search = play(make(calls=7), 3, lambda id: None)
     assert len(search.asks) == 7
     assert (search.done, search.reason) == (True, "calls")
     assert search.best() is None
@@ -131,9 +128,7 @@ def test_early_stop_lets_the_wave_end():
 
 def test_early_stop_can_be_lower_or_off():
     assert len(play(make(stop_at=0.3, calls=30)).asks) < 30
-    search = make(stop_at=None, calls=5)
-    while asks := search.ask(1):
-        search.tell(asks[0].id, 1.0)
+    search = play(make(stop_at=None, calls=5), 1, lambda id: 1.0)
     assert (len(search.asks), search.reason) == (5, "calls")
 
 
@@ -158,14 +153,11 @@ def test_bad_input_is_refused_with_one_sentence():
     with raises(ConfigError):
         search.tell(0, 0.5, tokens=-1)
     with raises(ConfigError):
-        search.tell(5, 0.5)
-    with raises(ConfigError):
-        search.tell(-1, 0.5)
-    with raises(ConfigError):
         search.ask(0)
     search.tell(1, 0.5)  # waits for node 0
-    with raises(ConfigError):
-        search.tell(1, 0.5)
+    for node in (5, -1, 1):
+        with raises(ConfigError):
+            search.tell(node, 0.5)
     search.tell(0, 0.5)
     with raises(ConfigError):
         search.tell(0, 0.5)

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 from messages import raises
 
@@ -74,9 +71,3 @@ def test_an_own_algorithm_can_be_given_a_name_and_again_after_a_reload():
 def test_mistakes_are_named(name, options):
     with raises(ConfigError):
         make_algorithm(name, options, ("a",), 0)
-
-
-def test_a_search_imports_nothing_heavy():
-    code = "import sys, mars_env.search; print({'torch', 'treequest', 'transformers'} & set(sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "set()\n"

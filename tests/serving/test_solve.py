@@ -16,6 +16,7 @@ from mars_env.serving import Answerer, TeamServer, make_question
 from mars_env.sync import run_sync
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
+ONE = TEAM.split(",")[0][7:]
 
 
 def test_a_question_is_played_and_nothing_is_graded(tmp_path):
@@ -95,13 +96,17 @@ def test_public_tests_are_shown_and_never_a_grade():
         make_question("Echo.", tests=[{"input": "a"}])
 
 
-def test_what_needs_a_grade_is_refused():
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"agents": ONE, "env_id": "tree-search", "oracle": True},
+        {"question": "  ", "agents": TEAM},
+        {"agents": TEAM, "env_id": "solve-verify-corect"},
+    ],
+)
+def test_what_cannot_be_asked_is_refused(options):
     with pytest.raises(ConfigError):
-        mars_env.solve("2 + 2?", agents=TEAM.split(",")[0][7:], env_id="tree-search", oracle=True)
-    with pytest.raises(ConfigError):
-        mars_env.solve("  ", agents=TEAM)
-    with pytest.raises(ConfigError):
-        mars_env.solve("2 + 2?", agents=TEAM, env_id="solve-verify-corect")
+        mars_env.solve(options.pop("question", "2 + 2?"), **options)
 
 
 def test_a_team_that_fails_gives_no_answer():
@@ -114,18 +119,15 @@ def test_a_team_that_fails_gives_no_answer():
 
 def test_the_limit_of_a_turn_is_the_specs_unless_another_is_given():
     spec = EnvSpec("", "solve", turn_timeout=3.0)
-    assert Answerer(spec, TEAM.split(",")[0][7:]).game.turn_timeout == 3.0
-    assert Answerer(spec, TEAM.split(",")[0][7:], turn_timeout=5.0).game.turn_timeout == 5.0
+    assert Answerer(spec, ONE).game.turn_timeout == 3.0
+    assert Answerer(spec, ONE, turn_timeout=5.0).game.turn_timeout == 5.0
 
 
-def test_an_environment_plays_a_question_too():
-    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rounds=1)
-    env.reset(options={"problem": mars_env.Problem("q", "2 + 2?")})
-    env.step(r"\boxed{4}")
-    assert env.infos["solver_0"]["reward_unknown"]
-    assert "grade" not in env.infos["solver_0"]
-    env.step("Correctness: Correct")
-    assert env.tree.final == "0"
+def test_bare_rules_of_an_own_module_play_a_question(tmp_path, monkeypatch):
+    rules = "from mars_env.envs import Solve, register_rules\nregister_rules('own-solve', Solve)\n"
+    (tmp_path / "own_game.py").write_text(rules)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert mars_env.solve("2 + 2?", env_id="own_game:own-solve", agents=TEAM.partition(",")[0]).answer == "4"
 
 
 def test_the_command_answers_and_tells_of_its_turns(tmp_path):

@@ -93,23 +93,19 @@ def test_a_line_that_cannot_be_read_is_named(ledger, line):
         ledger.rows()
 
 
-def _append(path, seed):
-    Ledger(path).append(row(seed=seed))
+def append_all(path, seeds):
+    for seed in seeds:
+        Ledger(path).append(row(seed=seed))
 
 
 def test_several_processes_may_append(ledger):
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_append_all, args=(ledger.path, range(n, n + 5))) for n in (0, 5)]
+    workers = [context.Process(target=append_all, args=(ledger.path, range(n, n + 5))) for n in (0, 5)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
     assert sorted(r.seed for r in ledger.rows()) == list(range(10))
-
-
-def _append_all(path, seeds):
-    for seed in seeds:
-        _append(path, seed)
 
 
 def test_settings_hash():

@@ -11,22 +11,12 @@ from mars_env.agents.reward_model import make_reward_model
 from mars_env.envs.selection import First
 from mars_env.errors import ConfigError
 from mars_env.models import HFModel
-from studies.mars2.experiment import (
-    chosen_by,
-    right_within,
-    search,
-    search_figures,
-    train_team,
-    within,
-)
+from studies.common.study import Run
+from studies.mars2.experiment import chosen_by, right_within, search, search_figures, train_team, within
 from studies.mars2.recipe import Mars2Recipe
-from studies.mars2.warm_start import (
-    WarmStart,
-    draw,
-    warm_start,
-)
-from studies.mars2_choice.choice import (
-    CHOICE_ARMS,
+from studies.mars2.warm_start import WarmStart, draw, warm_start
+from studies.mars2_choice.study import (
+    ARM,
     ChoiceRecipe,
     Judged,
     RewardRecipe,
@@ -50,10 +40,6 @@ TINY = ChoiceRecipe(
     ),
     reward_model=RewardRecipe(problems=12, updates=4, rows=8),
 )
-ARM = {arm.name: arm for arm in CHOICE_ARMS}
-
-
-# ------------------------------------------------------------------------------------------- fewer outputs
 
 
 @pytest.mark.parametrize(("shown", "inputs"), [(6, (0, 3, 6, 9, 12, 15)), (3, (3, 9, 15)), (1, (15,))])
@@ -78,9 +64,6 @@ def test_splits_share_no_shown_outputs():
 def test_another_number_of_outputs_is_refused(shown):
     with raises(ConfigError):
         load_problems("nibbles", shown=shown)
-
-
-# ---------------------------------------------------------------------------------------- the reward model
 
 
 def programs(count, seed=0):
@@ -109,9 +92,6 @@ def test_it_learns_what_right_programs_have_in_common_and_is_an_ordinary_checkpo
     texts = [each.program for each in fresh[:5]]
     rated = [asyncio.run(m.rate(fresh[0].statement, texts, 0)).scores for m in (model, loaded, again)]
     assert rated[0] == pytest.approx(rated[1], abs=1e-6) and rated[0] == rated[2]
-
-
-# --------------------------------------------------------------------------------------------- the figures
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +131,7 @@ def test_a_stopped_search_is_the_beginning_of_the_whole_one(team):
 def test_the_figures_repeat_and_no_choice_beats_a_perfect_one(team, tmp_path):
     trained, trees, cache = team
     twice = [
-        asyncio.run(choice_figures(ARM["untrained"], trained, 3, tmp_path / name, TINY, cache))
+        asyncio.run(choice_figures(ARM["untrained"], trained, Run(3, TINY, cache), tmp_path / name))
         for name in ("a", "b")
     ]
     assert twice[0] == twice[1]

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
-from messages import raises
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
@@ -15,6 +16,7 @@ from mars_env.errors import ConfigError, StoreError
 from mars_env.evaluation.provenance import Provenance
 from studies.common import study as module
 from studies.common.claims import Claim
+from studies.common.episodes import made_once
 from studies.common.ledger import LedgerRow, settings_hash
 from studies.common.study import Result, Run, Study, arm_by_arm
 
@@ -42,8 +44,8 @@ async def play_together(arms, run):
     return {arm: Result({"x": float(len(arms))}, {}, 9.0) for arm in arms}
 
 
-def text(rows):
-    return f"{len(rows)} rows\n"
+def shown(rows):
+    return {"more": f"{len(rows)} rows"}
 
 
 @pytest.fixture
@@ -51,8 +53,8 @@ def study(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "provenance", lambda allow_dirty: ORIGIN)
     return Study(
         name="one", task="a task", starts="1", arms=("none", "all"), recipe=Recipe(),
-        quick=Recipe(number=9.0), play=play, text=text, claims=(CLAIM,),
-        seeds="0-1", measured=("seconds",), planned=False, root=tmp_path,
+        quick=Recipe(number=9.0), play=play, shown=shown, claims=(CLAIM,),
+        seeds="0-1", measured=("seconds",), plan_of=None, root=tmp_path,
     )  # fmt: skip
 
 
@@ -139,10 +141,11 @@ def test_the_page_is_made_of_the_present_rows(study, tmp_path):
     page = tmp_path / "one" / "README.md"
     page.write_text("<!-- begin ledger -->\n<!-- end ledger -->\n")
     assert run(plots, "--table").exit_code == 0
-    shown = "**2 rows of the plan have not been run yet.**\n\n2 rows\n"
-    assert page.read_text() == f"<!-- begin ledger -->\n{shown}<!-- end ledger -->\n"
+    written = study.page(study.rows())
+    assert page.read_text() == f"<!-- begin ledger -->\n{written}<!-- end ledger -->\n"
     assert page.with_name("a.svg").read_bytes() == b"<svg"
-    assert study.page(study.rows()) == shown
+    assert written.startswith("**2 rows of the plan have not been run yet.**\n\n| Arm |")
+    assert "| all above none | " in written and "\n\n2 rows\n\n" in written
 
 
 def test_arms_may_have_seeds_of_their_own(study):
@@ -156,7 +159,7 @@ def test_a_plan_is_committed_before_the_first_row(study, monkeypatch):
         raise ConfigError(f"{path.name} is not committed")
 
     monkeypatch.setattr(module, "commit_of", commit_of)
-    planned = replace(study, planned=True)
+    planned = replace(study, plan_of="")
     assert isinstance(run(planned).exception, ConfigError) and not planned.ledger.rows()
     monkeypatch.setattr(module, "commit_of", lambda path: "p" * 40)
     run(planned, "--seeds", "0")
@@ -192,13 +195,16 @@ def test_after_a_row_that_fails_no_other_is_begun(study, tmp_path, kept):
     assert len(list(tmp_path.glob("slow-*"))) < 39, "a few were handed to the process already"
 
 
-def test_warm_starts_are_made_before_several_processes_want_them(study, tmp_path):
-    asked = []
-    shared = replace(study, prepare=lambda arms, run: asked.append((arms, run.cache)))
-    monkeypatched = Run(0, Recipe(), tmp_path)
-    with raises(Exception):  # a lambda cannot be sent to another process
-        shared.add([("all", 0)], monkeypatched, ORIGIN, jobs=1)
-    assert asked == [({"all"}, tmp_path)]
+def test_a_warm_start_that_several_want_is_made_once(tmp_path):
+    made = []
+
+    def make(folder):
+        time.sleep(0.05)
+        made.append(folder)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = {pool.submit(made_once, tmp_path / "a" / "start", make) for _ in range(4)}
+    assert {each.result() for each in found} == {tmp_path / "a" / "start"} and len(made) == 1
 
 
 def test_state_is_kept_between_runs_but_not_for_a_check(study, tmp_path):

@@ -1,12 +1,14 @@
 """MarsRL in miniature: stored rows repeat, and a continued Solver belongs to its arm."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
 from messages import raises
 
 import studies.marsrl.study as study
+import studies.marsrl_robustness.study as robustness
 from mars_env.errors import ConfigError
 from mars_env.evaluation.provenance import Provenance
 from mars_env.miniature.recipe import QUICK, RECIPE
@@ -35,3 +37,16 @@ def test_a_continued_solver_must_belong_to_its_arm(tmp_path, monkeypatch):
     own.ledger.path.write_text(other.model_dump_json() + "\n")
     with raises(ConfigError):
         asyncio.run(study.play([name], run))
+
+
+def test_the_rows_of_the_second_study_are_those_of_its_plan():
+    plan = robustness.STUDY.plan.read_text(encoding="utf-8")
+    arms = dict(re.findall(r"^\| `([^`]+)` \| [^|]*\|([^|]*\|[^|]*)\|$", plan, re.MULTILINE))
+    arms = {name: cells for name, cells in arms.items() if "to" in cells}
+    assert {row.arm.name for row in robustness.ROWS.values()} == arms.keys()
+    for row in robustness.ROWS.values():
+        seeds = f"{row.seeds[0]} to {row.seeds[-1]}"
+        where, when = arms[row.arm.name].split("|")
+        assert "all four" in where or row.start is robustness.POOR
+        assert seeds in when
+    assert sum(len(row.seeds) for row in robustness.ROWS.values()) == 6 * 10 + 3 * 3 * 5 + 3 * 5

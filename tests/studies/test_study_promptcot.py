@@ -33,7 +33,7 @@ async def test_the_likelihood_of_a_problem_is_the_importance_estimate():
     scores = [(await score_design(both.problem, both.writing, grammar.bare(d))) for d in held]
     characters = sum(len(d.problem) + 1 for d in held)
     plain = math.exp(sum(s.problem for s in scores) / characters)
-    assert await study.plain_likelihood(both, held) == pytest.approx(plain)
+    assert await study.likelihood_given(both, [grammar.bare(d) for d in held]) == pytest.approx(plain)
     bound = math.exp(sum(s.joint for s in scores) / characters)
     assert await study.likelihood(both, held, 2, 0) >= bound * (1 - 1e-6)
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+from turns import turn
 
 pytest.importorskip("torch")
 
@@ -13,10 +14,10 @@ from mars_env.grading import grade
 from mars_env.miniature.model import build_tokenizer
 from mars_env.miniature.protocol import SPECIAL
 from mars_env.problems.subset_sum import subsets_with_sum
-from mars_env.types import Action, Grade, Turn
+from mars_env.types import Completion, Grade
 from studies.sums import protocol
-from studies.sums.agents import honest_report, team
-from studies.sums.experiment import ARMS, QUICK, Attempt, baselines, figures_of, held_out, train_arm
+from studies.sums.protocol import honest_report, team
+from studies.sums.study import ARMS, QUICK, Attempt, baselines, figures_of, held_out, train_arm
 
 PROBLEM = load_problems("subset-sum", seed=3)[0]
 NUMBERS, TARGET = PROBLEM.metadata["numbers"], PROBLEM.metadata["target"]
@@ -42,12 +43,9 @@ def test_a_token_is_a_number_or_a_word_and_what_is_written_is_read_back():
 
 def rewarded(answer, report):
     text = protocol.shown(protocol.stream(answer))
-    judged = Turn("t", "0", None, "g", "solver_0", "p", PROBLEM.id, Action(text), grade(PROBLEM, text))
-    turn = Turn("t", "0.0", "0", "g", "verifier_0", "p", PROBLEM.id, Action(report))
+    judged = turn("0", None, Completion(text), grade=grade(PROBLEM, text))
     said = {"verdict": "Correct" if report.endswith("Correct") else "Wrong"}
-    return honest_report(
-        Turn(**{**{f: getattr(turn, f) for f in turn.__slots__}, "info": said}), (judged,), PROBLEM
-    )
+    return honest_report(turn("0.0", None, Completion(report), info=said), (judged,), PROBLEM)
 
 
 def test_the_verifier_is_paid_for_what_it_states():
@@ -60,9 +58,8 @@ def test_the_verifier_is_paid_for_what_it_states():
 
 
 def test_an_unknown_grade_is_not_rewarded():
-    judged = Turn("t", "0", None, "g", "solver_0", "p", PROBLEM.id, Action("x"), Grade.unknown("lost"))
-    turn = Turn("t", "0.0", "0", "g", "verifier_0", "p", PROBLEM.id, Action("x"))
-    assert honest_report(turn, (judged,), PROBLEM) is None
+    judged = turn("0", None, grade=Grade.unknown("lost"))
+    assert honest_report(turn("0.0", None), (judged,), PROBLEM) is None
 
 
 def test_baselines_take_the_fewest_attempts_that_cost_what_the_system_cost():
@@ -85,10 +82,9 @@ def test_baselines_take_the_fewest_attempts_that_cost_what_the_system_cost():
 
 @pytest.mark.parametrize("name", ["all", "supervised"])
 def test_a_small_run_of_an_arm_repeats(name, tmp_path):
-    [arm] = [arm for arm in ARMS if arm.name == name]
-
     def play():
-        model, rewards = asyncio.run(train_arm(arm, 0, QUICK, tmp_path))  # the second time from the cache
+        # the second time from the cache
+        model, rewards = asyncio.run(train_arm(ARMS[name], 0, QUICK, tmp_path))
         return asyncio.run(
             figures_of(team(model), held_out(0, QUICK), QUICK.inference, QUICK.attempts, 0)
         ), rewards

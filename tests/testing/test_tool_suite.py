@@ -6,17 +6,13 @@ import contextlib
 import pytest
 import sandboxes
 from messages import raises
+from tool_calls import add
 
 import mars_env
 from mars_env.agents import Tool, public_tests_tool, python_tool, tool
 from mars_env.agents.tools import always
 from mars_env.errors import SandboxError
 from mars_env.testing import check_tool
-
-
-def add(a: int, b: int = 1) -> int:
-    "Add two integers."
-    return a + b
 
 
 async def test_functions_pass():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
+from turns import turn
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import (
@@ -19,7 +20,7 @@ from mars_env.trainers.advantages import (
     turn_key,
 )
 from mars_env.trainers.config import TrainConfig, estimator_of
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
 rewards_of_groups = st.lists(
     st.lists(st.none() | st.sampled_from([0.0, 1.0, 0.25, -1.0]), max_size=6), max_size=5
@@ -28,28 +29,16 @@ rewards_of_groups = st.lists(
 
 def group(id, rewards, length=3):
     completion = Completion("", token_ids=(1,) * length)
-    return Group(
-        id,
-        tuple(
-            Turn(f"tree {id}", str(i), None, id, "solver_0", "p", "q", Action("", (completion,)), reward=r)
-            for i, r in enumerate(rewards)
-        ),
-    )
+    turns = [turn(str(i), r, completion, tree=f"tree {id}", group=id) for i, r in enumerate(rewards)]
+    return Group(id, tuple(turns))
 
 
 def test_hand_computed_values_of_unequal_groups():
     groups = [group("a", [1.0, 0.0, 0.0, 0.0]), group("b", [2.0, 4.0])]
     # a: mean 1/4; squares 9/16 + 3/16 = 3/4; unbiased variance 1/4, std 1/2. b: mean 3, variance 2.
-    assert group_normalised(groups, eps=0.0) == pytest.approx(
-        {
-            ("tree a", "0"): 1.5,
-            ("tree a", "1"): -0.5,
-            ("tree a", "2"): -0.5,
-            ("tree a", "3"): -0.5,
-            ("tree b", "0"): -(2**-0.5),
-            ("tree b", "1"): 2**-0.5,
-        }
-    )
+    found = group_normalised(groups, eps=0.0)
+    assert list(found) == [(f"tree {group.id}", turn.id) for group in groups for turn in group.turns]
+    assert list(found.values()) == pytest.approx([1.5, -0.5, -0.5, -0.5, -(2**-0.5), 2**-0.5])
     # population variance of a: 3/16, std sqrt(3)/4
     assert group_normalised(groups, unbiased=False, eps=0.0)[("tree a", "0")] == pytest.approx(3**0.5)
     assert mean_centred(groups)[("tree b", "0")] == -1.0
@@ -115,14 +104,8 @@ def test_rewards_that_are_no_numbers_are_refused():
 
 
 def test_overlong_penalty():
-    assert [overlong_penalty(n, 8192) for n in (1, 6144, 6145, 7168, 8192, 9000)] == [
-        0.0,
-        0.0,
-        -1 / 2048,
-        -0.5,
-        -1.0,
-        -1.0,
-    ]
+    penalties = [overlong_penalty(n, 8192) for n in (1, 6144, 6145, 7168, 8192, 9000)]
+    assert penalties == [0.0, 0.0, -1 / 2048, -0.5, -1.0, -1.0]
     long, short = group("a", [1.0, None], length=9), group("b", [1.0, 0.0], length=2)
     penalised = penalise_overlong([long, short], max_length=10, buffer=4)
     assert [[t.reward for t in g.turns] for g in penalised] == [[0.25, None], [1.0, 0.0]]

@@ -8,25 +8,11 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.batches import collate, micro_batches
-from mars_env.trainers.samples import TurnSample
+from mars_env.trainers.samples import given_sample
+from mars_env.types import Completion
 
-GOOD = TurnSample(
-    tree_id="t",
-    turn_id="0",
-    group_id="g",
-    agent="solver_0",
-    role="solver",
-    policy="mars",
-    prompt_ids=(1, 2),
-    completion_ids=(3,),
-    logprobs=(-0.5,),
-    temperature=1.0,
-    versions=(),
-    truncated=False,
-    reward=1.0,
-    score=None,
-    advantage=1.0,
-)
+TEXT = Completion("", prompt_ids=(1, 2), token_ids=(3,))
+GOOD = replace(given_sample(TEXT, "mars"), logprobs=(-0.5,), advantage=1.0)
 
 
 def test_batches_pad_on_the_right_and_rows_trim():

@@ -1,19 +1,18 @@
 import asyncio
 import json
 import logging
-import resource
+import shutil
 
 import pytest
 import torch
+from full_disk import full_disk
 from messages import raises
 from transformers import AutoModelForCausalLM
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import UpdateBatch
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.trainers.checkpoints import newest_checkpoint
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
 
 
 def trained(toy, steps, config=None):
@@ -77,13 +76,8 @@ def test_a_full_disk_is_one_error_and_earlier_checkpoints_stay(toy, tmp_path, by
     tiny = trained(toy, 1)
     good = tiny.save(tmp_path)
     tiny.step(toy.toy_groups(tiny.policies["mars"].model, 1))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_left, hard))
-        with pytest.raises(StoreError):
-            tiny.save(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(bytes_left), pytest.raises(StoreError):
+        tiny.save(tmp_path)
     assert newest_checkpoint(tmp_path) == good
     assert tiny.save(tmp_path) == newest_checkpoint(tmp_path)
 
@@ -94,26 +88,28 @@ def test_a_folder_that_cannot_be_made_is_one_error(toy, tmp_path):
         trained(toy, 0).save(tmp_path / "file" / "run")
 
 
-@pytest.mark.parametrize("damage", ["cut weights", "cut state", "no state", "no optimiser", "empty"])
+def shortened(path, by):
+    path.write_bytes(path.read_bytes()[:-by])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda torn: shortened(torn / "mars" / "model.safetensors", 1),
+        lambda torn: shortened(torn / "state.json", 20),
+        lambda torn: (torn / "state.json").unlink(),
+        lambda torn: (torn / "mars" / "optimizer.safetensors").unlink(),
+        lambda torn: shutil.rmtree(torn) or torn.mkdir(),
+    ],
+    ids=["cut weights", "cut state", "no state", "no optimiser", "empty"],
+)
 def test_torn_checkpoints_are_passed_over(toy, tmp_path, caplog, damage):
     tiny = trained(toy, 1)
     good = tiny.save(tmp_path)
     whole = toy.digest(tiny)
     tiny.step(toy.toy_groups(tiny.policies["mars"].model, 1))
     torn = tiny.save(tmp_path)
-    if damage == "cut weights":
-        weights = torn / "mars" / "model.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-1])
-    elif damage == "cut state":
-        (torn / "state.json").write_text((torn / "state.json").read_text()[:-20])
-    elif damage == "no state":
-        (torn / "state.json").unlink()
-    elif damage == "no optimiser":
-        (torn / "mars" / "optimizer.safetensors").unlink()
-    else:
-        (tmp_path / "step-00000009").mkdir()
-        torn = tmp_path / "step-00000009"
-        (tmp_path / "step-00000002" / "state.json").unlink()
+    damage(torn)
     with caplog.at_level(logging.WARNING):
         assert newest_checkpoint(tmp_path) == good
     assert torn.name in caplog.text

@@ -10,9 +10,8 @@ import mars_env
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
+from mars_env.trainers import Overlong, RunSettings, TrainConfig
 from mars_env.trainers.checks import OPENRLHF, TRL, check_agents, check_run, sampled_elsewhere
-from mars_env.trainers.config import Overlong, TrainConfig
-from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Sampling
 
 GAME = mars_env.make("arithmetic-solve-verify-correct").game
@@ -91,24 +90,17 @@ def test_doors(door):
             check_agents({"solver_0": Player()}, TrainConfig(**{setting: 2}), door)
 
 
-class Stub:
-    """Enough of a model for the question which engine sampled."""
-
-    def __init__(self, dtype=None):
-        if dtype is not None:
-            self.module = type("Module", (), {"dtype": dtype})
-
-
 @pytest.mark.parametrize(
-    ("model", "autocast", "apart"),
+    ("dtype", "autocast", "apart"),
     [
-        (Stub(torch.float32), False, False),
-        (Stub(torch.float32), True, True),
-        (Stub(torch.bfloat16), False, True),
-        (Stub(), False, True),  # a server, or vLLM
+        (torch.float32, False, False),
+        (torch.float32, True, True),
+        (torch.bfloat16, False, True),
+        (None, False, True),  # a server, or vLLM
     ],
 )
-def test_samples_of_another_engine_or_precision_are_corrected(model, autocast, apart):
+def test_samples_of_another_engine_or_precision_are_corrected(dtype, autocast, apart):
+    model = SimpleNamespace(module=SimpleNamespace(dtype=dtype)) if dtype else SimpleNamespace()
     agent = SimpleNamespace(model=model, policy="mars")
     team = SimpleNamespace(agents={"solver_0": agent}, policies={"mars": None})
     assert sampled_elsewhere(team, TrainConfig(autocast=autocast)) == ["solver_0"] * apart

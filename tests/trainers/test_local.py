@@ -7,15 +7,14 @@ import torch
 from messages import raises
 from tiny_team import flat
 from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel
+from turns import turn
 
 from mars_env.errors import ConfigError, MarsError
 from mars_env.models.hf import HFModel
 from mars_env.rollout import UpdateBatch
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.trainers.advantages import AdvantageStats
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
-from mars_env.types import Action, Group, Sampling, Turn
+from mars_env.types import Group, Sampling
 
 
 def trainer(toy, config=None, **others):
@@ -47,10 +46,7 @@ async def test_the_first_ratio_is_one_at_any_temperature_with_the_samples_of_hfm
     for i, temperature in enumerate((0.7, 1.0, 1.6)):
         sampling = Sampling(temperature=temperature, max_tokens=9, seed=i)
         for j, completion in enumerate(await hf.complete([1, 2, 3 + i], 6, sampling)):
-            action = Action(completion.text, (completion,))
-            turns.append(
-                Turn("t", f"{i}.{j}", None, "g", "solver_0", "mars", "p", action, reward=float(j % 2))
-            )
+            turns.append(turn(f"{i}.{j}", float(j % 2), completion))
     config = TrainConfig(learning_rate=0.0, old_logprobs="rollout", token_budget=60)
     sampled = [Group("g", tuple(turns))]
     figures = LocalTrainer({"mars": Policy(model)}, config).step(sampled).policies["mars"]
@@ -73,9 +69,7 @@ def test_one_update_is_exactly_the_policy_gradient_step(toy, groups):
         advantages = (rewards - rewards.mean()) / rewards.std()
         for t, advantage in zip(g.turns, advantages, strict=True):
             c = t.action.completions[0]
-            logits = model(input_ids=torch.tensor([[*c.prompt_ids, *c.token_ids]])).logits[0]
-            logp = (logits[len(c.prompt_ids) - 1 : -1] / 0.7).log_softmax(-1)
-            loss = loss - advantage * logp[range(len(c.token_ids)), c.token_ids].sum() / tokens
+            loss = loss - advantage * toy.logprobs(model, c).sum() / tokens
             surrogate -= advantage.item() * len(c.token_ids) / tokens  # all ratios are 1
     loss.backward()
     norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
@@ -85,7 +79,7 @@ def test_one_update_is_exactly_the_policy_gradient_step(toy, groups):
     assert figures["ratio"] == 1.0
     assert figures["rollout_gap"] < 1e-5
     assert figures["tokens"] == tokens
-    expected = torch.cat([p.detach().flatten() for p in model.parameters()])
+    expected = flat(model)
     moved = (expected - flat(toy.tiny_model())).abs().max()
     assert (flat(mine.policies["mars"].model) - expected).abs().max() < 1e-3 * moved
 
@@ -224,16 +218,9 @@ def test_unfit_policies_are_refused(toy):
             LocalTrainer(policies)
     with raises(ConfigError):
         LocalTrainer({"a": Policy(model)}, TrainConfig(kl_coefficient=0.1))
-    capped = Gemma2Config(
-        vocab_size=12,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=8,
-        final_logit_softcapping=0.01,
-    )
+    sizes = dict.fromkeys(("hidden_size", "intermediate_size", "head_dim"), 8)
+    counts = dict.fromkeys(("num_hidden_layers", "num_attention_heads", "num_key_value_heads"), 1)
+    capped = Gemma2Config(vocab_size=12, final_logit_softcapping=0.01, **sizes, **counts)
     with raises(ConfigError):
         LocalTrainer({"a": Policy(Gemma2ForCausalLM(capped))})
 

@@ -1,4 +1,6 @@
+import asyncio
 import json
+import random
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -6,26 +8,25 @@ import pytest
 import torch
 from alternating import alternating
 from messages import raises
+from sums_team import game
+from tiny_team import digits, flat, tiny
 
+import mars_env
 from mars_env import load_problems
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.rewards import team_outcome
+from mars_env.agents import Verifier
+from mars_env.envs import GroupedSettings, SolveVerifyCorrect, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError, StoreError
-from mars_env.grading import grader_for
 from mars_env.grading.cover import CoverMatch
+from mars_env.loggers import Logger
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models import HTTPModel, tiny_model
-from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.rollout.segments import SegmentedModel
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import train
-from mars_env.trainers.recipes import RunSettings
+from mars_env.players import assign_agents
+from mars_env.rollout import PipelineSettings, SegmentedModel
+from mars_env.trainers import LocalTrainer, Policy, RunSettings, Team, TrainConfig, train
 from mars_env.trainers.rollouts import LEDGER, rollouts
-from mars_env.trainers.team import Team
-from mars_env.types import Sampling
+from mars_env.types import Sampling, Verdict
 
 COMMON = {
     "seed": 3,
@@ -36,18 +37,17 @@ COMMON = {
 }
 
 
-class Run:
+class Run(Logger):
     """A tiny run of the miniature; the rollouts have weights of their own unless `shared`."""
 
     def __init__(self, *, shared=False, segment=None):
-        torch.set_num_threads(1)
         self.trained = load()
         self.player = self.trained if shared else load()
         self.logged = []
         model = SegmentedModel(self.player, segment) if segment else self.player
         self.agents = {f"{role}_0": MiniatureAgent(role, model, max_tokens=24) for role in LIMITS}
         self.policies = {"miniature": Policy(self.trained.module)}
-        self.game = Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+        self.game = game()
         self.problems = load_problems("arithmetic", seed=3, split="train")
 
     def refresh(self, policies):
@@ -55,14 +55,8 @@ class Run:
         weights = None if self.player is self.trained else module
         self.player.refresh(weights, version=policies["miniature"].version)
 
-    def start(self, step):
-        """As a logger."""
-
     def log(self, step, figures):
         self.logged.append(figures)
-
-    def close(self):
-        """As a logger."""
 
     @property
     def team(self):
@@ -73,7 +67,7 @@ class Run:
 
     @property
     def weights(self):
-        return torch.cat([p.detach().flatten() for p in self.trained.module.parameters()])
+        return flat(self.trained.module)
 
 
 def continued(tree):
@@ -274,7 +268,7 @@ async def test_an_agent_whose_policy_is_not_trained_plays_and_is_not_trained():
     assert trained["verifier"] == trained["corrector"] == 0
     assert all(metrics.roles["verifier"]["turns"] > 0 for metrics in history)
     assert not torch.equal(before, run.weights)
-    assert torch.equal(before, torch.cat([p.detach().flatten() for p in frozen.module.parameters()]))
+    assert torch.equal(before, flat(frozen.module))
 
 
 def first(turn, path, problem):
@@ -317,3 +311,77 @@ async def test_with_agents_that_act_by_the_runs_progress_the_number_of_steps_is_
     assert await helped().train(settings, directory=tmp_path) == []
     with raises(StoreError):
         await helped().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
+
+
+SMALL = 45
+"""A context that leaves Solver and Verifier less room than their limits, or none at all."""
+
+
+async def in_a_small_context(overflow):
+    run, model = Run(), load(context=SMALL)
+    run.trained = run.player = model
+    run.agents = {f"{role}_0": MiniatureAgent(role, model, overflow=overflow) for role in LIMITS}
+    run.policies = {"miniature": Policy(model.module)}
+    rollouts = GroupedSettings(group=6, branches=1)
+    settings = {**COMMON, "steps": 1, "problems_per_step": 8, "rollouts": rollouts}
+    return await run.train(RunSettings(**settings))
+
+
+@pytest.mark.parametrize("overflow", ["check", "refuse"])
+async def test_a_context_that_is_too_small_is_refused_before_the_run_starts(overflow):
+    with raises(ConfigError):
+        await in_a_small_context(overflow)
+
+
+async def test_what_the_context_cuts_off_is_counted_by_role_and_not_trained(monkeypatch):
+    seen, step = [], LocalTrainer.step
+
+    def spied(trainer, groups):
+        seen.extend(turn for group in groups for turn in group.turns)
+        return step(trainer, groups)
+
+    monkeypatch.setattr(LocalTrainer, "step", spied)
+    [metrics] = await in_a_small_context("unknown")
+    cut = [turn for turn in seen if turn.action.interrupted]
+    assert cut  # the case occurs
+    assert all(turn.reward is None for turn in cut)
+    assert all(turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN for turn in cut)
+    for role, table in metrics.roles.items():
+        assert table.get("interrupted", 0.0) == sum(turn.role == role for turn in cut)
+    assert metrics.flat()["role/verifier/interrupted"] > 0
+    assert metrics.roles["solver"]["truncated"] < 1  # the others' limits are still their own
+    known = sum(turn.reward is not None for turn in seen)
+    assert metrics.advantages.unknown >= len(cut)
+    assert metrics.advantages.kept <= known
+    assert 0 < metrics.policies["miniature"]["completions"] <= known
+
+
+PROGRAMS = ["print(input())", "print(1 / 0)", "def f("]
+OPTIONS = {"schedule": "training", "rounds": 1, "public_feedback": True}
+SETTINGS = RunSettings(
+    steps=1,
+    problems_per_step=2,
+    rollouts=GroupedSettings(group=4, branches=2),
+    train=TrainConfig(learning_rate=1e-2, train_roles=("verifier",)),
+)
+
+
+def write(observation, seed):
+    """A Solver and a Corrector that are not trained."""
+    return f"```python\n{random.Random(seed).choice(PROGRAMS)}\n```"
+
+
+def test_a_verifier_is_trained_on_the_feedback_of_public_tests():
+    trained = []
+    for _ in range(2):
+        env = mars_env.make("programs-solve-verify-correct", rewards={"verifier": digits}, **OPTIONS)
+        model = tiny("checker", positions=4096)
+        verifier = Verifier(model, sampling=Sampling(max_tokens=6))
+        agents = assign_agents(env, {"solver": write, "verifier": verifier, "corrector": write})
+        team = Team(agents, {"checker": Policy(model.module, model.tokenizer)})
+        before = flat(model.module)
+        (metrics,) = asyncio.run(train(env.game, team, env.problems, SETTINGS))
+        assert metrics.policies["checker"]["completions"] >= 8
+        trained.append(flat(model.module))
+        assert not torch.equal(before, trained[-1])
+    assert torch.equal(*trained)  # how long a sandbox takes changes no bit

@@ -8,13 +8,12 @@ import pytest
 import torch
 from messages import raises
 from tiny_team import flat
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.hf import HFModel
 from mars_env.rollout import UpdateBatch
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import fit
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.types import Group, Sampling
 
@@ -29,6 +28,15 @@ def pair(toy, seed=0):
     return add_adapters(toy.tiny_model(), ROLES, SMALL, seed=seed)
 
 
+def trainer_of(adapters, **settings):
+    policies = {role: Policy(adapter) for role, adapter in adapters.items()}
+    return LocalTrainer(policies, TrainConfig(learning_rate=1e-2, **settings))
+
+
+def weights(adapters):
+    return {role: flat(adapter) for role, adapter in adapters.items()}
+
+
 def stir(adapter, seed=0):
     """Give an adapter an effect, as training would."""
     generator = torch.Generator().manual_seed(seed)
@@ -39,16 +47,15 @@ def stir(adapter, seed=0):
 
 def groups_of_two(toy, model, step=0):
     """Groups in which solver and verifier act on the same inputs; rewards 1 and 0 by turns."""
-    return [
-        Group(
-            g.id,
-            tuple(
-                replace(t, agent=f"{ROLES[i // 2 % 2]}_0", policy=ROLES[i // 2 % 2], reward=float(i % 2))
-                for i, t in enumerate(g.turns)
-            ),
-        )
-        for g in toy.toy_groups(model, step)
-    ]
+    made = []
+    for group in toy.toy_groups(model, step):
+        roles = [ROLES[i // 2 % 2] for i in range(len(group.turns))]
+        turns = [
+            replace(turn, agent=f"{role}_0", policy=role, reward=float(i % 2))
+            for i, (turn, role) in enumerate(zip(group.turns, roles, strict=True))
+        ]
+        made.append(Group(group.id, tuple(turns)))
+    return made
 
 
 def test_at_first_adapters_compute_what_the_base_does_and_then_each_its_own(toy):
@@ -82,10 +89,7 @@ def test_initial_weights_derive_from_seed_and_name_and_leave_the_global_generato
 def test_each_policy_learns_from_its_own_turns_and_the_base_from_none(toy):
     adapters = pair(toy)
     base = [p.detach().clone() for n, p in adapters["solver"].base.named_parameters() if "lora" not in n]
-    before = {role: flat(adapter) for role, adapter in adapters.items()}
-    trainer = LocalTrainer(
-        {role: Policy(adapter) for role, adapter in adapters.items()}, TrainConfig(learning_rate=1e-2)
-    )
+    before, trainer = weights(adapters), trainer_of(adapters)
     groups = groups_of_two(toy, adapters["solver"])
     solvers = [Group(g.id, tuple(t for t in g.turns if t.policy == "solver")) for g in groups]
     assert trainer.step(solvers).policies["verifier"] == {}
@@ -116,9 +120,7 @@ async def test_hfmodel_samples_with_the_adapter_of_each_role(toy):
 def test_sampling_from_other_threads_does_not_disturb_an_update(toy):
     def trained(disturb):
         adapters = pair(toy)
-        trainer = LocalTrainer(
-            {role: Policy(a) for role, a in adapters.items()}, TrainConfig(learning_rate=1e-2)
-        )
+        trainer = trainer_of(adapters)
 
         async def both():
             update = asyncio.create_task(asyncio.to_thread(trainer.step, groups))
@@ -127,7 +129,7 @@ def test_sampling_from_other_threads_does_not_disturb_an_update(toy):
             await update
 
         asyncio.run(both())
-        return {role: flat(a) for role, a in adapters.items()}
+        return weights(adapters)
 
     groups = groups_of_two(toy, toy.tiny_model())
     calm, disturbed = trained(False), trained(True)
@@ -152,10 +154,7 @@ def test_the_base_is_the_reference_of_the_kl_term(toy):
 def test_a_run_of_two_adapters_resumes_bit_by_bit(toy, tmp_path):
     def run(steps, directory):
         adapters = pair(toy)
-        trainer = LocalTrainer(
-            {role: Policy(a) for role, a in adapters.items()},
-            TrainConfig(learning_rate=1e-2, epochs=2, minibatches=2),
-        )
+        trainer = trainer_of(adapters, epochs=2, minibatches=2)
 
         async def batches(done):
             for step in range(done, steps):
@@ -174,8 +173,7 @@ def test_a_checkpoint_holds_adapters_that_peft_loads(toy, tmp_path):
 
     adapters = pair(toy)
     stir(adapters["verifier"])
-    trainer = LocalTrainer({role: Policy(a) for role, a in adapters.items()})
-    path = trainer.save(tmp_path) / "verifier"
+    path = trainer_of(adapters).save(tmp_path) / "verifier"
     names = {file.name for file in path.iterdir()}
     assert names == {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"}
     loaded = PeftModel.from_pretrained(toy.tiny_model(), path)
@@ -186,9 +184,8 @@ def test_a_base_in_half_precision_has_adapters_in_full(toy):
     adapters = add_adapters(toy.tiny_model().bfloat16(), ROLES, SMALL)
     assert {p.dtype for a in adapters.values() for p in a.parameters()} == {torch.float32}
     assert adapters["solver"].dtype == torch.bfloat16
-    before = {role: flat(a) for role, a in adapters.items()}
-    trainer = LocalTrainer({role: Policy(a) for role, a in adapters.items()}, TrainConfig(learning_rate=1e-2))
-    trainer.step(groups_of_two(toy, toy.tiny_model()))
+    before = weights(adapters)
+    trainer_of(adapters).step(groups_of_two(toy, toy.tiny_model()))
     assert not any(torch.equal(before[role], flat(a)) for role, a in adapters.items())
 
 
@@ -198,6 +195,14 @@ def test_only_the_named_layers_get_adapters(toy):
     names = [name for name, _ in adapters["solver"].named_parameters()]
     assert len(names) == 2 * 2 * 2
     assert all("q_proj" in name or "v_proj" in name for name in names)
+
+
+def test_experts_that_are_one_parameter_and_their_router_get_none():
+    sizes = {"vocab_size": 9, "hidden_size": 8, "head_dim": 4, "num_attention_heads": 2}
+    experts = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 4, "num_hidden_layers": 1}
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **experts, num_key_value_heads=2)).eval()
+    names = [name for name, _ in add_adapters(model, ["solver"], SMALL)["solver"].named_parameters()]
+    assert {name.split(".")[-3] for name in names} == {"q_proj", "k_proj", "v_proj", "o_proj"}
 
 
 @pytest.mark.parametrize("name", ["model", "lora_A", "0", "weight"])

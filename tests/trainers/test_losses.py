@@ -135,6 +135,8 @@ def test_dual_clip_by_hand():
     assert ratio.grad.tolist() == [[-1.0, -1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]]
     clipped = is_clipped(ratio, advantages, dual_clip=3.0)
     assert clipped.tolist() == [[False, False, True, True], [True, False, False, True]]
+    below = clipped_loss(ratio, advantages, clip_high=0.5, dual_clip=1.25)[1]
+    assert below.tolist() == pytest.approx([0.8, 1.1, 1.25, 1.25])  # the lower of the two bounds holds
 
 
 def test_k3_pulls_back_a_policy_that_has_moved_far():

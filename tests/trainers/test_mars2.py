@@ -2,51 +2,33 @@
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
 import torch
-from made_by_make import needed
-from messages import raises
-from tiny_team import LOSS, Rows, brief, environment, flat, made, models_of, settings, tiny, weights
+import turns as by_hand
+from tiny_team import LOSS, flat, made, models_of, weights
 
-from mars_env.errors import ConfigError
-from mars_env.models.hf import HFModel
-from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, train
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import train
 from mars_env.trainers.rollouts import rollouts
-from mars_env.trainers.team import make_team
-from mars_env.types import Group, Turn
+from mars_env.types import Group
 
 
-def nodes(*, turns, policy_of):
+def nodes(turns, policies):
     """A tree of hand-made nodes over sampled completions: rewards 1, 0, 0 by turns."""
-    return Group(
-        "p#0",
-        tuple(
-            replace(
-                turn,
-                tree_id="p#0",
-                group_id="p#0",
-                id="0" if i == 0 else f"0.{i - 1}",
-                parent_id=None if i == 0 else "0",
-                agent=f"coder_{i % 2}",
-                policy=policy_of[i % 2],
-                reward=float(i % 3 == 0),
-            )
-            for i, turn in enumerate(turns)
-        ),
-    )
+    made = []
+    for i, sampled in enumerate(turns):
+        id = f"0.{i - 1}" if i else "0"
+        names = {"agent": f"coder_{i % 2}", "policy": policies[i % 2], "tree": "p#0", "group": "p#0"}
+        made.append(by_hand.turn(id, float(i % 3 == 0), *sampled.action.completions, **names))
+    return Group("p#0", tuple(made))
 
 
 def test_each_policy_gets_the_gradient_of_its_own_nodes_and_no_other(toy):
     """One plain gradient step, against the policy gradient worked out from the tree's advantages."""
     models_ = {name: toy.tiny_model(seed) for seed, name in enumerate(("a", "b", "idle"))}
     turns = [t for g in toy.toy_groups(models_["a"], 0, problems=1, size=8) for t in g.turns]
-    group = nodes(turns=turns, policy_of=("a", "b"))
+    group = nodes(turns, ("a", "b"))
     advantages = group_normalised([group])  # over all nodes, of both agents
     assert len(advantages) == 8
     assert sum(advantages.values()) == pytest.approx(0, abs=1e-9)
@@ -59,11 +41,8 @@ def test_each_policy_gets_the_gradient_of_its_own_nodes_and_no_other(toy):
         loss = torch.zeros(())
         for turn in own:
             (c,) = turn.action.completions
-            ids = torch.tensor([[*c.prompt_ids, *c.token_ids]])
-            logp = (model(input_ids=ids).logits[0, :-1] / c.temperature).log_softmax(-1)
-            logp = logp.gather(1, ids[0, 1:, None])[len(c.prompt_ids) - 1 :, 0]
             # On-policy GSPO with "sequence-mean": the mean of the sequences' mean gradients.
-            loss = loss - advantages["p#0", turn.id] * logp.mean() / len(own)
+            loss = loss - advantages["p#0", turn.id] * toy.logprobs(model, c).mean() / len(own)
         loss.backward()
         expected[name] = torch.cat([p.grad.flatten() for p in model.parameters()])
 
@@ -115,7 +94,7 @@ async def test_rollouts_are_trees_with_parents_versions_and_the_nodes_of_all_age
     models_of(players)["a"].refresh(version=4)
     async with aclosing(rollouts(env.game, players, env.problems, wanted)) as batches:
         groups = (await anext(batches)).groups
-    turns: list[Turn] = [turn for group in groups for turn in group.turns]
+    turns = [turn for group in groups for turn in group.turns]
     assert {turn.policy for turn in turns} == {"a", "b"}
     assert {turn.group_id for turn in turns} == {group.id for group in groups} == {t.tree_id for t in turns}
     for group in groups:
@@ -128,46 +107,8 @@ async def test_rollouts_are_trees_with_parents_versions_and_the_nodes_of_all_age
 
 
 def test_training_raises_the_reward():
-    loss = LOSS.model_copy(update={"learning_rate": 1e-2, "overlong": None})
+    loss = LOSS.model_copy(update={"learning_rate": 4e-2, "overlong": None})
     env, players, wanted = made(2, ["a", "b"], train=loss, steps=10, problems_per_step=5)
     history = asyncio.run(train(env.game, players, env.problems, wanted))
     rewards = [metrics.roles["solver"]["reward"] for metrics in history]
     assert sum(rewards[-3:]) > sum(rewards[:3]) + 0.3
-
-
-@pytest.mark.parametrize("bound", [1, 2])
-def test_asynchronous_training_keeps_within_the_bound_and_trains_every_tree_once(bound):
-    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(staleness=bound), steps=6)
-    before, seen = weights(players), Rows()
-    for name, policy in players.policies.items():
-        assert policy.model is not models_of(players)[name].module  # it samples on meanwhile
-    history = asyncio.run(train(env.game, players, env.problems, wanted, loggers=[seen]))
-    assert [metrics.step for metrics in history] == [1, 2, 3, 4, 5, 6]
-    assert all(row["pipeline/oldest"] <= bound for row in seen.rows)
-    assert max(row["pipeline/oldest"] for row in seen.rows) > 0  # rollouts did run ahead
-    trees = sum(metrics.advantages.groups for metrics in history)
-    dropped = sum(row["pipeline/dropped"] for row in seen.rows)
-    assert trees + dropped / 8 == 6 * 3
-    for name, old in before.items():
-        assert not torch.equal(old, flat(players.policies[name].model))
-        assert torch.equal(flat(models_of(players)[name].module), flat(players.policies[name].model))
-        assert models_of(players)[name].version == players.policies[name].version
-
-
-def test_adapters_on_one_base_are_a_heterogeneous_team():
-    needed("peft", "lora")
-    from mars_env.trainers.lora import LoRASettings, add_adapters
-
-    base = tiny("base")
-    adapters = add_adapters(base.module, ["left", "right"], LoRASettings(rank=4, alpha=8))
-    env, wanted = environment(2), settings()
-    found = [HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()]
-    players = make_team(wanted, env.possible_agents, found, agent=brief)
-    assert all(policy.reference.name is None for policy in players.policies.values())
-    before = weights(players)
-    asyncio.run(train(env.game, players, env.problems, wanted))
-    after = weights(players)
-    overlapping = settings(pipeline=PipelineSettings(staleness=1))
-    with raises(ConfigError):
-        make_team(overlapping, env.possible_agents, found, agent=brief)
-    assert not any(torch.equal(before[name], after[name]) for name in before)

@@ -1,25 +1,19 @@
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config
+from messages import raises
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig
+from turns import turn
 
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.errors import ConfigError
+from mars_env.models import tiny_model
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.trainers.memory import GIB, Shape, _Peak, described, estimate
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
-WORDS = 500
+CONFIG = tiny_model(width=128, context=256).module.config
+WORDS = CONFIG.vocab_size
 SHAPE = Shape(prompt=32, sampled=32, rows=4)
-CONFIG = Qwen3Config(
-    vocab_size=WORDS,
-    hidden_size=128,
-    intermediate_size=256,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=32,
-    max_position_embeddings=256,
-)
 
 
 def rows():
@@ -28,14 +22,9 @@ def rows():
     for number in range(2 * SHAPE.rows):
         ids = torch.randint(0, WORDS, (SHAPE.prompt + SHAPE.sampled,), generator=draw).tolist()
         ids[0] = number
-        completion = Completion(
-            "",
-            prompt_ids=tuple(ids[: SHAPE.prompt]),
-            token_ids=tuple(ids[SHAPE.prompt :]),
-            logprobs=(-1.0,) * SHAPE.sampled,
-        )
-        action = Action("", (completion,))
-        yield Turn("t", str(number), None, "g", "solver_0", "one", "p", action, reward=float(number % 2))
+        read, sampled = tuple(ids[: SHAPE.prompt]), tuple(ids[SHAPE.prompt :])
+        completion = Completion("", "stop", read, sampled, (-1.0,) * SHAPE.sampled)
+        yield turn(str(number), float(number % 2), completion, policy="one")
 
 
 @pytest.mark.parametrize(
@@ -71,9 +60,15 @@ def test_weights_moments_and_copies_are_counted():
     assert offloaded.weights == 2 * full.parameters and offloaded.optimiser == 0
     assert offloaded.host == 16 * full.parameters
     assert offloaded.peak < full.peak
-    assert full.cache == 2 * 4 * 2 * 32 * SHAPE.rows * (SHAPE.prompt + SHAPE.sampled) * 4
+    assert full.cache == 2 * 2 * 4 * 32 * SHAPE.rows * (SHAPE.prompt + SHAPE.sampled) * 4
 
 
 def test_the_report_says_what_does_not_fit():
     found = estimate(CONFIG, TrainConfig(), SHAPE)
     assert "does not fit" in described(found, 1024) and "does not fit" not in described(found, GIB)
+
+
+def test_an_architecture_that_cannot_be_run_without_values_is_an_error():
+    experts = Qwen3MoeConfig(vocab_size=WORDS, hidden_size=64, moe_intermediate_size=16, num_hidden_layers=1)
+    with raises(ConfigError):
+        estimate(experts, TrainConfig(), SHAPE)

@@ -1,7 +1,6 @@
 import torch
 
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 
 
 def trained(toy, groups, dtype=torch.float32, **settings):

@@ -3,7 +3,8 @@
 import pytest
 import torch
 from messages import raises
-from toy_training import changed
+from tiny_team import flat
+from toy_training import changed, logprobs
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
@@ -11,13 +12,9 @@ from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import RubricGrader
 from mars_env.methods.ruscarl import Scaffold, Scaffolded
 from mars_env.rollout.records import turn_from_row, turn_to_row
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import train
+from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, make_team, train
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
-from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import turn_samples
-from mars_env.trainers.team import make_team
 from studies.rubrics.lock import SAMPLING, locks, opener, show_steps, step_is_right, warm_started
 
 PLAIN = (9, 8)
@@ -32,16 +29,7 @@ def groups(toy):
 def step(toy, groups, **config):
     policy = Policy(toy.tiny_model())
     figures = LocalTrainer({"mars": policy}, TrainConfig(learning_rate=1e-2, **config)).step(groups)
-    weights = torch.cat([p.detach().flatten() for p in policy.model.parameters()])
-    return figures.policies["mars"], weights
-
-
-def logprobs(toy, turn, prompt):
-    completion = turn.action.completions[0]
-    with torch.no_grad():
-        logits = toy.tiny_model()(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
-    rows = (logits[len(prompt) - 1 : -1] / completion.temperature).log_softmax(-1)
-    return rows[range(len(completion.token_ids)), completion.token_ids]
+    return figures.policies["mars"], flat(policy.model)
 
 
 def test_the_plain_ratio_is_one_and_the_update_that_of_the_plain_prompt(toy, groups):
@@ -56,11 +44,9 @@ def test_the_plain_ratio_is_one_and_the_update_that_of_the_plain_prompt(toy, gro
 
 def test_the_importance_ratio_is_plain_over_scaffolded(toy, groups):
     figures, _ = step(toy, groups, old_logprobs="rollout", clip_low=0.99, clip_high=99.0)
-    expected = [
-        (logprobs(toy, turn, PLAIN) - torch.tensor(turn.action.completions[0].logprobs)).exp()
-        for group in groups
-        for turn in group.turns
-    ]
+    sampled = [turn.action.completions[0] for group in groups for turn in group.turns]
+    model = toy.tiny_model()
+    expected = [(logprobs(model, c, PLAIN).detach() - torch.tensor(c.logprobs)).exp() for c in sampled]
     assert figures["ratio"] == pytest.approx(float(torch.cat(expected).mean()), rel=1e-4)
     assert abs(figures["ratio"] - 1) > 0.01
 

@@ -7,18 +7,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, OPTConfig, Qwen3Config
 from transformers import logging as transformers_logging
+from turns import turn
 
-from mars_env.trainers import forward, losses
+from mars_env.trainers import LocalTrainer, Policy, forward, losses
 from mars_env.trainers.batches import collate
 from mars_env.trainers.config import Preferences, TrainConfig
 from mars_env.trainers.forward import cut, training
-from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.trainers.prefixes import can_share, grow
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
 WORDS = 9
 SIZES = {"vocab_size": WORDS, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
@@ -35,8 +35,7 @@ rows = st.recursive(  # a list of rows that begin alike, at any depth
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+def quiet():
     transformers_logging.set_verbosity_error()
 
 
@@ -57,19 +56,9 @@ def groups_of(texts, policies=("one",), temperature=0.8):
     for number, row in enumerate(texts):
         read = max(1, len(row) // 2)
         logprobs = tuple(-draw.uniform(1, 3, len(row) - read))
-        completion = Completion(
-            "",
-            prompt_ids=tuple(row[:read]),
-            token_ids=tuple(row[read:]),
-            logprobs=logprobs,
-            temperature=temperature,
-        )
-        turns.append(
-            Turn(
-                "t", str(number), None, "g", "solver_0", policies[number % len(policies)], "p",
-                Action("", (completion,)), reward=float(draw.uniform()),
-            )
-        )  # fmt: skip
+        completion = Completion("", "stop", tuple(row[:read]), tuple(row[read:]), logprobs, temperature)
+        policy = policies[number % len(policies)]
+        turns.append(turn(str(number), float(draw.uniform()), completion, policy=policy))
     return [Group("g", tuple(turns))]
 
 
@@ -211,6 +200,15 @@ def test_layers_are_computed_again_where_that_is_asked_for():
         counts[asked] = len(calls)
         assert not any(module.training for module in model.modules())
     assert counts == {False: 1, True: 2}
+
+
+def test_layers_that_drop_out_themselves_do_not_when_they_are_computed_again():
+    def step(asked):
+        config = TrainConfig(gradient_checkpointing=asked)
+        make = lambda _: Policy(new_model(config=OPTConfig, ffn_dim=24))  # noqa: E731
+        return stepped(groups_of(ALIKE), config, shared=False, make=make)
+
+    assert_same(step(False), step(True))
 
 
 def test_adapters_are_computed_again_under_their_own_weights():

@@ -10,15 +10,12 @@ from messages import raises
 from tiny_team import Rows, brief, environment, settings, tiny
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.models import vllm
-from mars_env.models.hf import HFModel
+from mars_env.models import HFModel, vllm
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers import samplers
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers import LocalTrainer, Policy, make_team, samplers
 from mars_env.trainers.loop import Texts, fit, train
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.trainers.samplers import COARSE, TOLERANCE, Samplers, probe_ids
-from mars_env.trainers.team import make_team
 from mars_env.types import Completion
 
 GAP = "policy/one/probe_gap"
@@ -102,21 +99,14 @@ def test_swapped_adapters_are_found():
     def two():
         return add_adapters(tiny("base").module, ["one", "two"], LoRASettings(rank=4, alpha=8))
 
-    trained, sampling = two(), two()
-    for seed, adapter in enumerate(trained.values()):
-        generator = torch.Generator().manual_seed(seed)
-        adapter.load_state_dict(
-            {name: torch.randn(p.shape, generator=generator) for name, p in adapter.named_parameters()}
-        )
-    policies = {name: Policy(adapter) for name, adapter in trained.items()}
-    right = {name: HFModel((adapter, None), name=name) for name, adapter in sampling.items()}
+    policies = {name: Policy(adapter) for name, adapter in two().items()}
+    for size, policy in zip((0.1, -0.2), policies.values(), strict=True):
+        learned(policy, size)
+    right = {name: HFModel((adapter, None), name=name) for name, adapter in two().items()}
     assert len(Samplers(right)(policies)) == 2
     swapped = {"one": right["two"], "two": right["one"]}
-    one, two_ = swapped.values()
-    one.refresh, two_.refresh = (
-        lambda weights, version: setattr(one, "version", version),
-        lambda weights, version: setattr(two_, "version", version),
-    )
+    for model in swapped.values():
+        stale(model)
     with raises(ModelError):
         Samplers(swapped)(policies)
 

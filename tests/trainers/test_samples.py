@@ -2,25 +2,19 @@ from dataclasses import replace
 
 import pytest
 from messages import raises
+from turns import SAMPLED, turn
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import group_normalised, penalise_overlong
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Grade, Group, ToolCall, Turn
-
-GOOD = Completion(
-    "x", prompt_ids=(1, 2), token_ids=(3, 4), logprobs=(-0.5, -0.25), temperature=0.85, versions=((3, 2),)
-)
-
-
-def turn(id, reward, *completions, agent="solver_0", policy="mars", group="g", **fields):
-    action = Action("x", completions or (GOOD,))
-    return Turn("t", id, None, group, agent, policy, "p", action, reward=reward, **fields)
+from mars_env.types import Action, Completion, Grade, Group, ToolCall
 
 
 def test_a_sample_says_what_its_turn_and_completion_say():
-    cut = replace(GOOD, token_ids=(9,), logprobs=(-1.0,), finish_reason="length", versions=((3, 0), (4, 1)))
+    cut = replace(
+        SAMPLED, token_ids=(9,), logprobs=(-1.0,), finish_reason="length", versions=((3, 0), (4, 1))
+    )
     group = Group("g", (turn("0", 1.0, grade=Grade.correct()), turn("1", 0.0, cut, agent="verifier_0")))
     right, other = turn_samples([group], TrainConfig(advantage="mean_centred"))
     assert (right.tree_id, right.turn_id, right.group_id, right.agent, right.role, right.policy) == (
@@ -34,19 +28,19 @@ def test_a_sample_says_what_its_turn_and_completion_say():
 
 
 def test_calls_cost_what_the_settings_say():
-    paid = replace(turn("0", 1.0), action=Action("x", (GOOD,), (ToolCall(0, "f", "", ""),) * 2))
+    paid = replace(turn("0", 1.0), action=Action("x", (SAMPLED,), (ToolCall(0, "f", "", ""),) * 2))
     groups = [Group("g", (paid, turn("1", 1.0), turn("2", None)))]
     config = TrainConfig(advantage="mean_centred", call_cost=0.1)
     samples = turn_samples(groups, config)
     assert [(s.reward, round(s.advantage, 9)) for s in samples] == [(1.0, -0.1), (1.0, 0.1)]
 
 
-TOLD = replace(GOOD, prompt_ids=(1, 2, 3, 4, 7, 8), token_ids=(5,), logprobs=(-1.0,), versions=((4, 1),))
+TOLD = replace(SAMPLED, prompt_ids=(1, 2, 3, 4, 7, 8), token_ids=(5,), logprobs=(-1.0,), versions=((4, 1),))
 
 
 def test_a_chain_of_completions_is_one_sample():
     cut = replace(TOLD, finish_reason="length")
-    sample, _ = turn_samples([Group("g", (turn("0", 1.0, GOOD, cut), turn("1", 0.0)))], TrainConfig())
+    sample, _ = turn_samples([Group("g", (turn("0", 1.0, SAMPLED, cut), turn("1", 0.0)))], TrainConfig())
     assert (sample.prompt_ids, sample.completion_ids) == ((1, 2), (3, 4, 7, 8, 5))
     assert sample.mask == (0, 0, 1, 1, 0, 0, 1)
     assert sample.logprobs == (-0.5, -0.25, 0.0, 0.0, -1.0)
@@ -54,7 +48,7 @@ def test_a_chain_of_completions_is_one_sample():
 
 
 def test_a_chain_without_its_help_is_one_sample():
-    helped = replace(GOOD, train_prompt_ids=(2,)), replace(TOLD, train_prompt_ids=(2, 3, 4, 7, 8))
+    helped = replace(SAMPLED, train_prompt_ids=(2,)), replace(TOLD, train_prompt_ids=(2, 3, 4, 7, 8))
     sample, _ = turn_samples([Group("g", (turn("0", 1.0, *helped), turn("1", 0.0)))], TrainConfig())
     assert (sample.ids, sample.mask) == ((2, 3, 4, 7, 8, 5), (0, 1, 1, 0, 0, 1))
     assert sample.read_prompt_ids == (1, 2)
@@ -70,14 +64,14 @@ def test_a_chain_without_its_help_is_one_sample():
     ],
 )
 def test_completions_that_do_not_continue_are_samples_of_their_own(second):
-    samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
+    samples = turn_samples([Group("g", (turn("0", 1.0, SAMPLED, second), turn("1", 0.0)))], TrainConfig())
     assert [sample.completion_ids for sample in samples] == [(3, 4), (5,), (3, 4)]
     assert all(sample.completion_mask == (1,) * len(sample.completion_ids) for sample in samples)
     assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
 
 
 def test_the_penalty_of_length_counts_what_a_chain_sampled():
-    group = Group("g", (turn("0", 1.0, GOOD, TOLD), turn("1", 1.0, GOOD)))
+    group = Group("g", (turn("0", 1.0, SAMPLED, TOLD), turn("1", 1.0, SAMPLED)))
     first, second = penalise_overlong([group], max_length=3, buffer=1)[0].turns
     assert (first.reward, second.reward) == (0.0, 1.0)
 
@@ -108,9 +102,9 @@ def test_only_trained_roles_need_to_be_trainable():
 
 
 def test_credit_and_overlong_penalty_change_the_advantage_and_not_the_reward():
-    long = replace(GOOD, token_ids=(3,) * 8, logprobs=(-0.5,) * 8)
+    long = replace(SAMPLED, token_ids=(3,) * 8, logprobs=(-0.5,) * 8)
     turns = [turn("0", 1.0), turn("1", 0.0, long), turn("0.0", 1.0), turn("0.1", 0.0)]
-    tree = Group("g", tuple(replace(t, parent_id=t.id.rpartition(".")[0] or None) for t in turns))
+    tree = Group("g", tuple(turns))
     config = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=8, buffer=4))
     samples = turn_samples([tree], config)
     expected = estimator_of(config)([tree])
@@ -120,9 +114,9 @@ def test_credit_and_overlong_penalty_change_the_advantage_and_not_the_reward():
 
 
 def test_advantages_of_another_estimator_and_policies():
-    other = replace(GOOD, token_ids=(4, 5))
+    other = replace(SAMPLED, token_ids=(4, 5))
     groups = [
-        Group("a", (turn("1", 1.0, GOOD, other), turn("0", 1.0))),
+        Group("a", (turn("1", 1.0, SAMPLED, other), turn("0", 1.0))),
         Group("b", (turn("2", 1.0, policy="helper"), turn("3", 1.0))),
     ]
     advantages = {("t", "0"): 0.5, ("t", "1"): -1.0, ("t", "2"): 2.0}
@@ -141,10 +135,10 @@ def test_advantages_of_another_estimator_and_policies():
     [
         turn("0", 1.0, policy="gpt"),
         replace(turn("0", 1.0), action=Action("x")),
-        turn("0", 1.0, GOOD, Completion("text only")),
-        turn("0", 1.0, replace(GOOD, logprobs=())),
-        turn("0", 1.0, replace(GOOD, logprobs=(-0.5, -9999.0))),
-        turn("0", 1.0, replace(GOOD, temperature=0.0)),
+        turn("0", 1.0, SAMPLED, Completion("text only")),
+        turn("0", 1.0, replace(SAMPLED, logprobs=())),
+        turn("0", 1.0, replace(SAMPLED, logprobs=(-0.5, -9999.0))),
+        turn("0", 1.0, replace(SAMPLED, temperature=0.0)),
     ],
 )
 def test_what_cannot_be_trained_on_is_refused(bad):

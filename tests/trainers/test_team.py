@@ -12,8 +12,7 @@ from mars_env.envs import GroupedSettings, Solve
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.rollout import PipelineSettings, SegmentedModel
-from mars_env.trainers.loop import train
-from mars_env.trainers.team import Team, make_team, refresher
+from mars_env.trainers import Team, make_team, refresher, train
 from mars_env.types import Problem
 
 PAIR = ["solver_0", "solver_1"]

@@ -34,7 +34,6 @@ def folder(tmp_path, monkeypatch):
     for name in ("one", "two"):
         shutil.copytree(CHECKPOINT, tmp_path / name)
     monkeypatch.chdir(tmp_path)
-    torch.set_num_threads(1)
     return tmp_path
 
 
@@ -78,6 +77,9 @@ def test_adapters_are_those_that_were_trained(folder):
     for name in NAMES:
         apart = HFModel(folder / f"run/step-00000002/{name}").module(input_ids=ids).logits
         torch.testing.assert_close(team.agent(name).model.module(input_ids=ids).logits, apart)
+    state = folder / "run/step-00000002/state.json"
+    state.write_text(state.read_text().replace('"corrector_0": "corrector_0"', '"corrector_0": "a server"'))
+    assert TrainedTeam("run").agent("solver_0").policy == "solver_0"
 
 
 def test_a_base_that_is_gone_is_named(folder):

@@ -3,13 +3,14 @@ import json
 from dataclasses import replace
 
 from rich.console import Console
+from turns import turn
 
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.loggers import ConsoleLogger
 from mars_env.trainers.advantages import AdvantageStats
 from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.samples import given_sample
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
 METRICS = StepMetrics(
     step=3,
@@ -38,13 +39,10 @@ def test_flat_names():
 
 
 def test_role_metrics_by_hand():
-    def turn(id, agent, reward, *completions):
-        return Turn("t", id, None, "g", agent, "mars", "p", Action("", completions), reward=reward)
-
     cut = Completion("", "length", token_ids=(1, 2, 3))
     counted = Completion("", completion_tokens=5)
-    group = Group("g", (turn("0", "solver_0", 1.0, cut), turn("1", "solver_1", None, counted, counted)))
-    lone = Group("h", (turn("2", "verifier_0", None),))
+    group = Group("g", (turn("0", 1.0, cut), turn("1", None, counted, counted)))
+    lone = Group("h", (turn("2", None, Completion(""), agent="verifier_0"),))
     trained = given_sample(replace(cut, prompt_ids=(9,)), "mars")
     assert role_metrics([lone, group], [replace(trained, tree_id="t", turn_id="0")]) == {
         "solver": {"turns": 2.0, "trained": 1.0, "truncated": 0.5, "tokens": 6.5, "reward": 1.0},
@@ -53,9 +51,8 @@ def test_role_metrics_by_hand():
 
 
 def test_rewards_that_failed_are_counted_by_role():
-    failed = Turn("t", "0", None, "g", "solver_0", "mars", "p", Action(""), info={REWARD_FAULT: "it raised"})
-    left = Turn("t", "1", None, "g", "solver_1", "mars", "p", Action(""), reward=1.0)
-    judged = Turn("t", "2", None, "g", "verifier_0", "mars", "p", Action(""))  # None for another reason
+    failed, left = turn("0", None, info={REWARD_FAULT: "it raised"}), turn("1", 1.0)
+    judged = turn("2", None, agent="verifier_0")  # None for another reason
     roles = role_metrics([Group("g", (failed, left, judged))], ())
     assert roles["solver"]["reward_faults"] == 1.0 and "reward_faults" not in roles["verifier"]
     stream = io.StringIO()
@@ -84,16 +81,15 @@ def test_several_policies_have_a_line_each():
 
 
 def test_prompts_that_fill_the_context_are_counted_apart_from_those_that_leave_little_room():
-    def turn(i, role, completion):
-        action = Action(completion.text, (completion,))
-        return Turn("p#0", str(i), None, "g", f"{role}_0", "mars", "p", action)
-
     empty = Completion("", "context", prompt_ids=(1, 2, 3))
     some = Completion("So", "context", prompt_ids=(1, 2), token_ids=(7,), logprobs=(-0.1,))
     filtered = Completion("", "content_filter", prompt_ids=(1,))
     whole = Completion("So", "stop", prompt_ids=(1,), token_ids=(7,), logprobs=(-0.1,))
-    corrector = [turn(i, "corrector", c) for i, c in enumerate((empty, empty, some, filtered, whole))]
-    table = role_metrics([Group("g", (*corrector, turn(9, "solver", whole)))], ())
+    corrector = [
+        turn(str(i), None, c, agent="corrector_0")
+        for i, c in enumerate((empty, empty, some, filtered, whole))
+    ]
+    table = role_metrics([Group("g", (*corrector, turn("9", None, whole)))], ())
     assert table["corrector"]["interrupted"] == 4
     assert table["corrector"]["overlong_prompts"] == 2
     assert table["corrector"]["little_room"] == 1

@@ -1,36 +1,24 @@
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import raises
+from turns import turn
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import advantage_stats, group_normalised
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of, has_no_gradient
 from mars_env.trainers.tree_credit import tree_shaped
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.types import Completion, Group
 
 
-def tree(rewards: Mapping[str, float | None], name: str = "p#0", lengths: Mapping[str, int] = {}) -> Group:
+def tree(rewards, name="p#0", lengths=None):
     """A tree of two agents by turns, with these rewards by turn id and these completion lengths."""
-    return Group(
-        name,
-        tuple(
-            Turn(
-                name,
-                id,
-                id.rpartition(".")[0] or None,
-                name,
-                f"coder_{i % 2}",
-                f"coder_{i % 2}",
-                "p",
-                Action("", (Completion("", completion_tokens=lengths.get(id, 0)),)),
-                reward=r,
-            )
-            for i, (id, r) in enumerate(rewards.items())
-        ),
-    )
+    turns = []
+    for i, (id, reward) in enumerate(rewards.items()):
+        coder, length = f"coder_{i % 2}", (lengths or {}).get(id, 0)
+        completion = Completion("", completion_tokens=length)
+        turns.append(turn(id, reward, completion, agent=coder, policy=coder, tree=name, group=name))
+    return Group(name, tuple(turns))
 
 
 def shaped(rewards, **settings):
@@ -157,17 +145,16 @@ def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_c
     assert has_no_gradient(TrainConfig(), *groups)
 
 
-def test_a_group_of_a_role_that_is_not_trained_has_no_gradient():
-    group = tree({"0": 1.0, "1": 0.0})
-    own = group.turns[0].role
-    assert [has_no_gradient(TrainConfig(train_roles=(r,)), group) for r in (own, "other")] == [False, True]
-
-
-def test_a_group_of_a_policy_that_is_not_trained_has_no_gradient():
+def test_a_group_of_a_role_or_of_policies_that_are_not_trained_has_no_gradient():
     group = tree({"0": 1.0, "1": 0.0})  # of coder_0 and coder_1
-    found = [has_no_gradient(TrainConfig(), group, frozen) for frozen in ((), ("coder_0",), ("other",))]
-    assert found == [False, False, False]
-    assert has_no_gradient(TrainConfig(), group, ("coder_0", "coder_1"))
+    for trained, frozen, expected in (
+        (("coder",), (), False),
+        (("other",), (), True),
+        (None, ("coder_0",), False),
+        (None, ("other",), False),
+        (None, ("coder_0", "coder_1"), True),
+    ):
+        assert has_no_gradient(TrainConfig(train_roles=trained), group, frozen) is expected
 
 
 @pytest.mark.parametrize(("reward", "found"), [(1.0, False), (None, True)])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from calling_team import Calling
 from messages import raises
 from tiny_team import flat
 
@@ -37,13 +38,14 @@ class Recorded(TeamRollouts):
         return super()._samples(tree, temperature)
 
 
-def team(module, config=None, temperature=1.3, kind=Recorded, **options):
+def team(module, config=None, temperature=1.3, acting=lambda agent: agent, **options):
     torch.set_num_threads(1)
     model = HFModel((module, load().tokenizer), name="miniature")
-    agents = {f"{r}_0": MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
+    agents = {r: MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
+    agents = {f"{role}_0": acting(agent) for role, agent in agents.items()}
     problems = load_problems("arithmetic", seed=2, split="train")[:30]
     seeded = (config or TrainConfig()).model_copy(update={"seed": 1})
-    return kind(GAME, agents, problems, rollouts=ROLLOUTS, config=seeded, **options)
+    return Recorded(GAME, agents, problems, rollouts=ROLLOUTS, config=seeded, **options)
 
 
 def trainer(rollouts, module, path, **changes):
@@ -71,6 +73,23 @@ def trainer(rollouts, module, path, **changes):
     )
 
 
+def dropping():
+    """The miniature with a dropout, which no trainer may use."""
+    module = load().module
+    module.model.norm = torch.nn.Sequential(module.model.norm, torch.nn.Dropout(0.2))
+    return module
+
+
+@pytest.fixture
+def playing(tmp_path):
+    """Rollouts, and a trainer of TRL for them."""
+    module = load().module
+    rollouts = team(module)
+    by_trl = trainer(rollouts, module, tmp_path)
+    by_trl.model.train()
+    return rollouts, by_trl
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -83,13 +102,14 @@ def trainer(rollouts, module, path, **changes):
     ids=["marsrl", "gspo", "dr-grpo"],
 )
 def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_path):
-    module = load().module
+    module = dropping()
     before = flat(module)
-    rollouts = team(module, config)
+    rollouts = team(module, config, acting=Calling)
     by_trl = trainer(rollouts, module, tmp_path)
     by_trl.train()
     assert len(rollouts.trees) == 4
-    local = load().module
+    assert any(len(turn.action.completions) == 2 for tree in rollouts.trees for turn in tree.turns)
+    local = dropping()
     LocalTrainer({"miniature": Policy(local)}, config).step(groups_of(rollouts.trees))
     moved = (flat(local) - before).abs().max()
     assert moved > 5e-4
@@ -100,11 +120,8 @@ def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_pa
     assert any("team/solver/reward" in row for row in by_trl.state.log_history)
 
 
-def test_the_rows_of_a_tree_are_filled_up_with_rows_that_train_nothing(tmp_path):
-    module = load().module
-    rollouts = team(module)
-    by_trl = trainer(rollouts, module, tmp_path)
-    by_trl.model.train()
+def test_the_rows_of_a_tree_are_filled_up_with_rows_that_train_nothing(playing):
+    rollouts, by_trl = playing
     ids = [row["prompt"] for row in rollouts.prompts()][:2]
     columns = rollouts([id for id in ids for _ in range(ROWS)], by_trl)
     assert {len(column) for column in columns.values()} == {2 * ROWS}
@@ -141,11 +158,8 @@ def test_settings_of_trl_that_do_not_fit_are_refused(changes, tmp_path):
         trainer(team(module), module, tmp_path, **changes).train()
 
 
-def test_prompts_and_evaluation_that_do_not_fit_are_refused(tmp_path):
-    module = load().module
-    rollouts = team(module)
-    by_trl = trainer(rollouts, module, tmp_path)
-    by_trl.model.train()
+def test_prompts_and_evaluation_that_do_not_fit_are_refused(playing):
+    rollouts, by_trl = playing
     id = rollouts.prompts()[0]["prompt"]
     for prompts in ([id] * (ROWS - 1), ["elsewhere"] * ROWS):
         with raises(ConfigError):
@@ -155,13 +169,11 @@ def test_prompts_and_evaluation_that_do_not_fit_are_refused(tmp_path):
         rollouts([id] * ROWS, by_trl)
 
 
-def test_a_model_that_is_gone_ends_the_run(tmp_path, monkeypatch):
+def test_a_model_that_is_gone_ends_the_run(playing, monkeypatch):
     async def gone(self, observation, n, seed):
         raise ModelError("connection refused")
 
-    module = load().module
-    rollouts = team(module)
-    by_trl = trainer(rollouts, module, tmp_path)
+    _, by_trl = playing
     monkeypatch.setattr(MiniatureAgent, "act", gone)
     with raises(ModelError):
         by_trl.train()

@@ -9,23 +9,16 @@ from types import SimpleNamespace
 
 import openai_server
 import pytest
-from aiohttp import web
-from http_app import served
 from messages import raises
+from turns import turn
 
 import mars_env
 from mars_env.agents import Solver
-from mars_env.envs import Solve
+from mars_env.envs import RulesSpec, Solve
 from mars_env.envs.registry import _RULES
-from mars_env.envs.specs import RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.rollout import groups_of, read_run
 from mars_env.trainers.advantages import group_normalised
-
-pytest.importorskip("verifiers", reason="verifiers is not installed: pip install 'mars-env[verifiers]'")
-
-import verifiers.v1 as vf
-
 from mars_env.trainers.verifiers import (
     PLUGIN,
     TeamConfig,
@@ -35,7 +28,11 @@ from mars_env.trainers.verifiers import (
     load_environment,
     record_tree,
 )
-from mars_env.types import Action, Grade, Problem, Tree, Turn
+from mars_env.types import Grade, Problem, Tree
+
+pytest.importorskip("verifiers", reason="verifiers is not installed: pip install 'mars-env[verifiers]'")
+
+import verifiers.v1 as vf
 
 ENV = "arithmetic-solve-verify-correct"
 PAGE = Path(__file__).parents[2] / "docs" / "other-trainers.md"
@@ -127,10 +124,8 @@ async def test_an_unknown_reward_fails_the_episode_and_is_no_zero():
 async def test_a_server_that_fails_fails_the_episode():
     env = load_environment("arithmetic-solve", seed=0)
 
-    class Nowhere:
-        url = "http://127.0.0.1:9/v1"
-
-    [episode] = await played(env, Nowhere, list(env.taskset.take(1)))
+    nowhere = SimpleNamespace(url="http://127.0.0.1:9/v1")
+    [episode] = await played(env, nowhere, list(env.taskset.take(1)))
     assert not episode.ok
     assert "solver_0 at turn 0" in episode.last_error.message
 
@@ -171,6 +166,17 @@ def test_what_makes_no_sense_is_refused():
     assert isinstance(vf.load_environment(other), TeamEnv)
 
 
+def trace_of(*nodes, **call):
+    """A trace of a client: its last node is the answer, which one call gave."""
+    return vf.Trace(
+        task=vf.TraceTask(type="Task", data=vf.TaskData()),
+        agent=vf.AgentInfo(config=vf.AgentConfig(runtime=vf.SubprocessConfig())),
+        nodes=list(nodes),
+        calls=[vf.ModelCall(node=len(nodes) - 1, **call)],
+        ok=True,
+    )
+
+
 @pytest.mark.parametrize(
     ("told", "limit", "reason"),
     [
@@ -181,55 +187,23 @@ def test_what_makes_no_sense_is_refused():
 def test_how_a_trace_ended(told, limit, reason):
     reply = vf.MessageNode(sampled=True, message=vf.AssistantMessage(content="4"))
     usage = vf.Usage(prompt_tokens=2, completion_tokens=3)
-    call = vf.ModelCall(node=0, finish_reason=told, sampling=vf.Sampling(max_tokens=limit), usage=usage)
-    trace = vf.Trace(
-        task=vf.TraceTask(type="Task", data=vf.TaskData()),
-        agent=vf.AgentInfo(config=vf.AgentConfig(runtime=vf.SubprocessConfig())),
-        nodes=[reply],
-        calls=[call],
-        ok=True,
-    )
+    trace = trace_of(reply, finish_reason=told, sampling=vf.Sampling(max_tokens=limit), usage=usage)
     assert completion_of(trace).finish_reason == reason
-
-
-async def test_what_a_filter_cuts_off_is_no_wrong_answer():
-    async def answer(request):
-        message = {"role": "assistant", "content": "I"}
-        choice = {"index": 0, "message": message, "finish_reason": "content_filter"}
-        return web.json_response(
-            {"id": "a", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice]}
-        )
-
-    env = load_environment("arithmetic-solve", seed=0)
-    async with served({"POST /v1/chat/completions": answer}) as url:
-        server = SimpleNamespace(url=f"{url}/v1")
-        [episode] = await played(env, server, list(env.taskset.take(1)))
-    assert not episode.ok
-    assert episode.traces[0].info["mars_env"]["verdict"] == "UNKNOWN" and episode.traces[0].rewards == {}
 
 
 async def test_token_ids_of_a_trace_become_the_completion_and_its_advantages():
     """What prime-rl's client leaves in a trace: nodes with ids, a mask and log-probabilities."""
 
     def trace(reply):
-        node = vf.MessageNode
-        task = vf.TraceTask(type="Task", data=vf.TaskData())
-        return vf.Trace(
-            task=task,
-            agent=vf.AgentInfo(config=vf.AgentConfig(runtime=vf.SubprocessConfig())),
-            nodes=[
-                node(message=vf.UserMessage(content="2 + 2?"), token_ids=[1, 2], mask=[False, False]),
-                node(
-                    parent=0, sampled=True, message=vf.AssistantMessage(content=reply),
-                    token_ids=[9, 7, 8], mask=[False, True, True], logprobs=[-0.5, -0.25],
-                ),
-            ],
-            calls=[
-                vf.ModelCall(
-                    node=1, finish_reason="length", sampling=vf.Sampling(temperature=0.7, max_tokens=2)
-                )
-            ],
-            ok=True,
+        asked = vf.UserMessage(content="2 + 2?")
+        return trace_of(
+            vf.MessageNode(message=asked, token_ids=[1, 2], mask=[False, False]),
+            vf.MessageNode(
+                parent=0, sampled=True, message=vf.AssistantMessage(content=reply),
+                token_ids=[9, 7, 8], mask=[False, True, True], logprobs=[-0.5, -0.25],
+            ),
+            finish_reason="length",
+            sampling=vf.Sampling(temperature=0.7, max_tokens=2),
         )  # fmt: skip
 
     traces = [trace("4"), trace("5")]
@@ -239,12 +213,12 @@ async def test_token_ids_of_a_trace_become_the_completion_and_its_advantages():
     assert (first.temperature, first.finish_reason, first.trainable) == (0.7, "length", True)
     grades = (Grade.correct(), Grade.wrong("no"))
     turns = tuple(
-        Turn("p#0", str(i), None, "g", "solver_0", "m", "p", Action("", (c,)), grade, reward=grade.score)
-        for i, (c, grade) in enumerate(zip(completions, grades, strict=True))
+        turn(str(i), grade.score, completion, tree="p#0", grade=grade)
+        for i, (completion, grade) in enumerate(zip(completions, grades, strict=True))
     )
     tree = Tree("p#0", Problem("p", "2 + 2?", "4"), turns)
     record_tree(tree, {id(c): t for c, t in zip(completions, traces, strict=True)}, "group_normalised")
     expected = group_normalised(groups_of([tree]))
-    for turn, one in zip(turns, traces, strict=True):
-        assert one.branches[-1].advantages == [0.0, 0.0, 0.0, *[expected["p#0", turn.id]] * 2]
-        assert one.reward == turn.reward
+    for each, one in zip(turns, traces, strict=True):
+        assert one.branches[-1].advantages == [0.0, 0.0, 0.0, *[expected["p#0", each.id]] * 2]
+        assert one.reward == each.reward

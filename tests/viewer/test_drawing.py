@@ -4,7 +4,7 @@ import re
 from random import Random
 
 import pytest
-from shown_run import episode, search
+from shown_run import branched, episode, search
 
 from mars_env.types import Action, Problem, Tree, Turn
 from mars_env.viewer.drawing import MAX_NODES, picture, visits
@@ -39,9 +39,5 @@ def test_episodes_and_very_large_trees_are_not_drawn(nodes):
 
 
 def test_a_deep_tree_does_not_need_a_deep_stack():
-    turns, parent = [], None
-    for _ in range(290):
-        ids = [f"{parent}.{i}" if parent else str(i) for i in range(2)]
-        turns += [Turn("t", id, parent, "", "a_0", "", "p", Action("")) for id in ids]
-        parent = f"{parent}.0" if parent else "0"
-    assert picture(Tree("t", Problem("p", "?", "1"), tuple(turns)), {t.id: "x" for t in turns}) is not None
+    tree = branched(290)
+    assert picture(tree, {turn.id: "x" for turn in tree.turns}) is not None

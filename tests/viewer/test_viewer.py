@@ -4,44 +4,18 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from html_page import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shown_run import branched
 from small_runs import ABOUT
 
 from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 from mars_env.viewer import Display, render_page, write_page
-
-VOID = {"meta", "input", "img", "link", "br"}
-
-
-class Page(HTMLParser):
-    """Collects the page's elements and holds that they nest."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.attributes, self.texts = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == [], f"left open: {self.open}"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, *a) for a in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] == "pre":
-            self.texts.append(data)
-
 
 HOSTILE = (
     "</pre></details><script>alert(1)</script><img src=x onerror=alert(2)><!-- {{ 7*7 }} {% raw %} ${x} "
@@ -124,17 +98,6 @@ def test_unknown_and_faults_are_told_apart(episode):
     tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
     assert tags == ["unknown graded-unknown", "fault"]
     assert "Not finished: server gone" in text
-
-
-def branched(depth):
-    """A search that refines its first child `depth` times, each time beside a second try."""
-    turns, parent = [], None
-    for _ in range(depth):
-        for i in range(2):
-            id = f"{parent}.{i}" if parent else str(i)
-            turns.append(Turn("p#0", id, parent, "", "coder_0", "", "p", Action(id), search_score=0.5))
-        parent = f"{parent}.0" if parent else "0"
-    return Tree("p#0", Problem("p", "?", {"tests": [1]}), tuple(turns))
 
 
 def test_branches_nest_and_episodes_do_not(run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from mars_env.grading.math.asked import alike, contradicts, is_asked, question, unshared
@@ -28,6 +28,7 @@ from mars_env.grading.math.sentences import (
     stated,
     undelimited,
     with_long_unit,
+    with_part,
     without_remarks,
 )
 from mars_env.grading.math.spelled import spelled_number
@@ -35,6 +36,8 @@ from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, MEASURE, OTHER_CASE, RELATIVE
 
+_GCD = re.compile(r"(?<!\\)\b(?:gcd|gcf|hcf|(?:greatest|highest) common factor)\b(?! ?\()", re.IGNORECASE)
+_LCM = re.compile(r"(?<!\\)\b(?:lcm|(?:lowest|smallest) common multiple)\b(?! ?\()", re.IGNORECASE)
 _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
@@ -42,7 +45,7 @@ _OTHER_LABEL = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
 _SIGN = re.compile(r"^(?:(?:#+|[-*>→∴=])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))")
 _BREAK = re.compile(
     r"(?:[,;:]\s+|\A)(?:(?:and|but)\s+)?(?:(?:so(?!\s+far)|thus|hence|therefore|then)\b"
-    r"|(?:since|because)\b[^,;]*,)[\s,:]*"
+    r"|(?:since|because)\b[^,;]*,|[a-z]+ing\b[^,;:\d]{0,60},(?=\s+(?:there|the|we|it|this)\b))[\s,:]*"
     r"|(?:\bwe\s+(?:now\s+|then\s+)?(?:get|obtain|find|see|conclude|have)"
     r"|\b(?:giving|(?:which|this|that|formula)\s+(?:gives|yields))|\A[A-Z][a-z]+ing\b[^,;]*?\b(?:gives|yields))\b"
     r"(?:\s+us\b)?(?:\s+that\b)?[\s,:]*"
@@ -52,6 +55,7 @@ _BREAK = re.compile(
     re.IGNORECASE,
 )
 """Where the clause that concludes begins."""
+_AGAIN = re.compile(r",\s(?:i\.e\.|that is),?\s")
 _CLAUSES = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
 _NO_CLAIM = re.compile(r"\(|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b", re.IGNORECASE)
 _COMPUTATION = re.compile(
@@ -64,7 +68,9 @@ _SENTENCES = re.compile(r"[.:;]\s+[A-Za-z]{2}")
 _COMPUTED = re.compile(r"[\s$(=]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _UNKNOWN = re.compile(r"(?<![\\A-Za-z])[xyz](?![A-Za-z])")
 _SEVERAL = re.compile(r"\b(?:and|or)\b|[和或]|,\s")
-_NO_SOLUTION = re.compile(r"\bno (?:real |integer )?solutions?(?=\.?\Z)|\bno such\b(?=[^.]*\.?\Z)")
+_NO_SOLUTION = re.compile(
+    r"\bno (?:real |integer )?solutions?(?=\.?\Z)|\bno (?:such|real (?:number|value)s?)\b(?=[^.]*\.?\Z)"
+)
 _VERDICT = re.compile(r"(?:yes|no)\b(?=[,.]|\Z)", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]*(?:[a-z][A-Za-z]|[A-Za-z][a-z])[A-Za-z]*|[\u4e00-\u9fff]")
 _IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
@@ -72,15 +78,18 @@ _RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
 _NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
 _IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_OUTSIDE = re.compile(rf"({MATH_SPAN.pattern})|{_PLAIN.pattern}", re.DOTALL)
+"""A formula, or a number outside of formulas."""
 _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
 )
 
+_NEXT = re.compile(r"(?:[,，;；和]|,?\s+and\b)\s*(?!\Z)")
 _NUMBERS = re.compile(r"\d\$?,? (?:and|or) [$\d]|\d[和或、]\d")
 _MONEY = "\\$"
 _ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
-_PREDICATE = r"\b(?:is|are|be|has|have|on)\b(?: an?)? "
+_PREDICATE = r"\b(?:is|are|was|were|be|has|have|on)\b(?: an?)? "
 _WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
@@ -95,6 +104,10 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
+    text, statement = (
+        _LCM.sub("least common multiple", _GCD.sub("greatest common divisor", each))
+        for each in (text, statement)
+    )
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
         return undelimited(last[1:]) if last.startswith("=") else None
@@ -113,7 +126,9 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
-    if (value := _asked_formula(statement, sentence)) and not doubtful(hidden(sentence), beside_number=True):
+    clause = _CLAUSE.split(hidden(sentence))[-1]
+    doubt = doubtful(hidden(sentence)) or doubtful(clause, beside_number=True)
+    if (value := _asked_formula(statement, sentence)) and not doubt:
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
     if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
@@ -155,7 +170,7 @@ def _asked_formula(statement: str, sentence: str) -> str | None:
         plain = undelimited(sentence.replace("$", ""))
         chain = rf"{written}\s*=(?:[^=;]+=)*([^=;]+)\Z"
         said = re.search(rf"(?<![\w^+*/(={{-])(?<![+*/=-] ){chain}", plain)
-        if said and is_value(said[1]):
+        if said and is_value(said[1]) and len(re.findall(rf"{written}\s*=", plain)) == 1:
             return said[1].strip()
     return None
 
@@ -164,12 +179,14 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
-    if doubtful(unshared(MATH_SPAN.sub(" ", sentence), statement)):
+    if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", sentence), statement))):
         return None
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
     sentence = without_remarks(sentence)
     if IS_ANSWER.search(hidden(sentence)):
         return stated(sentence)
+    if (again := _AGAIN.search(hidden(sentence))) and only_number(sentence[again.end() :]) is None:
+        sentence = sentence[: again.start()] if at_end(sentence[: again.start()]) else sentence
     opening, masked = CONCLUSION.match(sentence), hidden(sentence)
     breaks = [stop for stop in _BREAK.finditer(masked) if stop.end() < len(masked.rstrip(" .*。"))]
     start = max([opening.end() if opening else 0, *(stop.end() for stop in breaks)])
@@ -189,7 +206,9 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
             return None
         if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
             found.append(claim.value)
-    asked = question(statement)
+    asked, meant = question(statement), _telling(reference) if 0 < len(reference) <= 400 else None
+    if meant is not None and meant.kind in ("list", "group") and _says_each(sentence, meant.args):
+        return reference
     if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
         return ", ".join(map(with_long_unit, found))
     return _last_value(statement, sentence, reference, start) if 0 < len(reference) <= 400 else None
@@ -239,8 +258,13 @@ def _only_new_number(statement: str, clause: str) -> _Claim | None:
     """The only number of a clause that the question does not have, with its unit of measurement."""
     clause = re.sub(r"(?<![\\a-z-])[a-z]+(?![a-z-])", _in_digits, clause)
     asked = question(statement)
-    given = set(_PLAIN.findall(asked.text)) if asked else set[str]()
-    bare = _PLAIN.sub(lambda n: " " if n[0] in given else n[0], unshared(clause, statement))
+    numbers = set(_PLAIN.findall(asked.text)) if asked else set[str]()
+
+    def new(found: re.Match[str]) -> str:
+        known = form(undelimited(found[1])) in given(statement) if found[1] else found[0] in numbers
+        return " " if known else found[0]
+
+    bare = _OUTSIDE.sub(new, unshared(clause, statement))
     number = None if _IS_ONE.match(clause) else only_number(bare)
     if number is None:
         return None
@@ -253,6 +277,8 @@ def _with_unit(number: str, after: str) -> str:
     """A number with the unit of measurement that follows it."""
     if after.lstrip().startswith("percent"):
         return rf"{number}\%"
+    if number.startswith(_MONEY) and (each := re.match(r"\s*(?:per|/)\s*([a-z]+)", after)):
+        return rf"{number}\text{{ per {each[1]}}}"
     follows = _UNIT.match(after)
     unit = CHINESE_UNITS.get(follows[1] or "", follows[2]) if follows else ""
     return rf"{number}\text{{ {unit}}}" if unit and known_unit(unit) else number
@@ -293,6 +319,7 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     bold = BOLD.findall(whole)
     single = len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2])
     named = single and not re.search(r"\d", bold[0])
+    clause = _without_word(reference, clause)
     if doubtful(clause, beside_number=not named) or _another_measure(clause, statement):
         return None
     if single:
@@ -313,13 +340,33 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     else:
         starts = [stop.end() for stop in _WORDS_BEFORE.finditer(hidden(sentence))]
         found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
+        found = sentence[with_part(sentence, len(sentence) - len(found)) :]
         if meant is not None and meant.kind == "list":
             return None  # "2,3" is also a decimal
-    sides = _EQUALITY.split(found)
+    sides, signs = _EQUALITY.split(found), [sign.end() for sign in _EQUALITY.finditer(found)]
     if meant is None and not (len(sides) > 1 and _OPERATION.search(sides[-2]) and alike(statement, whole)):
         return None
-    value = "=".join(sides[-2:]) if meant is not None and meant.kind == "relation" else sides[-1]
+    related = meant is not None and meant.kind in ("relation", "mod")
+    value = found[[0, 0, *signs][-2] :] if related else sides[-1]
     return value if is_value(undelimited(value)) else None
+
+
+def _without_word(reference: str, words: str) -> str:
+    """Words without the reference, if that is one, such as "false"."""
+    of = _TEXT.fullmatch(reference)
+    return re.sub(rf"\b{re.escape(of[1])}\b", " ", words, flags=re.IGNORECASE) if of else words
+
+
+def _says_each(sentence: str, values: tuple[Node, ...]) -> bool:
+    """Whether a sentence gives so many values, in their order: "the maximum is 2, and the minimum is -2"."""
+    stops = [0, *(stop.end() for stop in _NEXT.finditer(hidden(sentence))), len(sentence)]
+    for start, end in pairwise(stops):
+        part = sentence[start:end]
+        formulas = MATH_SPAN.findall(part)
+        said = undelimited(formulas[-1]) if formulas else (at_end(_NEXT.sub("", part)) or ("",))[0]
+        if len(stops) != len(values) + 1 or form(_EQUALITY.split(said)[-1]) != values[stops.index(start)]:
+            return False
+    return True
 
 
 def _last_number(statement: str, context: str, sentence: str) -> str | None:

@@ -123,7 +123,11 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
     main2, *remarks2 = a.args
     names2 = integer_names(tuple(remarks2))
     if r.kind != "where":  # the reference leaves "for every integer k" unsaid
-        whole = names2 is not None and all(remark.args[1].value == "Z" for remark in remarks2)
+        indices = {part.name.partition("_")[2] for part in main2.walk() if part.kind == "sym"}
+        whole = names2 is not None and all(
+            remark.args[1].value == "Z" or name in indices
+            for remark, name in zip(remarks2, names2, strict=True)
+        )
         return whole and set(names2 or ()) <= COUNTERS & free_symbols(r) and _same(r, main2, tolerance)
     main, *remarks = r.args
     names = integer_names(tuple(remarks))
@@ -177,7 +181,7 @@ def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
 
 
 def _residue(r: Node, a: Node, tolerance: float | None) -> bool:
-    r, a = (n.args[-1] if operators(n) == ("==",) and is_label(n.args[0]) else n for n in (r, a))
+    r, a = (n.args[-1] if {*operators(n)} == {"=="} and is_label(n.args[0]) else n for n in (r, a))
     r, a = (Node("mod", n.args) if n.kind == "call" and n.value == "rem" else n for n in (r, a))
     if r.kind != "mod" or a.kind != "mod":
         return False

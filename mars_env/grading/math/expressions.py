@@ -159,9 +159,20 @@ def _difference(node: Node) -> tuple[Node, str]:
 
 
 def same_line(a: Node, name: str, b: Node, name2: str, *, shift: bool) -> bool:
-    """Whether ``a + b k`` and ``c + d n`` take the same values for integer parameters (`shift`), or each."""
+    """Whether ``a + b k`` and ``c + d n`` take the same values for integer parameters (`shift`), or each.
+
+    The ends of an interval, and the coordinates of a point, move together.
+    """
+    joint = a.kind == b.kind == "group" and a.value == b.value and len(a.args) == len(b.args)
+    pairs = zip(a.args, b.args, strict=True) if joint else [(a, b)]
+    found = {_steps_apart(x, name, y, name2) for x, y in pairs}
+    return len(found) == 1 and None not in found and (shift or found == {(0, True)})
+
+
+def _steps_apart(a: Node, name: str, b: Node, name2: str) -> tuple[int, bool] | None:
+    """By how many steps a line is before another, and whether they go the same way; None if they differ."""
     if free_symbols(a) != {name} or free_symbols(b) != {name2}:
-        return False
+        return None
     digits = digits_needed(a, b)
     zero, one, two = (
         [value_at(node, {key: Fraction(k)}, digits, real=True)[0] for node, key in ((a, name), (b, name2))]
@@ -169,8 +180,8 @@ def same_line(a: Node, name: str, b: Node, name2: str, *, shift: bool) -> bool:
     )
     step, step2 = one[0] - zero[0], one[1] - zero[1]
     if step == 0 or not (agree(two[0] - one[0], step, digits) and agree(two[1] - one[1], step2, digits)):
-        return False
-    if not shift:
-        return agree(step, step2, digits) and agree(zero[0], zero[1], digits)
-    turns = (zero[0] - zero[1]) / step
-    return agree(abs(step), abs(step2), digits) and bool(abs(turns - round(turns)) < 10.0**-30)
+        return None
+    steps = (zero[0] - zero[1]) / step
+    if not agree(abs(step), abs(step2), digits) or abs(steps - round(steps)) >= 10.0**-30:
+        return None
+    return round(steps), agree(step, step2, digits)

@@ -55,13 +55,19 @@ _TO_GRADER = re.compile(
 _COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
 _OFFER_OR_REMARK = re.compile(
     r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
-    r"|that['’]s (?:the|my) answer|if you(?:['’]d| would)? (?:like|want|have|need)"
+    r"|(?:and )?that['’]s (?:the answer|my answer|it)|if you(?:['’]d| would)? (?:like|want|have|need)"
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
-    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?:(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)"
-    r"|\**(?:check|verif\w+)\b(?P<check>[^\n]{1,300}))\Z",
+    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?:\(?\**(?:(?:you|we|one) can )?(?:double-)?(?:check|verif\w+"
+    r"|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))\b(?P<check>[^\n]{1,300})"
+    r"|(?P<remark>\([A-Z][^()\n]{1,300}\)\.?))\Z",
     re.IGNORECASE,
 )
+_EVERY_INTEGER = re.compile(
+    r",?\s+(?:where|with|for)\s+(?:(?:any|all|every|each)\s+integers?\s+\$?([a-z])\$?"
+    r"|\$?([a-z])\$?\s+(?:is\s+)?(?:an|any)(?:\s+arbitrary)?\s+integer)(?=\.?\s*\Z)"
+)
+_END_MARK = re.compile(r"\s*\$?\\(?:blacksquare|square|Box|qed)\$?\.?\s*\Z")
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
 _AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
@@ -126,6 +132,7 @@ def _meant(text: str) -> str | None:
 
 
 def _unboxed(text: str, statement: str, reference: str) -> Extraction:
+    text = _EVERY_INTEGER.sub(r", $\1\2\\in\\mathbb{Z}$", _END_MARK.sub("", text))
     while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
         remark = offer["remark"] or offer["check"] or ""
         if doubtful(remark, beside_number=True) or CORRECTION.search(remark):

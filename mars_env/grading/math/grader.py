@@ -17,6 +17,7 @@ from mars_env.grading.math.parser import plain_integer, read_answer, read_intege
 from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
 from mars_env.grading.math.question import (
     asked_value,
+    asks_for_order,
     is_copied,
     names_another,
     with_asked_unit,
@@ -184,13 +185,14 @@ class MathGrader:
                 return wrong("the answer names something else than the problem asks for")
             if is_copied(problem.statement, reference, answer):
                 return wrong("the answer repeats what the problem gives")
+            reference = without_label(reference)
             if "=" not in reference:
                 answer = without_modulus(problem.statement, without_label(answer))
-            elif "=" not in answer:
-                reference = without_label(reference)
             answer = without_numbering(problem.statement, answer)
             answer = asked_value(problem.statement, answer)
             reference = with_asked_unit(problem.statement, reference, answer)
+            if flags["ordered"] is None and asks_for_order(problem.statement):
+                flags["ordered"] = True
         if check is not None:
             why = check(problem.metadata, answer)
             return wrong(why, "check") if why else correct("check")

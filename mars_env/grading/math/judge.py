@@ -16,10 +16,12 @@ from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable
 from mars_env.grading.math.parser import read_answer
 from mars_env.grading.math.shapes import in_order, normal_text
 from mars_env.grading.math.spelled import date
+from mars_env.grading.math.vectors import as_tuple
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
 UNFINISHED = "the answer leaves something to compute"
+_CYCLES = re.compile(r"(?:\( ?\d(?: \d)+ ?\) ?)+")
 _COMMAS = re.compile(r"\d,\d{3}")
 _ZEROS = re.compile(r"\d,0\d\d")  # "1,024" is a number and nothing else
 _CHOICE = re.compile(r"\(? ?([A-J]) ?\)?[.:]?\Z")
@@ -31,6 +33,7 @@ _OFFERED = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(?![,;&/+*=^_(-]|and\b|or
 _FONTS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
 )
+_SUBJECT = r"(?:the|it|this|that)(?: (?!(?:not|no|never)\b)[a-z]+){0,2} (?:(?:is|was|are|were) )?(?:an? )?"
 _WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
 
 
@@ -75,7 +78,7 @@ def _parse(text: str) -> _Parsed:
     list_too = _COMMAS.search(text) and not _ZEROS.search(text)
     for commas in (True, False) if list_too else (True,):
         try:
-            readings.append(read_answer(text, commas=commas))
+            readings.append(as_tuple(read_answer(text, commas=commas)))
         except Unreadable as error:
             problem = str(error)
     return tuple(readings), problem
@@ -168,7 +171,7 @@ def unfit(reference: str) -> str | None:
                 _evaluate(reading)
             except Unreadable:
                 continue
-        if not (readings or _wordy(reference)):
+        if not (readings or _wordy(reference) or _CYCLES.fullmatch(_plain(reference))):
             return f"it cannot be read: {problem}"
         if not judge(reference, reference)[0]:
             return f"not even the same text would equal it: {problem}"
@@ -199,10 +202,14 @@ def _wordy(text: str) -> bool:
 def _same_words(reference: str, answer: str) -> bool | None:
     """Equality of texts, and of letters of choices; None if mathematics must decide."""
     r, a = _plain(reference), _plain(answer)
+    if _CYCLES.fullmatch(r) and _CYCLES.fullmatch(cycles := a.rpartition("=")[2].strip()):
+        return _cycles(r) == _cycles(cycles)
     if r and r == a and "^" not in r and "_" not in r:
         return True if _wordy(reference) else None
     words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
-    if words and normal_text(r) == normal_text(a):
+    if words and (
+        normal_text(r) == normal_text(a) or re.fullmatch(_SUBJECT + re.escape(r), a, re.IGNORECASE)
+    ):
         return True
     if (day := date(r)) and (other := date(a)):
         return day.agrees(other)
@@ -214,6 +221,12 @@ def _same_words(reference: str, answer: str) -> bool | None:
     if len(a) <= 100 and "、" in a and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
         return list(r) == sorted(letter for letter in a if letter.isupper()) or None
     return None
+
+
+def _cycles(permutation: str) -> set[tuple[str, ...]]:
+    """The cycles of ``(1 3 5)(2 4)``, each from its smallest member."""
+    cycles = (tuple(cycle.split()) for cycle in re.findall(r"\(([^)]*)\)", permutation))
+    return {cycle[(start := cycle.index(min(cycle))) :] + cycle[:start] for cycle in cycles}
 
 
 def without_label(reference: str, answer: str) -> str:

@@ -18,24 +18,28 @@ from mars_env.grading.math.vocabulary import NO_LENGTH
 _LENGTH = 400  # longest answer or sentence that is looked at
 _ASKED = re.compile(
     r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for|what\s+values?\s+of)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
-    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,:;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)"
+    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,:;。，]|\Z|(?:if|given|such|when|where|does|do|will|is|in|as)\b)"
     r"|则\s*\$([^$]{1,200}?)=\s*(?:\$\s*_|\\_|\\underline)",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"(?:\A|[.?!:]\s+|\b(?:and|then|to)\s+)(?:arrange|order|sort|rank)\b|\barrange\b.*\border\b|[从按由].{0,6}[顺次]序",
     re.IGNORECASE,
 )
 _SUM = re.compile(r"[-+/]|frac|\A\d")
 _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
-_NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
+_NUMBERED = re.compile(r"((?:\\|(?<![A-Za-z\\]))[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
 _UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
 _IN_UNIT = re.compile(
-    rf"\bhow\s+many\s+(?:(?:full|whole|more|complete)\s+)?{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest)\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
+    rf"\bhow\s+many\s+(?:(?:full|whole|more|complete)\s+)?{_UNIT}\b(?!\s*(?:,|/|(?:and|or|per)\b))|\b(?:in|to\s+the\s+nearest(?!\s+(?:cent|penny)))\s+(?:\$?\\(?:text|mathrm)\s*\{{\s*)?{_UNIT}"
     r"(?=[\s$}]*(?:[.?,;)(]|\Z|(?:does|do|is|are|of|in|to|as|rounded)\b))",
     re.IGNORECASE,
 )
 _IN_CHINESE_UNIT = re.compile(rf"(?:几|多少)个?({'|'.join(CHINESE_UNITS)})")
 _ASKS_FOR_FORM = re.compile(
-    r"\b(?:(?P<factor>factor(?:ed|ing|i[sz]e|i[sz]ed|i[sz]ation)?)|(?P<expand>expan[ds]\w*)"
+    r"\b(?:(?P<factor>factor(?:ed|ing|i[sz]e|i[sz]ed|i[sz]ation)?)|(?P<expand>expan[ds]\w*|partial\s+fractions?)"
     r"|(?P<terms>in\s+the\s+form|complete\s+the\s+square)|(?P<scientific>scientific\s+notation)|(?P<signs>positive\s+exponents)"
-    r"|(?P<below>simplif\w*|rationali[sz]\w*|reduc\w*)"
+    r"|(?P<below>simpl(?:if\w*|est)|lowest\s+terms|rationali[sz]\w*|reduc\w*)"
     r"|convert\w*|writ\w*|express\w*)\b|分解|展开|化[简为成]|写成|表示",
     re.IGNORECASE,
 )
@@ -160,11 +164,35 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
     if answer == reference or not (forms := _asked_forms(statement)):
         return False
     theirs, mine = form(reference), form(answer)
-    if theirs != mine and mine in given(statement):
+    if isinstance(mine, Node) and {*operators(mine)} == {"="} and "=" not in reference:
+        mine = mine.args[-1]
+    if isinstance(theirs, str) or isinstance(mine, str):
+        return theirs != mine and mine in given(statement)
+    if _sorted(theirs) != _sorted(mine) and _sorted(mine) in map(_sorted, given(statement)):
         return True
-    if isinstance(theirs, str) or isinstance(mine, str) or {theirs.kind, mine.kind} - EXPRESSIONS:
+    if {theirs.kind, mine.kind} - EXPRESSIONS - {"ratio", "time"}:
         return False
     return any(of(mine) > of(theirs) for form in filter(None, forms) for of in _MEASURES[form])
+
+
+def _sorted(node: Node | str) -> Node | str:
+    """A formula with the factors of each product in one order."""
+    if isinstance(node, str) or not node.args:
+        return node
+    args = tuple(map(_sorted, node.args))
+    if node.kind == "mul":
+        args = tuple(sorted(args, key=repr))
+    return Node(node.kind, args, node.value, node.decimal)  # type: ignore[arg-type]
+
+
+def _largest(node: Node) -> float:
+    """The largest literal above or below a line: what can be cancelled makes it larger."""
+    if node.kind == "time":  # 7:12 is read as a time
+        return max(map(int, node.pair[:2]))
+    line = node.args if node.kind in ("div", "ratio") else ()
+    literals = [float(of.value) for of in line if isinstance(of.value, Fraction)]
+    parts = node.args[:1] if node.kind == "pow" else node.args
+    return max([*literals, *map(_largest, parts)], default=0)
 
 
 def _factors(node: Node) -> int:
@@ -211,6 +239,7 @@ _MEASURES: dict[str, tuple[Callable[[Node], float], ...]] = {
     "below": (
         lambda node: sum(_degree(part.args[1]) for part in node.walk() if part.kind == "div"),
         lambda node: sum(part.kind == "pow" and part.args[0].kind in ("mul", "div") for part in node.walk()),
+        _largest,
     ),
     "signs": (lambda node: sum(part.kind == "pow" and part.args[1].kind == "neg" for part in node.walk()),),
     "scientific": (lambda node: not 1 <= _mantissa(node) < 10,),
@@ -223,6 +252,11 @@ def given(statement: str) -> frozenset[Node | str]:
     """The formulas and numbers of a problem."""
     formulas = list(map(undelimited, MATH_SPAN.findall(statement)))
     return frozenset(map(form, formulas + _NUMBER.findall(MATH_SPAN.sub(" ", statement))))
+
+
+def asks_for_order(statement: str) -> bool:
+    """Whether a problem asks to put what it lists into an order."""
+    return _ORDER.search(statement) is not None
 
 
 def without_label(text: str) -> str:

@@ -42,14 +42,16 @@ _EXPLANATION = re.compile(
 )
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
-    r"|(?:which (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at|with equality"
-    r"|including(?=[^,]*\Z))\b|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
-    r"|,?\s+where\s+\$?[A-Z]\$?\s+(?:is|denotes)\s[^,]*\Z"
-    r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z"
+    r"|(?:(?:which|and (?:it|this)) (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at"
+    r"|with equality|including(?=[^,]*\Z))\b"
+    r"|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
+    r"|,?\s+where\s+(?:000|[A-Z])\s+(?:is|denotes)\s[^,]*\Z|\s\((?:that\s+is|i\.e\.)[,\s][^()]{1,100}\)"
+    r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z|(?<=[\w$*)%]),?\s+(?:because|since)\s[^\n]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
 _CHINESE_REST = re.compile(r"(?<=\d)\s?(?!平方|立方)(?![^\d]*[万亿百千以多左半])[\u4e00-\u9fff]{3,}\Z")
+_LETTER_UNIT = re.compile(r"(?<=[\d⁰¹²³⁴⁵⁶⁷⁸⁹]) ([mgsLNJWVA])\Z")
 _ADVERB = re.compile(
     r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to)"
     r"(?![A-Za-z])[\s,:]*|[：:]\s*)+",
@@ -57,6 +59,7 @@ _ADVERB = re.compile(
 )
 _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
+    r"|\b(?:simplif(?:y|ies)|reduces?|evaluates?|amounts?|comes?)\s+to\s+"
     r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d)(?<!\d ):\s*|:(?![\d ])\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
     r"|(?:[是为得故]|等于|所以|因此|最[大小]值)[\s,:、，]*(?=[\d$\\(\[-])",
@@ -71,8 +74,10 @@ _QUANTITY = re.compile(
     r"(?![A-Za-z\d_^/√π]|[.,:]\d)",
     re.IGNORECASE,
 )
+_WITH_PART = re.compile(r"\d+ ([a-z]+),? (?:and )?\Z")  # "2 hours and" before "24 minutes"
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _NO_VALUE = re.compile(r"[是为得即]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
+_PRICED = re.compile(r"\d\D*(?!\b(?:and|or)\b)\b[A-Za-z]{2,}\s+\\?\s*[$€£]\s*\d")
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
 
 
@@ -110,7 +115,7 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
-    if CONCLUDES.search(plain) or _NO_VALUE.search(plain):
+    if CONCLUDES.search(plain) or _NO_VALUE.search(plain) or _PRICED.search(plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
     if spelled_number(" ".join(words)) is not None:
@@ -196,7 +201,7 @@ def at_end(clause: str) -> tuple[str, str, str] | None:
 
 def with_long_unit(value: str) -> str:
     """A number with a unit of several words (15 toy cars) as the parser reads it: without "12 cm *tall*"."""
-    value = _CHINESE_REST.sub("", value)
+    value = _LETTER_UNIT.sub(r"\\text{ \1}", _CHINESE_REST.sub("", value))
     number = measured(value)
     words = value[len(number) :].split()
     if not words or number[-1].isalpha() or number.endswith("%"):
@@ -210,7 +215,14 @@ def last_number(sentence: str) -> tuple[str, str, str] | None:
     if not found:
         return None
     start, end = found[-1].span()
+    start = with_part(sentence, start)
     return sentence[:start], undelimited(sentence[start:end]), sentence[end:]
+
+
+def with_part(sentence: str, start: int) -> int:
+    """Where a number begins with its larger part: "2 hours and 24 minutes"."""
+    more = _WITH_PART.search(sentence[:start])
+    return more.start() if more and known_unit(more[1]) else start
 
 
 def measured(text: str) -> str:

@@ -16,7 +16,13 @@ _NO_SOLUTION = re.compile(
     r"none|empty set|(?:there (?:is|are|exists?) )?no (?:such |(?:real|integer|rational|positive|valid) )?"
     r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
 )
-SYNONYMS = {"dne": "does not exist", "undefined": "undefined", "infinite": "infinity", "∞": "infinity"}
+SYNONYMS = {
+    "dne": "does not exist",
+    "undefined": "undefined",
+    "infinite": "infinity",
+    "∞": "infinity",
+    "infinitely many solutions": "infinitely many",
+}
 _LABELLED = word_set("sin cos tan abs floor ceil det max min gcd lcm")
 """Functions of a name that may be what is asked for."""
 
@@ -283,11 +289,15 @@ def _words(node: Node) -> Node:
 
 
 def _signs(node: Node) -> list[Node]:
-    """A node with each choice of its double signs, which are linked if one of them is a minus-plus."""
+    r"""A node with each choice of its double signs, which are linked if one of them is a minus-plus.
+
+    Those of several sides are linked, too: ``x = (6 \pm 2)/2 = 3 \pm 1``.
+    """
     signs = [child.kind for child in node.walk() if child.kind in ("pm", "mp")]
     if len(signs) > 4:
         raise Unreadable("too many double signs")
-    if "mp" in signs:
+    sides = [side for side in node.args if any(child.kind == "pm" for child in side.walk())]
+    if "mp" in signs or (node.kind == "relation" and len(sides) > 1):
         return [_choose(node, repeat(plus)) for plus in (True, False)]
     return [_choose(node, iter(choice)) for choice in product((True, False), repeat=len(signs))]
 

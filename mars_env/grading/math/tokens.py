@@ -47,8 +47,7 @@ UNICODE = {
     "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∈": r"\in ", "∅": r"\emptyset ",
     "±": r"\pm ", "∓": r"\mp ", "°": r"^\circ ", "…": r"\ldots ", "⋯": r"\ldots ", "√": r"\sqrt ",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
-    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "₀": "_{0}", "₁": "_{1}", "₂": "_{2}",
-    "₃": "_{3}", "₄": "_{4}", "₅": "_{5}", "₆": "_{6}", "₇": "_{7}", "₈": "_{8}", "θ": r"\theta ",
+    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "θ": r"\theta ",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "ω": r"\omega ",
     "μ": r"\mu ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ",
     "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "’": "'", "′": "'", "€": r"\euro ", "£": r"\pounds ",
@@ -57,8 +56,8 @@ UNICODE = {
     "或者": r"\text{ or }", "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
-_RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
-_LOWERED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789")
+_RAISED = re.compile("([⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)|[₀₁₂₃₄₅₆₇₈₉]+")
+_ON_THE_LINE = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", "+-01234567890123456789")
 CHINESE_UNITS = {
     "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
     "千米/小时": "km/h", "千米/时": "km/h", "米/秒": "m/s", "千米": "km", "公里": "km",
@@ -109,7 +108,7 @@ _WORD_ALIASES = {
 SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
 RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
-    " feet inches hours minutes pct"
+    " feet inches hours minutes pct kJ kW kN kV Hz mol"
 )
 
 _TOKEN = re.compile(
@@ -139,9 +138,10 @@ _SYSTEM = re.compile(
     re.DOTALL,
 )
 _MODULO = re.compile(
-    r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
+    r"\(\s*(?:\\b?mod|\\(?:text|mathrm)\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
     r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
+_OF_NUMBERS = re.compile(r"\\in\s*(?:\\math(?:bb|bf|rm)\s*)?\{?([ZNR])\b\}?(?:[\^_]?\{?(?:\*|\\ast|\+)\}?)?")
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _SAID = (
@@ -149,9 +149,9 @@ _SAID = (
     r"|integers?)\b\s*)+"
 )
 _REMARK = re.compile(
-    rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{{_SAID}\}}\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})"
+    rf"{_SPACE},?{_SPACE}(?:\\text\w*\s*\{{)?{_SAID}\}}?\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})"
     r"(?:\s*\\in\s*\\mathbb\s*\{R\})?\$?\s*"
-    rf"(?:\\text\w*\s*\{{{_SAID}\}}\s*)?\Z"
+    rf"(?:(?:\\text\w*\s*\{{)?{_SAID}\}}?\s*)?\Z"
 )
 """``where c is a constant``, ``for any integer k``."""
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
@@ -160,9 +160,7 @@ _UNIT_FRACTION = re.compile(
     r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
     r"\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
 )
-_PRICE = re.compile(
-    r"\\\$\s*([\d.,]+)\s*(?:\\text\s*\{\s*per\s+([a-z]+)\s*\}|/\s*\\text\s*\{\s*([a-z]+)\s*\})"
-)
+_EACH = re.compile(r"(?<=\d)(\s*)(?:/|per\b)\s*(?:\\text\s*\{\s*)?([A-Za-z]{2,})\s*\}?\s*\Z")
 _INVISIBLE = re.compile(
     r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*\{[^{}]*\}"
 )
@@ -198,7 +196,7 @@ def tidy(text: str) -> str:
         text = _PROSE_UNIT.sub(r"$\\text{ \1}", text)
     if not text.isascii():
         text = _POWER_UNIT.sub(lambda m: rf"\text{{ {m[1]}}}^{'23'['²³'.index(m[2])]}", text)
-        text = _RAISED.sub(lambda m: f"^{{{m[0].translate(_LOWERED)}}}", text)
+        text = _RAISED.sub(lambda m: f"{'^' if m[1] else '_'}{{{m[0].translate(_ON_THE_LINE)}}}", text)
         text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", as_ascii(text))
         text = _CHINESE_UNIT.sub(lambda m: rf"\text{{ {CHINESE_UNITS[m[1]]}}}", text)
         text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
@@ -245,19 +243,23 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\(", re.compile(r"\\[()]"), " "),
     (r"\[", re.compile(r"(?<!\\)\\[\[\]]"), " "),
     ("{", _INVISIBLE, " "),
+    ("cancel", re.compile(r"(?<=[{)}])\\b?cancel\s*(?=\{)"), ""),
     (":}", re.compile(r"\\text\{:\}|\{:\}"), ":"),
     (r"\right", _SYSTEM, _system),
-    (r"\mathbb", re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])"), r"\\mathbb{\1}"),
+    (r"\math", re.compile(r"\\(math(?:bb|bf|rm|it))\s*([A-Za-z])(?![A-Za-z])"), r"\\\1{\2}"),
+    (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
     (
         r"\mathbb{R}",
         re.compile(r",(?:\\ |\s)*([a-z]),\s*([a-z]\s*\\in\s*\\mathbb\{R\}\s*)\Z"),
         r", \1\\in\\mathbb{R}, \2",
     ),
+    (" to ", re.compile(r"(?<=\d) to (?=\d)"), ":"),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
-    (r"\$", _PRICE, r"\1\\text{ dollars/\2\3}"),
+    (r"\$", _EACH, r"\1\\text{ per \2}"),
     (r"\text", _REMARK, _declared),
+    ("integer", _REMARK, _declared),
     (r"\text", re.compile(r"(?<=[0-9}\s])(\\text\s*\{)\s*\(\s*([A-Za-z ]{2,40})\)\s*\}"), r"\1\2}"),
 )
 """A text that must occur, what is then looked for, and what is written in its place."""

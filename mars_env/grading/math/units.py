@@ -18,13 +18,11 @@ class Unit(NamedTuple):
 
 _ROWS = {
     "length": {
-        "mm millimeter millimetre": "1/1000", "cm centimeter centimetre": "1/100", "dm decimeter": "1/10",
-        "m meter metre": "1", "km kilometer kilometre": "1000",
-        "in inch": "254/10000", "ft foot feet": "3048/10000", "yd yard": "9144/10000",
+        "m meter metre": "1", "in inch": "254/10000", "ft foot feet": "3048/10000", "yd yard": "9144/10000",
         "mi mile": "1609344/1000",
     },
     "mass": {
-        "mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000", "tonne": "1000000",
+        "g gram": "1", "tonne": "1000000",
         "lb pound": "45359237/100000", "oz ounce": "28349523125/1000000000",
     },
     "time": {
@@ -35,12 +33,12 @@ _ROWS = {
     "euro": {"euro eur": "1"},
     "renminbi": {"yuan rmb": "1", "wanyuan": "10000"},
     "sterling": {"gbp": "1"},
-    "volume": {"l L liter litre": "1", "ml mL milliliter millilitre": "1/1000"},
+    "volume": {"l L liter litre": "1"},
     "angle": {"rad radian": "1"},
-    "force": {"N newton": "1", "kN": "1000"},
-    "energy": {"J joule": "1", "kJ kilojoule": "1000"},
-    "power": {"W watt": "1", "kW kilowatt": "1000"},
-    "pressure": {"Pa pascal": "1", "kpa kilopascal": "1000"},
+    "force": {"N newton": "1"},
+    "energy": {"J joule": "1"},
+    "power": {"W watt": "1"},
+    "pressure": {"Pa pascal": "1"},
     "voltage": {"V volt": "1"},
     "current": {"A amp ampere": "1"},
     "charge": {"C coulomb": "1"},
@@ -48,12 +46,30 @@ _ROWS = {
     "temperature": {"K kelvin": "1"},
     "amount": {"mol mole": "1"},
 }  # fmt: skip
-_UNITS = {
-    name: (Fraction(factor), dimension)
-    for dimension, units in _ROWS.items()
-    for names, factor in units.items()
-    for name in names.split()
-}
+_PREFIXES = {
+    "n nano": "1/1000000000", "µ μ micro": "1/1000000", "m milli": "1/1000", "c centi": "1/100",
+    "d deci": "1/10", "k kilo": "1000", "M mega": "1000000", "G giga": "1000000000",
+}  # fmt: skip
+_WITH_PREFIX = word_set(
+    "length mass volume force energy power pressure voltage current charge frequency amount"
+)
+
+
+def _units() -> dict[str, tuple[Fraction, str]]:
+    """The size and the dimension of each unit, by name; those of physics also with prefixes: ``kg``."""
+    found: dict[str, tuple[Fraction, str]] = {}
+    for dimension, rows in _ROWS.items():
+        for names, size in rows.items():
+            found |= dict.fromkeys(names.split(), (Fraction(size), dimension))
+        for name in next(iter(rows)).split() if dimension in _WITH_PREFIX else ():
+            for prefixes, factor in _PREFIXES.items():
+                *short, spelled = prefixes.split()
+                written = [spelled] if len(name) > 3 else short if name != "amp" else []
+                found |= {prefix + name: (Fraction(factor), dimension) for prefix in written}
+    return found
+
+
+_UNITS = _units()
 DIMENSIONS = frozenset(_ROWS)
 """The dimensions of the units that can be converted."""
 _IRREGULAR = {
@@ -193,7 +209,8 @@ def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
         terms = tuple(scaled(value, of.factor) for (value, _), of in zip(parts, units, strict=True))
         return Node("add", terms), Unit(Fraction(1), units[0].dimension)
     last = parts[-1][1]
-    if isinstance(last, Unit) and last.dimension and not any(of for _, of in parts[:-1]):
+    measured = isinstance(last, Unit) and last.dimension
+    if (measured or last is None) and not any(_bare(term).kind == "quantity" for term in node.args[:-1]):
         return Node("add", tuple(value for value, _ in parts)), last  # "2 + sqrt(3) cm"
     return node, None
 
@@ -206,6 +223,8 @@ def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
     scale, _, counted = name.partition(" ")
     if scale in _SCALES.keys() - {"dozen"} and counted:  # "15 thousand dollars"
         return _quantity(scaled(inner, Fraction(_SCALES[scale])), counted.removeprefix("of "))
+    if inner.kind == "quantity" and name.startswith("per "):
+        return _quantity(inner.args[0], f"{inner.name} {name}")
     if inner.kind == "quantity":
         (value, of), following = value_and_unit(inner), unit(name)
         if isinstance(of, Unit) and following is not None and following.dimension in ((), of.dimension):

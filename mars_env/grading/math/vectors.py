@@ -48,6 +48,49 @@ def _is_matrix(node: Node) -> bool:
     return bool(names) and all(name[0].isupper() for name in names)
 
 
+def as_tuple(node: Node) -> Node:
+    r"""``-10 \mathbf{i} + 7 \mathbf{j}`` as ``(-10, 7)``; any other node unchanged.
+
+    Example:
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> as_tuple(read_answer(r"2\mathbf{i}-7\mathbf{j}")) == read_answer("(2, -7)")
+        True
+    """
+    letters = {part for part in node.walk() if part.kind == "sym" or part.value in ("e", "i")}
+    axes = {letter.name.rpartition(" ")[2]: letter for letter in letters}
+    fonts = letters and all(letter.name.startswith(_VECTORS) for letter in letters)
+    if not {*axes} <= {"i", "j", "k"} or not (fonts or "j" in axes):
+        return node
+    components = dict.fromkeys("ijk" if "k" in axes else "ij", num(0))
+    for term in _terms(node):
+        for axis, letter in axes.items():
+            if (factor := _coefficient(term, letter)) is not None:
+                components[axis] = factor
+                break
+        else:
+            return node
+    return Node("group", tuple(components.values()), ("(", ")"))
+
+
+def _terms(node: Node) -> list[Node]:
+    return [term for part in node.args for term in _terms(part)] if node.kind == "add" else [node]
+
+
+def _coefficient(term: Node, letter: Node) -> Node | None:
+    """The other factor of a product with a letter; None if the letter is no factor of it."""
+    if term == letter:
+        return num(1)
+    if term.kind not in ("mul", "div", "neg"):
+        return None
+    for k, part in enumerate(term.args[:1] if term.kind == "div" else term.args):
+        if (inner := _coefficient(part, letter)) is not None:
+            if term.kind == "mul":
+                other = term.args[1 - k]
+                return other if inner == num(1) else Node("mul", (inner, other))
+            return Node(term.kind, (inner, *term.args[1:]))
+    return None
+
+
 def same_fonts(a: Node, b: Node) -> tuple[Node, Node]:
     """Both nodes, without bold letters if only one of them has such."""
     bold = [{part for part in node.walk() if part.kind == "sym" and BOLD in part.name} for node in (a, b)]

@@ -20,7 +20,8 @@ MARKER = re.compile(
     r"|^[ \t*#_>]*(?:final[ \t]+)?answer[ \t*_]+(?=[$\d\\(+-])"
     rf"|\b(?:final|end)[ \t]+results?(?:[ \t]+(?:is|equals)\b{_PAUSE}|{_COLON})"
     rf"|^[ \t*#_>]*(?:results?|solutions?){_COLON}"
-    rf"|\b(?:correct|right)[ \t]+(?:option|choice)(?:[ \t]+is\b{_PAUSE}|{_COLON})"
+    rf"|\b(?:correct|right)[ \t]+(?:option|choice|number|value|total)(?:[ \t]+is\b{_PAUSE}|{_COLON})"
+    rf"|\brequested[ \t]+\w+[ \t]+(?:is|equals)\b{_PAUSE}"
     r"|(?<![^\s.])\#{4}[ \t]+(?=\S)"
     rf"|(?:答案|结果)(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_COLON}|】{_PAUSE})"
     r"|(?<!可)选项?[ :]*(?:[是为][ :]*)?(?=[ (*]*[A-J]{1,6}(?![A-Za-z]))",

@@ -1,18 +1,17 @@
 """Completions as models write them: which program is taken, how it reads and prints, how it may end."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
+from rows import read_rows
 from sandboxes import need_a_sandbox
 
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Limits
 
-LINES = Path(__file__).with_name("forms.jsonl").read_text(encoding="utf-8").splitlines()
-ROWS = [json.loads(line) for line in LINES]
+ROWS = read_rows(Path(__file__).with_name("forms.jsonl"))
 
 
 @pytest.fixture(scope="module")

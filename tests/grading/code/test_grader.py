@@ -1,14 +1,9 @@
 import asyncio
-import contextlib
 import json
-import os
-import random
-import signal
-import threading
 
 import pytest
 from messages import raises
-from sandboxes import descendants, judge, need_a_sandbox
+from sandboxes import judge, killing, need_a_sandbox
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading import grade, grader_for
@@ -75,9 +70,7 @@ def test_the_search_score_does_not_depend_on_private_tests(graders):
 
 def test_feedback_shows_public_tests_alone(graders):
     wrong = judge(graders(), ADD, "def add(a, b): return a - b")
-    assert (
-        "add(1, 2)" in wrong.feedback and "Expected: 3" in wrong.feedback and "Returned: -1" in wrong.feedback
-    )
+    assert all(part in wrong.feedback for part in ("add(1, 2)", "Expected: 3", "Returned: -1"))
     hidden = judge(graders(), ADD, "def add(a, b): return 3")
     assert hidden.feedback == "1 tests passed, then a hidden test failed: wrong answer."
     assert "30" not in hidden.reason + hidden.feedback
@@ -124,8 +117,6 @@ def test_feedback_names_the_limit(graders, limits, program, words):
 
 def test_assert_lists(graders):
     row = {
-        "id": "m",
-        "prompt": "Write a function to add.",
         "entry_point": "add",
         "test_imports": ["import math"],
         "tests": [
@@ -135,101 +126,20 @@ def test_assert_lists(graders):
         ],
         "public_tests": 1,
     }
-    right = judge(graders(), row, "def add(a, b): return a + b")
-    assert right.verdict is Verdict.CORRECT
+    assert judge(graders(), row, "def add(a, b): return a + b").verdict is Verdict.CORRECT
     promised = judge(graders(), row, "def add(a, b): return math.fsum([a, b])")
     assert promised.reason.startswith("test 2 of 3: it raised")
-    wrong = judge(graders(), row, "def add(a, b): return 4")
-    assert (
-        "Test: assert math.isclose(add(1, 2), 3)" in wrong.feedback
-        and "add(1, 2) returned 4" in wrong.feedback
-    )
-    half = judge(graders(score="fraction"), row, "def add(a, b): return 'ab' if a == 'a' else a + b")
-    assert half.verdict is Verdict.CORRECT
+    wrong = judge(graders(), row, "def add(a, b): return 4").feedback
+    assert "Test: assert math.isclose(add(1, 2), 3)" in wrong and "add(1, 2) returned 4" in wrong
     part = judge(graders(score="fraction"), row, "def add(a, b): return 3")
     assert part.score == pytest.approx(1 / 3)
     assert judge(graders(), row, "def plus(a, b): return a + b").reason == "test 1 of 3: it raised NameError"
 
 
-def test_objects_of_the_program_stay_there(graders):
-    row = {
-        "id": "m",
-        "prompt": "Write a class Pair and a function.",
-        "entry_point": "first",
-        "tests": [
-            "assert first([Pair(1, 2), Pair(3, 4)]) == 1",
-            "p = Pair(5, 6)\nassert p.a == 5 and first([p]) == 5 and same(p) is p",
-            "import collections\nassert list(count(3)) == [0, 1, 2] and next(count(1)) == 0",
-            "assert adder(2)(3) == 5",
-            "try:\n    first([])\n    raise KeyError\n"
-            "except IndexError as error:\n    assert 'range' in str(error)",
-            "x = {'k': [1]}\ngrow(x)\nassert x == {'k': [1, 1], 'n': 0}",
-            "assert apply(adder, 1)(1) == 2",
-        ],
-    }
-    program = """
-class Pair:
-    def __init__(self, a, b): self.a, self.b = a, b
-def first(x): return x[0].a
-def same(x): return x
-def count(n): yield from range(n)
-def adder(n): return lambda x: x + n
-def grow(x):
-    x['k'].append(1); x['n'] = 0
-def apply(f, x): return f(x)
-"""
-    assert judge(graders(), row, program).verdict is Verdict.CORRECT
-    assert judge(graders(), row, program.replace("x['n'] = 0", "pass")).reason == "test 6 of 7: wrong answer"
-
-
 def test_broken_tests_are_unknown(graders):
-    base = {"id": "m", "prompt": "?", "entry_point": "f"}
     for broken in ({"tests": ["assert f(1 =="]}, {"tests": ["f(1)"], "test_imports": ["import nowhere"]}):
-        found = judge(graders(), {**base, **broken}, "def f(x): return x")
+        found = judge(graders(), {"entry_point": "f", **broken}, "def f(x): return x")
         assert found.verdict is Verdict.UNKNOWN and "broken" in found.reason
-    missing = Problem("m", "?", {"form": "stdin"}, "code")
-    assert asyncio.run(graders().grade(missing, "print(1)")).verdict is Verdict.UNKNOWN
-
-
-HANDED = [
-    "assert f(lambda x: x + 1, [1, 2]) == [2, 3]",
-    "assert f(abs, [-1]) == [1] and f(str, [1]) == ['1']",
-    "assert f(iter([5, 6]).__next__, []) == [] and total(iter([1, 2, 3])) == 6 and total({1: 2}.keys()) == 1",
-    "class Node:\n    def __init__(self, value, after=None): self.value, self.after = value, after\n"
-    "head = Node(1, Node(2))\nassert length(head) == 2 and head.value == 9",
-    "try:\n    f(lambda x: 1 / x, [0])\nexcept ZeroDivisionError: pass\nelse: assert False",
-    "assert f(lambda x: total([x, 1]), [4]) == [5]",
-    "k = lambda x: -x\nassert f(same(k), [1]) == [-1] and same(k) is k",
-]
-HANDED_TO = """
-def f(g, xs): return [g(x) for x in xs]
-def total(xs): return sum(xs)
-def same(x): return x
-def length(node):
-    node.value, n = 9, 0
-    while node: n, node = n + 1, node.after
-    return n
-"""
-
-
-ADDS = "```python\ndef add(a, b): return a + b\n```\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "right"),
-    [
-        ("```python\nprint(add(1, 2))\n```", False),
-        ("```python\nfrom operator import add\n```", True),
-        ("class Solution:\n    def add(self, a, b): return add(a, b)", True),
-        (f"{ADDS}```python\nassert add(1, 2) == 3\n```", True),
-        (f"```python\nclass Solution: pass\n```\n{ADDS}", True),
-        (f"{ADDS}```python\ndef add(a, b): return 3\n```", False),
-    ],
-)
-def test_the_program_defines_the_function_itself(graders, text, right):
-    row = {**ADD, "starter_code": "class Solution:\n    def add(self, a, b):"}
-    found = judge(graders(), row, text)
-    assert found.verdict is (Verdict.CORRECT if right else Verdict.WRONG), found
 
 
 @pytest.mark.parametrize("field", ["inputs", "outputs"])
@@ -251,72 +161,6 @@ def test_values_that_are_nested_too_deeply_are_the_problem_s_fault(graders, fiel
     assert asyncio.run(graders().outputs(problem, "def add(a, b): return b")) == (
         None if field == "inputs" else ("0x2",)
     )
-
-
-def test_what_tests_hand_to_the_program(graders):
-    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": HANDED}
-    found = judge(graders(), row, HANDED_TO)
-    assert found.verdict is Verdict.CORRECT, found
-    assert judge(graders(), row, HANDED_TO.replace("g(x)", "x")).verdict is Verdict.WRONG
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "g.__globals__",
-        "g.gi_frame.f_globals['check']",
-        "vars(g)['_ask']('attribute', g, ('gi_frame',), {})",
-        "vars(g)['_ask']('call', __import__('os')._exit, (0,), {})",
-        "vars(g)['_ask']('assign', g, ('gi_frame', 1), {})",
-        "vars(g)['_ask']('item', g, (), {})",
-        "vars(g)['_ask']('call', 'exit', (0,), {})",
-        "vars(g)['_ask']('no operation', g, ('gi_frame', 1), {})",
-    ],
-)
-def test_what_tests_hand_out_gives_nothing_else_away(graders, attack):
-    tests = ["assert f(x for x in [1]) == 'never'"]
-    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": tests}
-    program = f"def f(g):\n    found = {attack}\n    return 'never'"
-    found = judge(graders(), row, program)
-    assert found.verdict is Verdict.WRONG and "it raised" in found.reason, found
-
-
-@pytest.mark.parametrize("program", ["helper = 5", "helper = [1, 2]", "helper = None", ""])
-def test_a_helper_that_is_plain_data_is_handed_over(graders, program):
-    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": ["assert f(helper) == 6"]}
-    found = judge(graders(), row, f"{program}\ndef f(x): return x + 1")
-    assert found.verdict is (Verdict.CORRECT if program == "helper = 5" else Verdict.WRONG), found
-
-
-@pytest.mark.parametrize("kind", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
-@pytest.mark.parametrize(
-    "test",
-    [
-        "assert list(map(f, [1, 2])) == []",
-        "assert all(map(lambda x: f(x) == 1, [1, 2]))",
-        "assert list(iter(f, 1)) == []",
-        "assert [x for pair in zip(map(f, [1]), [2]) for x in pair] == []",
-        "import asyncio\nclass Each:\n    def __aiter__(self): return self\n"
-        "    async def __anext__(self): return f(1)\n"
-        "async def main(): return [x async for x in Each()]\nassert asyncio.run(main()) == []",
-    ],
-    ids=["map", "all", "iter", "zip", "async"],
-)
-def test_an_exception_of_the_program_ends_no_iterator_of_the_tests(graders, kind, test):
-    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": [test]}
-    found = judge(graders(), row, f"def f(*x): raise {kind}")
-    assert found.verdict is Verdict.WRONG, found
-
-
-@pytest.mark.parametrize(
-    "kind", ["AssertionError", "SystemExit", "KeyboardInterrupt", "ValueError", "RuntimeError", "OSError"]
-)
-def test_exceptions_that_a_test_asks_for(graders, kind):
-    test = f"try: f()\nexcept {kind} as error: assert 'no' in str(error)\nelse: raise Exception('none')"
-    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": [test, "assert next(g()) == 1"]}
-    program = f"def f(): raise {kind}('no')\ndef g(): yield 1"
-    assert judge(graders(), row, program).verdict is Verdict.CORRECT
-    assert judge(graders(), row, program.replace("raise", "return 0 #")).verdict is Verdict.WRONG
 
 
 LONG = {
@@ -358,23 +202,6 @@ def test_long_outputs(graders, program, verdict, comparison):
     assert found.verdict is verdict and len(found.feedback) < 2100
 
 
-def test_a_checker(graders):
-    checker = (
-        "import sys\nn = int(open(sys.argv[1]).read())\na, b = map(int, open(sys.argv[3]).read().split())\n"
-        "sys.exit(0 if a + b == n else 1)"
-    )
-    row = {
-        "id": "s",
-        "prompt": "Split n.",
-        "mode": "stdin",
-        "checker": checker,
-        "tests": [{"input": "9", "output": ""}],
-    }
-    assert judge(graders(), row, "print(int(input()) - 2, 2)").verdict is Verdict.CORRECT
-    for wrong in ("print(1, 1)", "print('x')", "pass"):
-        assert judge(graders(), row, wrong).verdict is Verdict.WRONG
-
-
 def test_a_checker_that_fails_on_the_expected_output_is_broken(graders):
     checker = (
         "import sys\ngiven, told = (int(open(sys.argv[i]).read()) for i in (3, 2))\nsys.exit(given != told)"
@@ -389,59 +216,24 @@ def test_a_checker_that_fails_on_the_expected_output_is_broken(graders):
             assert found.verdict is Verdict.UNKNOWN and "checker fails on the expected" in found.reason, found
 
 
-def test_common_names_where_the_row_promises_them(graders):
-    row = {**ADD, "starter_code": "class Solution:\n    def add(self, a: int, b: int) -> int:\n        "}
-    program = (
-        "class Solution:\n    def add(self, a: Optional[int], b: List[int]) -> int:\n"
-        "        return sum(accumulate([b], initial=a)) - a"
-    )
-    assert judge(graders(), row, program).verdict is Verdict.CORRECT
-    assert judge(graders(), ADD, "def add(a: List[int], b): return a + b").verdict is Verdict.WRONG
-    recursive = (
-        "class Solution:\n    def add(self, a, b):\n        def f(n): return n and 1 + f(n - 1)\n"
-        "        return a + b + f(9000) - 9000"
-    )
-    assert judge(graders(), row, recursive).verdict is Verdict.CORRECT
-
-
-@pytest.mark.parametrize(
-    ("used", "value"),
-    [
-        ("[fabs(-1), atan2(0, 1), isclose(1, 1), maxsize > 0]", [1.0, 0.0, True, True]),
-        ("[reduce(or_, [1, 2]), sub(3, 1), list(compress([1, 2], [0, 1]))]", [3, 2, [2]]),
-        ("[findall('a+', 'aab'), dumps([mean([1, 3])]), len(punctuation)]", [["aa"], "[2]", 32]),
-        ("[pow(2, 3, 5), len(Counter('aab')), compile('7', '', 'eval').co_name]", [3, 2, "<module>"]),
-        ("[bisect.bisect([1], 0), datetime.datetime(2020, 1, 1).year, cast(int, 1)]", [0, 2020, 1]),
-    ],
-)
-def test_the_names_that_live_code_bench_imports_for_every_program(graders, used, value):
-    row = {**ADD, "starter_code": "class Solution:", "inputs": [[1, 2]], "outputs": [value]}
-    program = f"class Solution:\n    def add(self, a, b): return {used}"
-    found = judge(graders(), row, program)
-    assert found.verdict is Verdict.CORRECT, found
-    without = judge(graders(), {**row, "starter_code": ""}, program)
-    assert without.verdict is Verdict.WRONG and "raised NameError" in without.reason
-
-
 def test_integers_as_keys_of_a_first_argument(graders):
     given = {"fn_name": "f", "inputs": [[{"1": 2, "3": 4}, {"1": 7}]], "outputs": [[13]]}
-    row = {"id": "d", "prompt": "?", "input_output": json.dumps(given)}
+    row = {"input_output": json.dumps(given)}
     program = "def f(d, e):\n    return d[1] + d[3] + e['1']"
     assert judge(graders(), row, program).verdict is Verdict.CORRECT
     assert judge(graders(), row, program.replace("'1'", "1")).verdict is Verdict.WRONG
-    assert (
-        "f({1: 2, 3: 4}, {'1': 7})" in judge(graders(feedback="all"), row, "def f(d, e): return 0").feedback
-    )
+    told = judge(graders(feedback="all"), row, "def f(d, e): return 0").feedback
+    assert "f({1: 2, 3: 4}, {'1': 7})" in told
 
 
 def test_time_and_memory_limits_of_the_row(graders):
-    slow = "x = sum(i for i in range(60_000_000))\nprint(int(input()) * 2)"
-    assert (
-        judge(graders(limits=Limits(cpu_seconds=60)), {**ECHO, "time_limit": 0.3}, slow).verdict
-        is Verdict.WRONG
-    )
-    row = {**ECHO, "memory_limit_bytes": 100 << 20}
-    assert judge(graders(), row, "x = bytearray(300 << 20)\nprint(int(input()) * 2)").verdict is Verdict.WRONG
+    grader = graders(limits=Limits(cpu_seconds=60))
+    for limit, heavy in (
+        ({"time_limit": 0.3}, "sum(i for i in range(60_000_000))"),
+        ({"memory_limit_bytes": 100 << 20}, "bytearray(300 << 20)"),
+    ):
+        found = judge(grader, {**ECHO, **limit}, f"x = {heavy}\nprint(int(input()) * 2)")
+        assert found.verdict is Verdict.WRONG
 
 
 def test_by_the_kind_of_the_problem(graders):
@@ -491,42 +283,22 @@ def test_killing_sandboxes_at_random_harms_nobody_else(graders):
     suite = code_problem_from_row(
         {"id": "m", "prompt": "?", "entry_point": "add", "tests": ["assert add(1, 2) == 3"] * 5}
     )
-    stop = threading.Event()
-
-    def killer():
-        chance = random.Random(0)
-        for _ in range(20):  # so that a busy machine, on which all takes longer, sees no more of them
-            if stop.wait(0.15):
-                return
-            found = descendants(os.getpid())
-            if found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(chance.choice(found), signal.SIGKILL)
-
-    thread = threading.Thread(target=killer)
-    thread.start()
 
     async def many():
         right = [grader.grade(p, "def add(a, b): return a + b") for p in [problem, suite] * 20]
         wrong = [grader.grade(p, "def add(a, b): return a - b") for p in [problem, suite] * 10]
         return await asyncio.wait_for(asyncio.gather(*right, *wrong), 200)
 
-    try:
+    with killing(times=20, every=0.15):  # a busy machine, on which all takes longer, sees no more of them
         found = asyncio.run(many())
-    finally:
-        stop.set()
-        thread.join()
     assert all(g.verdict is not Verdict.WRONG for g in found[:40])
     assert all(g.verdict is not Verdict.CORRECT for g in found[40:])
     assert sum(g.verdict is Verdict.UNKNOWN for g in found) < 20
 
 
-def test_the_options_are_checked():
+def test_wrong_options_and_problems_are_refused(graders):
     for options in ({"tests": "some"}, {"score": "half"}, {"feedback": "none"}):
         with raises(ConfigError):
             CodeGrader(**options)
-
-
-def test_a_math_problem_is_refused(graders):
     with raises(ConfigError):
         asyncio.run(graders().grade(Problem("p", "1 + 1?", "2"), "2"))

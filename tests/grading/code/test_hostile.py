@@ -1,6 +1,7 @@
 """Programs that cheat must be WRONG, whatever they try; unusual but honest ones must be CORRECT."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -15,67 +16,17 @@ from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Limits
 from mars_env.types import Verdict
 
-STDIN = code_problem_from_row(
-    {
-        "id": "sum",
-        "prompt": "Read n and then n numbers; print their sum.",
-        "mode": "stdin",
-        "tests": [
-            {"input": "2\n1 2\n", "output": "3\n", "public": True},
-            {"input": "3\n5 5 7\n", "output": "17\n"},
-            {"input": "1\n-90071992547409931\n", "output": "-90071992547409931\n"},
-        ],
-    }
-)
-CALL = code_problem_from_row(
-    {
-        "id": "squares",
-        "prompt": "Return the squares of a list.",
-        "mode": "function_call",
-        "fn_name": "squares",
-        "inputs": [[[1, 2, 3]], [[]], [[-4, 10]]],
-        "outputs": [[1, 4, 9], [], [16, 100]],
-    }
-)
-CHECK = code_problem_from_row(
-    {
-        "id": "HumanEval/x",
-        "prompt": "def helper(x):\n    return x + 1\n\n\ndef twice(x):\n    '''Return 2 * x.'''\n",
-        "entry_point": "twice",
-        "tests": "def check(candidate):\n    assert candidate(3) == 6\n    assert candidate(-1) == -2\n"
-        "    assert helper(1) == 2\n    assert candidate(10) != 21\n",
-    }
-)
-ASSERTS = code_problem_from_row(
-    {
-        "id": "mbpp/x",
-        "prompt": "Write a function to sort a list.",
-        "entry_point": "order",
-        "tests": [
-            "assert order([3, 1, 2]) == [1, 2, 3]",
-            "assert order([]) == []",
-            "assert order([2, 1])[0] == 1",
-        ],
-    }
-)
-TALK = code_problem_from_row(
-    {
-        "id": "talk",
-        "prompt": "Return the length of a list.",
-        "entry_point": "candidate",
-        "tests": ["assert candidate([1]) == 1", "assert candidate(list(range(60000))) == 60000"],
-    }
-)
-"""The second request is larger than what fits into a socket that the program does not read."""
+HERE = Path(__file__).parent
+ROWS = json.loads((HERE / "problems.json").read_text(encoding="utf-8"))
+PROBLEMS = {name: code_problem_from_row(row) for name, row in ROWS.items()}
+"""The second request of TALK is larger than what fits into a socket that the program does not read."""
 LIMITS = Limits(
     cpu_seconds=1.5, idle_seconds=0.7, wall_seconds=60, memory_bytes=300 << 20, output_bytes=1 << 20
 )
 
-PROBLEMS = {"STDIN": STDIN, "CALL": CALL, "CHECK": CHECK, "ASSERTS": ASSERTS, "TALK": TALK}
-
 
 def programs(wanted):
-    text = Path(__file__).with_name("programs.txt").read_text(encoding="utf-8").replace("<NUL>", "\0")
+    text = (HERE / "programs.txt").read_text(encoding="utf-8").replace("<NUL>", "\0")
     for section in text.split("\n=== ")[1:]:
         head, _, program = section.partition("\n")
         label, kind, problem = head.split(" | ")

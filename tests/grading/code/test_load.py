@@ -54,25 +54,16 @@ def test_mbpp_under_load(grader, burners):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_2000_verdicts_at_concurrency_200(grader):
-    call = {
-        "id": "c",
-        "prompt": "?",
-        "fn_name": "f",
-        "inputs": [[2]],
-        "outputs": [4],
-        "mode": "function_call",
-    }
-    echo = {"id": "e", "prompt": "?", "mode": "stdin", "tests": [{"input": "2", "output": "4"}]}
-    suite = {"id": "s", "prompt": "?", "entry_point": "f", "tests": ["assert f(2) == 4"]}
+    call = {"mode": "function_call", "fn_name": "f", "inputs": [[2]], "outputs": [4]}
     programs = [
-        (call, "def f(x): return x * {}", 2),
-        (echo, "print(int(input()) * {})", 2),
-        (suite, "def f(x): return x + {}", 2),
+        (call, "def f(x): return x * {}"),
+        ({"mode": "stdin", "tests": [{"input": "2", "output": "4"}]}, "print(int(input()) * {})"),
+        ({"entry_point": "f", "tests": ["assert f(2) == 4"]}, "def f(x): return x + {}"),
     ]
     jobs = [
-        (code_problem_from_row(row), text.format(right if i % 2 else right + 1))
+        (code_problem_from_row({"id": "p", "prompt": "?", **row}), text.format(2 if i % 2 else 3))
         for i in range(2000)
-        for row, text, right in [programs[i % 3]]
+        for row, text in [programs[i % 3]]
     ]
     found = grade_all(grader, jobs, 200)
     wanted = [Verdict.CORRECT if i % 2 else Verdict.WRONG for i in range(2000)]

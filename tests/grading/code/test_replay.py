@@ -1,28 +1,19 @@
 """Assert-style suites on a sandbox without channels: the same verdicts, by playing again."""
 
 import asyncio
-from dataclasses import dataclass, field
 
 import pytest
 import sandboxes
 
 from mars_env.grading.code import asserts
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.sandbox import Bubblewrap
 from mars_env.types import Verdict
-
-
-@dataclass(frozen=True)
-class Silent(Bubblewrap):
-    """A sandbox whose programs cannot be talked to while they run."""
-
-    channels: bool = field(default=False, init=False)
 
 
 @pytest.fixture(scope="module")
 def grader():
     sandboxes.need("bubblewrap")
-    grader = CodeGrader(backend=Silent())
+    grader = CodeGrader(backend=sandboxes.Silent())
     yield grader
     asyncio.run(grader.aclose())
 
@@ -32,6 +23,13 @@ def judge(grader, tests, program, **more):
 
 
 TWO = ["assert f(2) == 4", "assert f(3) == 6"]
+NO_VALUE = "test 1 of 2: it ended, or sent something that is not a value"
+FORGED = """
+import os
+from mars_env.grading.code import program, values
+def f(x):
+    program.send_data(values.encode(["nonsense" + chr(1000)] * 9)); os._exit(0)
+"""
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,8 @@ TWO = ["assert f(2) == 4", "assert f(3) == 6"]
         ("def f(x): return 1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
         ("1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
         ("def f(x): raise SystemExit", "test 1 of 2: it raised SystemExit"),
-        ("import os\ndef f(x): os._exit(0)", "test 1 of 2: it ended, or sent something that is not a value"),
+        ("import os\ndef f(x): os._exit(0)", NO_VALUE),
+        (FORGED, NO_VALUE),
         ("class E:\n    def __eq__(s, o): return True\ndef f(x): return E()", "test 1 of 2: wrong answer"),
         (
             "def f(x):\n    while x != 3: return 2 * x\n    while True: pass",
@@ -53,39 +52,6 @@ TWO = ["assert f(2) == 4", "assert f(3) == 6"]
 def test_verdicts(grader, program, reason):
     found = judge(grader, TWO, program, time_limit=0.5)
     assert (found.verdict, found.reason) == (Verdict.WRONG if reason else Verdict.CORRECT, reason)
-
-
-def test_objects_changed_arguments_and_the_state_of_the_program(grader):
-    program = """
-class Count:
-    def __init__(self, n): self.n = n
-    def add(self, m): self.n += m
-    def get(self): return self.n
-calls = []
-def f(x):
-    calls.append(x); x.sort(); return len(calls)
-"""
-    tests = [
-        "c = Count(3)\nc.add(2)\nassert c.get() == 5",
-        "x = [3, 1]\nassert f(x) == 1 and x == [1, 3]",
-        "assert f([]) == 2",
-        "try: f(1)\nexcept AttributeError: pass\nelse: assert False",
-    ]
-    assert judge(grader, tests, program).verdict is Verdict.CORRECT
-
-
-def test_a_forged_conversation(grader):
-    forged = """
-import os
-from mars_env.grading.code import program, values
-def f(x):
-    program.send_data(values.encode(["nonsense" + chr(1000)] * 9)); os._exit(0)
-"""
-    found = judge(grader, TWO, forged)
-    assert (found.verdict, found.reason) == (
-        Verdict.WRONG,
-        "test 1 of 2: it ended, or sent something that is not a value",
-    )
 
 
 def test_tests_that_cannot_be_played_again_are_unknown(grader, monkeypatch):
@@ -124,12 +90,7 @@ def f(x): return {None, float("nan"), 1, "a", "b", Box(), Box()}
 def g(x): return 1
 """
     found = judge(grader, ["for each in f(1): assert g(each) == 1", "assert f(1) == 1"], program)
-    assert (found.verdict, found.reason) in (
-        (Verdict.WRONG, "test 2 of 2: wrong answer"),
-        (Verdict.WRONG, "test 1 of 2: the tests do not make the same requests in each run"),
+    assert found.verdict is Verdict.WRONG and found.reason in (
+        "test 2 of 2: wrong answer",
+        "test 1 of 2: the tests do not make the same requests in each run",
     )
-
-
-def test_functions_of_the_tests(grader):
-    tests = ["assert f(lambda x: x + 1, [1, 2]) == [2, 3]", "assert f(str, [1]) == ['1']"]
-    assert judge(grader, tests, "def f(g, xs): return [g(x) for x in xs]").verdict is Verdict.CORRECT

@@ -11,15 +11,26 @@ from mars_env.types import Verdict
 
 
 @pytest.fixture(scope="module")
-def grader():
-    sandboxes.need_a_sandbox()
-    grader = CodeGrader(limits=Limits(cpu_seconds=2))
-    yield grader
-    asyncio.run(grader.aclose())
+def graders():
+    """One that talks to programs while they run, and one that plays their tests again."""
+    sandboxes.need("bubblewrap")
+    limits = Limits(cpu_seconds=2)
+    made = {
+        "talking": CodeGrader(limits=limits),
+        "replaying": CodeGrader(backend=sandboxes.Silent(), limits=limits),
+    }
+    yield made
+    for grader in made.values():
+        asyncio.run(grader.aclose())
 
 
-def judge(grader, name, test, program, **more):
-    return sandboxes.judge(grader, {"entry_point": name, "tests": [test]}, program, **more)
+@pytest.fixture
+def judge(graders):
+    def judged(tests, program, grader="talking", **more):
+        tests = [tests] if isinstance(tests, str) else tests
+        return sandboxes.judge(graders[grader], {"entry_point": "f", "tests": tests}, program, **more)
+
+    return judged
 
 
 STACK = """
@@ -36,46 +47,86 @@ class Stack:
         made = Stack()
         made.items += items
         return made
+def f(s): return len(s)
 """
 KEPT = """
 from collections import namedtuple
 Point = namedtuple("Point", "x y")
-def point(a, b): return Point(a, b)
+def f(a, b): return Point(a, b)
 """
+PAIRS = """
+class Pair:
+    def __init__(self, a, b): self.a, self.b = a, b
+def f(x): return x[0].a
+def same(x): return x
+def count(n): yield from range(n)
+def adder(n): return lambda x: x + n
+def grow(x):
+    x['k'].append(1); x['n'] = 0
+def apply(f, x): return f(x)
+calls = []
+def called(x):
+    calls.append(x); return len(calls)
+"""
+OF_PAIRS = [
+    "assert f([Pair(1, 2), Pair(3, 4)]) == 1",
+    "p = Pair(5, 6)\nassert p.a == 5 and f([p]) == 5 and same(p) is p",
+    "import collections\nassert list(count(3)) == [0, 1, 2] and next(count(1)) == 0",
+    "assert adder(2)(3) == 5",
+    "try:\n    f([])\n    raise KeyError\nexcept IndexError as error:\n    assert 'range' in str(error)",
+    "x = {'k': [1]}\ngrow(x)\nassert x == {'k': [1, 1], 'n': 0}",
+    "assert apply(adder, 1)(1) == 2",
+    "assert called(5) == 1",
+    "assert called(5) == 2",
+]
+HANDED_TO = """
+def f(g, xs): return [g(x) for x in xs]
+def total(xs): return sum(xs)
+def same(x): return x
+def length(node):
+    node.value, n = 9, 0
+    while node: n, node = n + 1, node.after
+    return n
+"""
+HANDED = [
+    "assert f(lambda x: x + 1, [1, 2]) == [2, 3]",
+    "assert f(abs, [-1]) == [1] and f(str, [1]) == ['1']",
+    "assert f(iter([5, 6]).__next__, []) == [] and total(iter([1, 2, 3])) == 6 and total({1: 2}.keys()) == 1",
+    "class Node:\n    def __init__(self, value, after=None): self.value, self.after = value, after\n"
+    "head = Node(1, Node(2))\nassert length(head) == 2 and head.value == 9",
+    "try:\n    f(lambda x: 1 / x, [0])\nexcept ZeroDivisionError: pass\nelse: assert False",
+    "assert f(lambda x: total([x, 1]), [4]) == [5]",
+    "k = lambda x: -x\nassert f(same(k), [1]) == [-1] and same(k) is k",
+]
 
 
+@pytest.mark.parametrize("grader", ["talking", "replaying"])
 @pytest.mark.parametrize(
-    ("name", "test", "program", "right", "wrong"),
+    ("tests", "program", "right", "wrong"),
     [
-        ("Stack", "s = Stack()\nassert not s\ns.push(1)\nassert s and len(s) == 1", STACK, "append", "count"),
-        ("Stack", "assert f'{Stack()}' == str(Stack()) == '<0 items>'", STACK, "0", "0"),
-        ("Stack", "assert str([Stack()]) == '[Stack([])]'", STACK, "Stack({", "Stick({"),
-        ("Stack", "s = Stack.of(1, 2)\nassert s.pop() == 2 and Stack.limit == 9", STACK, "= 9", "= 8"),
+        ("s = Stack()\nassert not s\ns.push(1)\nassert s and len(s) == 1", STACK, "append", "count"),
+        ("assert f'{Stack()}' == str(Stack()) == '<0 items>'", STACK, "items>", "items"),
+        ("assert str([Stack()]) == '[Stack([])]'", STACK, "Stack({", "Stick({"),
+        ("s = Stack.of(1, 2)\nassert s.pop() == 2 and Stack.limit == 9", STACK, "= 9", "= 8"),
+        ("assert isinstance(Stack.of(), Stack) and not isinstance(9, Stack)", STACK, "made\n", "9\n"),
+        ("assert f(Stack.of(1)) == 1", STACK, "return len(s)", "return 2"),
+        ("p = f(1, 2)\nassert p.x == p[0] == 1 and p == (1, 2)", KEPT, '"x y"', '"y x"'),
         (
-            "Stack",
-            "assert isinstance(Stack.of(), Stack) and not isinstance(9, Stack)",
-            STACK,
-            "made\n",
-            "9\n",
-        ),
-        ("size", "assert size(Stack.of(1)) == 1", STACK + "def size(s): return len(s)", "len(s)", "2"),
-        ("point", "p = point(1, 2)\nassert p.x == p[0] == 1 and p == (1, 2)", KEPT, '"x y"', '"y x"'),
-        (
-            "f",
             "class N:\n    def __init__(self): self.n = 0\n    def add(self): self.n += 1\n"
             "    def __len__(self): return self.n\nassert f(N()) == 2",
             "def f(x):\n    while len(x) < 2 or not x: x.add()\n    return len(x)",
             "< 2",
             "< 3",
         ),
+        (OF_PAIRS, PAIRS, "x['n'] = 0", "pass"),
+        (HANDED, HANDED_TO, "g(x)", "x"),
     ],
 )
-def test_objects_of_the_program_are_asked_when_the_tests_ask(grader, name, test, program, right, wrong):
-    found = judge(grader, name, test, program)
+def test_objects_of_both_sides_are_asked_when_the_other_asks(judge, grader, tests, program, right, wrong):
+    found = judge(tests, program, grader)
     assert found.verdict is Verdict.CORRECT, found
-    if right != wrong:
-        found = judge(grader, name, test, program.replace(right, wrong))
-        assert found.verdict is Verdict.WRONG, found
+    found = judge(tests, program.replace(right, wrong), grader)
+    assert found.verdict is Verdict.WRONG, found
 
 
 @pytest.mark.parametrize(
@@ -90,11 +141,11 @@ def test_objects_of_the_program_are_asked_when_the_tests_ask(grader, name, test,
         ("P = namedtuple('P', 'x def', rename=True)\nassert f(P(1, 2)) == 3", "return p[0] + p[1]"),
     ],
 )
-def test_containers_of_other_classes_are_handed_over(grader, test, program):
+def test_containers_of_other_classes_are_handed_over(judge, test, program):
     test = "from collections import defaultdict, namedtuple\n" + test
-    found = judge(grader, "f", test, f"def f(p): {program}")
+    found = judge(test, f"def f(p): {program}")
     assert found.verdict is Verdict.CORRECT, found
-    assert judge(grader, "f", test, "def f(p): p.clear()").verdict is Verdict.WRONG
+    assert judge(test, "def f(p): p.clear()").verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize(
@@ -108,17 +159,63 @@ def test_containers_of_other_classes_are_handed_over(grader, test, program):
         ("UnicodeDecodeError", "", "UnicodeDecodeError('utf-8', b'x', 0, 1, 'bad')"),
         ("Exception", "ExceptionGroup: no (1 sub-exception)", "ExceptionGroup('no', [ValueError()])"),
         ("ValueError", "own", "type('Own', (ValueError,), {})('own')"),
+        *((kind, "no", f"{kind}('no')") for kind in ("AssertionError", "SystemExit", "KeyboardInterrupt")),
+        *((kind, "no", f"{kind}('no')") for kind in ("ValueError", "RuntimeError", "OSError")),
     ],
 )
-def test_exceptions_arrive_as_what_they_are(grader, caught, said, raised):
+def test_exceptions_arrive_as_what_they_are(judge, caught, said, raised):
     test = (
         f"import decimal, json\ntry:\n    f(1)\nexcept {caught} as error:\n"
-        f"    assert {said!r} in str(error)\nelse:\n    assert False"
+        f"    assert {said!r} in str(error)\nelse:\n    raise Exception('none')"
     )
-    found = judge(grader, "f", test, f"import decimal, json\ndef f(x): raise {raised}")
+    found = judge(test, f"import decimal, json\ndef f(x): raise {raised}")
     assert found.verdict is Verdict.CORRECT, found
     for other in ("raise IndexError('k')", "return 5"):
-        assert judge(grader, "f", test, f"def f(x): {other}").verdict is Verdict.WRONG
+        assert judge(test, f"def f(x): {other}").verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("kind", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert list(map(f, [1, 2])) == []",
+        "assert all(map(lambda x: f(x) == 1, [1, 2]))",
+        "assert list(iter(f, 1)) == []",
+        "assert [x for pair in zip(map(f, [1]), [2]) for x in pair] == []",
+        "import asyncio\nclass Each:\n    def __aiter__(self): return self\n"
+        "    async def __anext__(self): return f(1)\n"
+        "async def main(): return [x async for x in Each()]\nassert asyncio.run(main()) == []",
+    ],
+    ids=["map", "all", "iter", "zip", "async"],
+)
+def test_an_exception_of_the_program_ends_no_iterator_of_the_tests(judge, kind, test):
+    found = judge(test, f"def f(*x): raise {kind}")
+    assert found.verdict is Verdict.WRONG, found
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "g.__globals__",
+        "g.gi_frame.f_globals['check']",
+        "vars(g)['_ask']('attribute', g, ('gi_frame',), {})",
+        "vars(g)['_ask']('call', __import__('os')._exit, (0,), {})",
+        "vars(g)['_ask']('assign', g, ('gi_frame', 1), {})",
+        "vars(g)['_ask']('item', g, (), {})",
+        "vars(g)['_ask']('call', 'exit', (0,), {})",
+        "vars(g)['_ask']('no operation', g, ('gi_frame', 1), {})",
+    ],
+)
+def test_what_tests_hand_out_gives_nothing_else_away(judge, attack):
+    program = f"def f(g):\n    found = {attack}\n    return 'never'"
+    found = judge("assert f(x for x in [1]) == 'never'", program)
+    assert found.verdict is Verdict.WRONG and "it raised" in found.reason, found
+
+
+@pytest.mark.parametrize("program", ["helper = 5", "helper = [1, 2]", "helper = None", ""])
+def test_a_helper_that_is_plain_data_is_handed_over(judge, program):
+    found = judge("assert f(helper) == 6", f"{program}\ndef f(x): return x + 1")
+    assert found.verdict is (Verdict.CORRECT if program == "helper = 5" else Verdict.WRONG), found
 
 
 @pytest.mark.parametrize(
@@ -132,28 +229,28 @@ def test_exceptions_arrive_as_what_they_are(grader, caught, said, raised):
         "def __eq__(self, other): return True",
     ],
 )
-def test_an_object_that_lies_is_no_answer(grader, hostile):
+def test_an_object_that_lies_is_no_answer(judge, hostile):
     program = f"class Any:\n    {hostile}\n    def __iter__(self): return iter([4])\ndef f(x): return Any()"
-    for test in (
-        "assert f(2) == 4",
-        "assert str(f(2)) == '4'",
-        "assert len(f(2)) == 4",
-        "assert bool(f(2)) is 4",
-    ):
-        assert judge(grader, "f", test, program).verdict is Verdict.WRONG
+    for asked in ("f(2) == 4", "str(f(2)) == '4'", "len(f(2)) == 4", "bool(f(2)) is 4"):
+        assert judge(f"assert {asked}", program).verdict is Verdict.WRONG
 
 
-def test_the_names_of_a_tuple_replace_no_method(grader):
-    made = "from collections import namedtuple\nP = namedtuple('P', 'count x')\n"
-    program = f"{made}def f(x): return P(lambda y: 1, 5)"
-    found = judge(grader, "f", "assert f(2).count(4) == 1", program)
-    assert found.verdict is Verdict.WRONG, found
-
-
-def test_a_module_of_the_program_answers_no_test(grader):
-    test = "assert np.allclose(f(2), 4)"
-    program = "class np:\n    def allclose(*a): return True\ndef f(x): return 5"
-    assert judge(grader, "f", test, program).verdict is Verdict.WRONG
+@pytest.mark.parametrize(
+    ("test", "program"),
+    [
+        (  # the names of a tuple replace no method
+            "assert f(2).count(4) == 1",
+            "from collections import namedtuple\nP = namedtuple('P', 'count x')\n"
+            "def f(x): return P(lambda y: 1, 5)",
+        ),
+        (  # a module of the program answers no test
+            "assert np.allclose(f(2), 4)",
+            "class np:\n    def allclose(*a): return True\ndef f(x): return 5",
+        ),
+    ],
+)
+def test_names_of_the_program_answer_no_test(judge, test, program):
+    assert judge(test, program).verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize(
@@ -163,8 +260,8 @@ def test_a_module_of_the_program_answers_no_test(grader):
         ("def f(x): raise ModuleNotFoundError('nowhere', name='nowhere')", Verdict.WRONG),
     ],
 )
-def test_only_the_tests_can_lack_a_module(grader, program, verdict):
-    assert judge(grader, "f", "assert f(2) == 4\nimport nowhere", program).verdict is verdict
+def test_only_the_tests_can_lack_a_module(judge, program, verdict):
+    assert judge("assert f(2) == 4\nimport nowhere", program).verdict is verdict
 
 
 UNITTEST = """import unittest
@@ -192,26 +289,34 @@ def test_a_program_has_to_answer(grader, test, program, verdict):
 EQUAL = (
     "class V:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\n"
 )
+OTHER = f"{EQUAL}def f(x): return V(4)"
+READS = "def f(x): return x.read()"
+RAISES = "class Negative(Exception): pass\ndef f(x): raise Negative(x)"
+COMPARED, CAUGHT = "assert V(1) == V(1)", "try:\n    f(-1)\nexcept Negative: pass\nelse: assert False"
 
 
-def test_what_tests_cannot_do_with_objects_is_told_by_the_reference_solution(grader):
-    test = "assert V(1) == V(1)"
-    unknown = judge(grader, "V", test, EQUAL, reference_solution=EQUAL)
-    assert unknown.verdict is Verdict.UNKNOWN and "reference solution" in unknown.reason
-    assert judge(grader, "V", test, EQUAL).verdict is Verdict.WRONG
-    test = "try:\n    f(-1)\nexcept Negative:\n    pass\nelse:\n    assert False"
-    raises = "class Negative(Exception): pass\ndef f(x): raise Negative(x)"
-    assert judge(grader, "f", test, raises, reference_solution=raises).verdict is Verdict.UNKNOWN
-    assert judge(grader, "f", test, "def f(x): return 1", reference_solution=raises).verdict is Verdict.WRONG
-    test, reads = "import io\nassert f(io.StringIO('ab')) == 'ab'", "def f(x): return x.read()"
-    assert judge(grader, "f", test, reads, reference_solution=reads).verdict is Verdict.UNKNOWN
-    plain = {"reference_solution": "def f(x): return 2 * x"}
-    forged = "def f(x): raise TypeError('classes that do not inherit from BaseException')"
-    assert judge(grader, "f", "assert f(2) == 4", forged, **plain).verdict is Verdict.WRONG
-    for program in ("def f(x): return 5", f"{EQUAL}def f(x): return V(4)", "def f(x): raise ValueError"):
-        assert judge(grader, "f", "assert f(2) == 4", program, **plain).verdict is Verdict.WRONG
-    broken = {"reference_solution": "def f(x): return 5"}
-    assert (
-        judge(grader, "f", "assert f(2) == 4", f"{EQUAL}def f(x): return V(4)", **broken).verdict
-        is Verdict.WRONG
-    )
+@pytest.mark.parametrize(
+    ("test", "program", "solution", "verdict"),
+    [
+        (COMPARED, EQUAL, EQUAL, Verdict.UNKNOWN),
+        (COMPARED, EQUAL, None, Verdict.WRONG),
+        (CAUGHT, RAISES, RAISES, Verdict.UNKNOWN),
+        (CAUGHT, "def f(x): return 1", RAISES, Verdict.WRONG),
+        ("import io\nassert f(io.StringIO('ab')) == 'ab'", READS, READS, Verdict.UNKNOWN),
+        *(
+            ("assert f(2) == 4", program, "def f(x): return 2 * x", Verdict.WRONG)
+            for program in (
+                "def f(x): raise TypeError('classes that do not inherit from BaseException')",
+                "def f(x): return 5",
+                "def f(x): raise ValueError",
+                OTHER,
+            )
+        ),
+        ("assert f(2) == 4", OTHER, "def f(x): return 5", Verdict.WRONG),
+    ],
+)
+def test_what_tests_cannot_do_with_objects_is_told_by_the_reference_solution(
+    judge, test, program, solution, verdict
+):
+    found = judge(test, program, **({"reference_solution": solution} if solution else {}))
+    assert found.verdict is verdict and ("reference solution" in found.reason) == (verdict is Verdict.UNKNOWN)

@@ -1,23 +1,15 @@
 """The grammar of answers, as whole completions: what is read, and its hostile twins that stay wrong."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from rows import read_rows
 
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.grader import MathGrader
 from mars_env.types import Problem, Verdict
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def grader():
-    own = MathGrader(workers=1)
-    yield own
-    own.close()
+ROWS = read_rows(Path(__file__).with_name("answers.jsonl"))
 
 
 def test_there_are_enough_rows_of_both_kinds():
@@ -65,10 +57,11 @@ def test_a_problem_may_say_whether_order_counts(grader, reference, answer, order
     assert grade.verdict is (Verdict.CORRECT if right else Verdict.WRONG)
 
 
-def test_a_field_ordered_that_says_neither_is_unfit(grader):
-    problem = Problem("p", "?", "1, 2", metadata={"ordered": "yes"})
-    assert "'ordered' must be true or false" in grader.check_reference(problem)
-    assert grader.grade_sync(problem, r"\boxed{1, 2}").verdict is Verdict.UNKNOWN
+@pytest.mark.parametrize("field", ["ordered", "integer"])
+def test_a_field_that_is_neither_true_nor_false_is_unfit(grader, field):
+    problem = Problem("p", "?", "25", metadata={field: "yes"})
+    assert f"'{field}' must be true or false" in grader.check_reference(problem)
+    assert grader.grade_sync(problem, r"\boxed{25}").verdict is Verdict.UNKNOWN
 
 
 def test_a_reference_may_be_a_solution_with_its_box(grader):

@@ -37,20 +37,10 @@ def test_a_box_at_the_end_wins(before, value):
     assert extract_answer(text).answer == str(value)
 
 
-PIECES = ["\\boxed{", "{", "}", "$", "answer is ", "answer: \\[", "\\", "<think>", "*", "\n", "\\boxed 5, "]
-PIECES += [
-    "\\boxed{1} and ",
-    "1",
-    '"a" ',
-    "> a\n",
-    "```\n",
-    "Problem: a\n",
-    "<s>",
-    "</s>",
-    "<answer>",
-    "𝟐",
-    "is ",
-]
+PIECES = [
+    "\\boxed{", "{", "}", "$", "answer is ", "answer: \\[", "\\", "<think>", "*", "\n", "\\boxed 5, ",
+    "\\boxed{1} and ", "1", '"a" ', "> a\n", "```\n", "Problem: a\n", "<s>", "</s>", "<answer>", "𝟐", "is ",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", PIECES)

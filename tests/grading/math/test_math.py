@@ -19,44 +19,6 @@ def problem(reference, **more) -> Problem:
     return Problem("p", "?", reference, **more)
 
 
-@pytest.fixture(scope="module")
-def grader():
-    own = MathGrader(workers=2)
-    yield own
-    own.close()
-
-
-IS_25 = r"""
-25 | 025 | \text{25} | $25$ | 25.0 | +25 | 25. | x = 25 | 25^\circ | \$25 | 25 \text{ cm} | \frac{50}{2}
-25 = 25 | x = 5^2 = 25 | 2.5 \cdot 10^1
-"""
-IS_NOT_25 = r"""
-The answer is 25 or 26 | \boxed{2500\%} | \boxed{25.3} | \boxed{25} no, \boxed{24} | \boxed{25, 26}
-\boxed{25%}
-\boxed{25} or \boxed{26} | \boxed{-25} | \boxed{25x} | \boxed{2 5} | \boxed{x<25} | \boxed{25\%}
-\boxed{5^{5^{5^{5^5}}}}
-\boxed{25 \text{ million}} | \boxed{25 | no idea, I am afraid, this is too hard | \boxed{25\ldots}
-\boxed{\approx 25} | \boxed{5^2} | \boxed{2\cdot 12+1} | \boxed{\sqrt{625}} | \boxed{\binom{25}{1}}
-\boxed{\log_2 2^{25}} | \boxed{\lfloor 25.9 \rfloor} | \boxed{x = 5^2} | \boxed{25 \cdot 1}
-"""
-
-
-def cases(table: str) -> list[str]:
-    return [case.strip() for line in table.strip().splitlines() for case in line.split(" | ")]
-
-
-@pytest.mark.parametrize("answer", cases(IS_25))
-def test_integers_that_are_25(grader, answer):
-    assert grader.grade_sync(problem("25"), rf"So it is $\boxed{{{answer}}}$.").verdict is Verdict.CORRECT
-
-
-@pytest.mark.parametrize("text", cases(IS_NOT_25))
-def test_integers_that_are_not_25(grader, text):
-    grade = grader.grade_sync(problem("25"), text)
-    assert grade.verdict is Verdict.WRONG
-    assert grade.reason
-
-
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside this checkout")
 def test_every_shared_case_comes_out_right(grader):
     for row in json.loads((SHARED / "math_verdicts.json").read_text()):
@@ -187,33 +149,3 @@ def test_integer_verdicts_stay_in_the_callers_thread():
     for k in range(2000):
         own.grade_sync(problem("25"), rf"Step {k}. Hence $\boxed{{\frac{{50}}{{2}}}}$.")
     assert own.pool.pids() == []
-
-
-ASKS = [
-    "What percent of the class passed?",
-    "Find the percentage of girls.",
-    "Express the ratio as a percent.",
-    "What was the overall percentage decrease in price?",
-    "What is the chance of rain, to the nearest tenth of a percent?",
-    "How much percent of the votes?",
-]
-ASKS_ELSE = [
-    "A coat is 20 percent off. What does it cost?",
-    "After a discount of 20%, what is the price?",
-    "What was the price after a 20 percent rise?",
-    "What is the total price if the percentage falls?",
-    "What is the total, to the nearest hundred, of a percentage?",
-    "?",
-]
-
-
-@pytest.mark.parametrize("statement", [*ASKS, *ASKS_ELSE])
-@pytest.mark.parametrize("answer", [r"25\%", "25%", r"25 \text{ percent}", r"25\ \%"])
-def test_a_number_of_per_cent_may_carry_its_sign_where_it_is_asked_for(statement, answer):
-    found = grading.grade(Problem("p", statement, "25"), rf"\boxed{{{answer}}}").verdict
-    assert found is (Verdict.CORRECT if statement in ASKS else Verdict.WRONG)
-
-
-@pytest.mark.parametrize("answer", [r"2500\%", "0.25", r"25\% \text{ or } 26\%", r"25\%\%"])
-def test_another_number_of_per_cent(answer):
-    assert grading.grade(Problem("p", ASKS[0], "25"), rf"\boxed{{{answer}}}").verdict is Verdict.WRONG

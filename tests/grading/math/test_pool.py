@@ -3,8 +3,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -140,21 +140,12 @@ def test_workers_are_recycled():
 
 
 def test_several_event_loops(pool):
-    results: list[bool] = []
+    async def many():
+        return await asyncio.gather(*(pool.run(EQUAL) for _ in range(20)))
 
-    def loop():
-        async def many():
-            outcomes = await asyncio.gather(*(pool.run(EQUAL) for _ in range(20)))
-            results.extend(bool(outcome["equal"]) for outcome in outcomes)
-
-        asyncio.run(many())
-
-    threads = [threading.Thread(target=loop) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [True] * 80
+    with ThreadPoolExecutor(4) as threads:
+        outcomes = threads.map(lambda _: asyncio.run(many()), range(4))
+    assert [each["equal"] for several in outcomes for each in several] == [True] * 80
 
 
 async def test_cancelling_a_waiting_verdict_leaves_the_pool_working(pool):

@@ -158,22 +158,23 @@ async def test_repeats_need_more_than_half(votes, decided):
     assert len(grade.details["votes"]["c1"]) == len(votes)
 
 
+LEVELS = Rubric(
+    (Criterion("c", "How much is proved?", 2, (Tier(0, "none"), Tier(0.4, "some"), Tier(1, "all"))),)
+)
+
+
 async def test_tiers_need_more_than_half_and_take_the_median():
-    levels = (Tier(0, "none"), Tier(0.4, "some"), Tier(1, "all"))
-    rubric = Rubric((Criterion("c", "How much is proved?", 2, levels),))
     for votes, decided in (([0, 1, 2, None, None], 0.4), ([2, 1, None, None, None], None)):
         texts = ["rubbish" if vote is None else f'{{"explanation": "e", "tier": {vote}}}' for vote in votes]
-        grade = await RubricGrader(ScriptedModel(texts), rubric, repeats=5, tries=1).grade(PROBLEM, "4")
+        grade = await RubricGrader(ScriptedModel(texts), LEVELS, repeats=5, tries=1).grade(PROBLEM, "4")
         assert grade.details["fractions"]["c"] == decided
 
 
 async def test_tiers_are_levels_with_values():
-    levels = (Tier(0, "none"), Tier(0.4, "some"), Tier(1, "all"))
-    rubric = Rubric((Criterion("c", "How much is proved?", 2, levels),))
-    grader = RubricGrader(ScriptedModel(['{"explanation": "e", "tier": 1}']), rubric)
+    grader = RubricGrader(ScriptedModel(['{"explanation": "e", "tier": 1}']), LEVELS)
     assert (await grader.grade(PROBLEM, "4")).score == pytest.approx(0.4)
     for bad in ('{"tier": 3}', '{"tier": -1}', '{"tier": true}', '{"tier": 1.0}', '{"met": true}'):
-        assert read_verdict(rubric.criteria[0], bad) is None
+        assert read_verdict(LEVELS.criteria[0], bad) is None
 
 
 async def test_programs_decide_beside_the_judge():
@@ -240,18 +241,15 @@ def test_evaluate_uses_the_judge_of_evaluations_and_names_it():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"repeats": 2}, {"repeats": 0}, {"repeats": 2.5}, {"tries": 0}, {"timeout": 0}]
+    "wrong",
+    [
+        *({"repeats": repeats} for repeats in (2, 0, 2.5)),
+        *({"tries": 0}, {"timeout": 0}, {"tags": "hard"}, {"rubric": RUBRIC.rows()}),
+    ],
 )
-def test_numbers_that_make_no_sense_are_refused(wrong):
+def test_settings_that_make_no_sense_are_refused(wrong):
     with raises(ConfigError):
-        RubricGrader(Judge(), RUBRIC, **wrong)
-
-
-def test_one_text_is_not_several_tags_and_rows_are_no_rubric():
-    with raises(ConfigError):
-        RubricGrader(Judge(), RUBRIC, tags="hard")
-    with raises(ConfigError):
-        RubricGrader(Judge(), RUBRIC.rows())
+        RubricGrader(Judge(), **{"rubric": RUBRIC, **wrong})
 
 
 async def test_a_problem_without_a_rubric_or_with_a_broken_one_is_unknown():

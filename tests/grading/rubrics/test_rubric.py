@@ -2,6 +2,7 @@ import json
 
 import pytest
 from messages import raises
+from rows import write_rows
 
 import mars_env
 from mars_env.envs import Solve
@@ -75,8 +76,7 @@ def test_a_file_may_have_open_problems(tmp_path):
         {"id": "a", "problem": "Explain.", "rubric": [{"text": "It is short."}]},
         {"id": "b", "problem": "1 + 1?", "answer": "2", "rubric": [{"text": "It is short."}]},
     ]
-    path = tmp_path / "p.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(tmp_path / "p.jsonl", rows)
     problems = mars_env.load_problems(path)
     assert [(problem.kind, problem.reference) for problem in problems] == [("open", None), ("math", "2")]
     assert Rubric.of(problems[0]).criteria[0].text == "It is short."

@@ -105,21 +105,12 @@ async def test_what_cannot_be_read_is_asked_again_with_other_seeds():
     assert await write_concepts(ScriptedModel(["?"]), "Which?", 1, Sampling(seed=5)) is None
 
 
-async def test_a_completion_that_was_cut_off_names_none_and_a_failing_model_raises():
-    class Cut:
-        async def complete(self, prompt, n, sampling):
-            return [Completion(named("primes"), "length")]
-
-    class Gone:
-        async def complete(self, prompt, n, sampling):
-            raise ModelError("the server is gone")
-
-    assert await write_concepts(Cut(), "Which?", 1, Sampling()) is None
-    with raises(ModelError):
-        await write_concepts(Gone(), "Which?", 1, Sampling())
+async def test_a_completion_that_was_cut_off_names_none_and_numbers_below_one_are_refused():
+    model = ScriptedModel([named("primes")])
+    assert await write_concepts(model, "Which?", 1, Sampling(max_tokens=1)) is None
     for number, tries in ((0, 3), (3, 0)):
         with raises(ConfigError):
-            await write_concepts(Cut(), "Which?", number, Sampling(), tries=tries)
+            await write_concepts(model, "Which?", number, Sampling(), tries=tries)
 
 
 async def test_a_failing_model_ends_the_annotation_with_its_own_error_and_no_task_is_left():
@@ -159,16 +150,14 @@ async def test_the_same_seed_gives_the_same_designs_however_many_requests_run_to
         return named(f"concept {seed}") if "JSON" in prompt[-1]["content"] else f"Step {seed}."
 
     problems = [f"Problem {i}?" for i in range(5)]
-    made = [
-        await annotate(
-            [ScriptedModel(script)] * 2,
-            ChatWriting(),
-            problems,
-            number=1,
-            sampling=Sampling(seed=s),
-            concurrency=t,
+    models = [ScriptedModel(script)] * 2
+
+    async def made_by(seed, concurrency):
+        sampling = Sampling(seed=seed)
+        return await annotate(
+            models, ChatWriting(), problems, number=1, sampling=sampling, concurrency=concurrency
         )
-        for s, t in ((1, 64), (1, 1), (2, 64))
-    ]
+
+    made = [await made_by(*each) for each in ((1, 64), (1, 1), (2, 64))]
     assert made[0] == made[1] != made[2]
     assert len({design.concepts for design in made[0].designs}) == 10

@@ -9,8 +9,7 @@ from mars_env.errors import ModelError
 from mars_env.methods.spell.rules import cluster
 from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, spell_batches
 from mars_env.problems import ProblemSet
-from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Team
+from mars_env.trainers import RunSettings, Team
 
 CLUSTERS = ProblemSet("c", [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."]) for i in range(5)])
 

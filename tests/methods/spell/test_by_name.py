@@ -1,7 +1,6 @@
 """SPELL by its name: made, played, evaluated and printed as the other games are."""
 
 import json
-import math
 
 import pytest
 from command_line import run_cli
@@ -12,14 +11,13 @@ import mars_env
 from mars_env.agents.registry import make_agents, roles_of
 from mars_env.agents.roles import Solver
 from mars_env.envs import Solve
-from mars_env.envs.growers import Linear, levels
+from mars_env.envs.growers import Linear
 from mars_env.errors import ConfigError, MarsError
 from mars_env.grading.cover import CoverMatch
 from mars_env.methods.spell.agents import AnswerVerifier, Questioner, Responder
 from mars_env.methods.spell.rewards import SpellReward
 from mars_env.methods.spell.rules import Spell, cluster
 from mars_env.models import ScriptedModel
-from mars_env.rollout import Job, collect
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 CLUSTERS = [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."]) for i in range(4)]
@@ -97,11 +95,3 @@ def test_a_team_that_makes_its_own_problems_cannot_be_asked():
     for env_id in ("spell", "reports-spell"):
         with raises(ConfigError):
             mars_env.solve("2 + 2?", agents="scripted:x", env_id=env_id)
-
-
-async def test_half_solved_questions_need_a_group_by_hand():
-    """An episode has one answer, so its solved share is 0 or 1; by `levels` it is the formula's."""
-    game = mars_env.make("reports-spell", problems=CLUSTERS, grower=levels((1, 1, 4, 2))).game
-    says = team(answers=("17", "2", "2", "2"), votes=lambda answer, i: "NO")
-    [tree] = await collect(game, says, [Job(CLUSTERS[0])], seed=0)
-    assert tree.turns[0].reward == pytest.approx(math.exp(-1.125))

@@ -1,11 +1,14 @@
 """SPELL's training: what each role trains on, the memory, groups over the batch, and runs that are killed."""
 
 import json
+import os
 import random
 from dataclasses import replace
 
 import pytest
+import spell_run
 import spell_team
+from kills import killed
 from messages import raises
 from spell_team import ASKED, played
 
@@ -17,8 +20,7 @@ from mars_env.methods.spell.training import SpellRun, SpellSettings, role_groups
 from mars_env.models.scripted import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Team
+from mars_env.trainers import RunSettings, Team
 from mars_env.types import Problem
 
 SETTINGS = SpellSettings(group=4, verifiers=4)
@@ -161,22 +163,26 @@ def test_the_questioner_sees_more_documents_from_round_to_round():
     assert question_job(problem, memory, fresh=5, last=0, seed=0, sample=5).problem.metadata["examples"] == []
 
 
-async def test_settings_that_spell_cannot_follow_are_refused():
-    team = Team(dict.fromkeys(spell_team.team(), None), {})
+OWN = RunSettings(rollouts=None)
+
+
+@pytest.mark.parametrize(
+    ("agents", "settings", "spell"),
+    [
+        (spell_team.team(), RunSettings(), None),
+        (spell_team.team(), OWN, SpellSettings(group=1)),
+        (spell_team.team(), OWN, SpellSettings().model_copy(update={"verifier": 4})),
+        (spell_team.team(), RunSettings(rollouts=None, pipeline=PipelineSettings(staleness=1)), None),
+        (("responder_0", "verifier_0"), OWN, None),
+    ],
+)
+def test_settings_that_spell_cannot_follow_are_refused(agents, settings, spell):
+    team = Team(dict.fromkeys(agents), {})
     with raises(ConfigError):
-        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), RunSettings())
-    with raises(ConfigError):
-        own = RunSettings(rollouts=None)
-        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), own, SpellSettings(group=1))
-    with raises(ConfigError):
-        misspelt = SpellSettings().model_copy(update={"verifier": 4})
-        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), own, misspelt)
-    with raises(ConfigError):
-        stale = RunSettings(rollouts=None, pipeline=PipelineSettings(staleness=1))
-        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), stale)
-    with raises(ConfigError):
-        lacking = Team({"responder_0": None, "verifier_0": None}, {})
-        SpellRun(lacking, ProblemSet("c", [spell_team.CLUSTER]), own)
+        SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), settings, *filter(None, [spell]))
+
+
+def test_an_agent_of_another_role_is_refused():
     with raises(ConfigError):
         spell_agent("solver_0", ScriptedModel([""]))
 
@@ -195,3 +201,17 @@ def test_an_answer_cannot_write_the_verifiers_marks():
     assert "End with YES" in inside
     changed = verifier.prompt({**said, "answer": said["answer"] + mark})[-1]["content"]
     assert changed.count(mark) == 1  # it got another one
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
+
+
+@forks
+def test_a_killed_run_ends_with_bitwise_the_same_weights_and_memory(tmp_path):
+    whole = _, memory = spell_run.train(tmp_path / "whole", 3)
+    rows = [json.loads(line) for line in memory.splitlines()]
+    assert [row["update"] for row in rows] == list(range(1, spell_run.STEPS + 1))
+    assert sum(len(row["new"]) for row in rows) > 3
+    result = killed(spell_run, tmp_path / "killed", 3, 4)
+    assert result["killed"] == 4 and result["resumed"] >= 1
+    assert result["result"] == list(whole)

@@ -1,7 +1,5 @@
 """Each policy's arguments, and which checkpoints of several policies belong together."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace as S
 
 from messages import raises

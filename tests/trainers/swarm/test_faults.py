@@ -13,10 +13,12 @@ from messages import raises
 
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.models import tiny_model
+from mars_env.models.requests import without_room
 from mars_env.rollout import Job, collect
 from mars_env.trainers.local import Policy
-from mars_env.trainers.swarm import Swarm, SwarmSettings, run_sampler
+from mars_env.trainers.swarm import Swarm, SwarmSettings, run_sampler, wire
 from mars_env.trainers.swarm.sampler import Connection
+from mars_env.types import Action, Completion, Sampling
 from studies.rubrics.lock import opener
 
 GROUP = swarm_run.GROUP
@@ -283,3 +285,15 @@ async def test_connection_lost_while_weights_are_used(tmp_path):
         sampler.socket._req.transport.abort()
         assert len(await asyncio.wait_for(acting, 60)) == 1
     await helper
+
+
+@pytest.mark.parametrize("length", [16, 20])
+def test_a_prompt_that_fills_the_context(length):
+    [empty] = without_room((1,) * length, 1, Sampling())
+    sent = wire.Give(ask="1", actions=[Action("", (empty,))]).model_dump_json()
+    actions = wire.Give.model_validate_json(sent).actions
+    [action] = wire.received(actions, 1, (0, 0), vocabulary=8, context=16)
+    assert action.interrupted
+    more = Completion("4", "context", (1,) * length, (7,), (-0.5,), versions=((0, 1),))
+    with pytest.raises(ValueError):
+        wire.received([Action("", (more,))], 1, (0, 0), vocabulary=8, context=16)

@@ -2,54 +2,45 @@
 
 import asyncio
 import json
+import os
+from collections import Counter
 
 import pytest
 import swarm_run
 import torch
+from kills import TURNS, killed, lasting
 from messages import raises
 from tiny_team import Rows, flat
 
 from mars_env.errors import ConfigError, MarsError
+from mars_env.loggers import read_jsonl
+from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, train_spell
+from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import Job, collect
-from mars_env.trainers.local import Policy
-from mars_env.trainers.loop import train
+from mars_env.rollout.groups import step_jobs
+from mars_env.trainers import Policy, make_team, train
+from mars_env.trainers.rollouts import LEDGER, read_lines
 from mars_env.trainers.swarm import Swarm, SwarmSettings, WeightStore, run_sampler
-from mars_env.trainers.team import Team, refresher
 from studies.rubrics.lock import opener
+from studies.spell import lookups
 
 
 async def in_one_process(chosen):
-    """The synchronous run, with the same batches."""
-    both = swarm_run.model()
-    policies = {"opener": Policy(both.module, both.tokenizer)}
-    team = Team({"solver_0": opener(both)}, policies, refresher({"opener": both}))
-    history = await train(swarm_run.game(), team, swarm_run.problems(), chosen)
-    return flat(both.module), [metrics.roles["solver"]["reward"] for metrics in history]
+    module, history = await swarm_run.in_one_process(chosen)
+    return flat(module), [metrics.roles["solver"]["reward"] for metrics in history]
 
 
 async def apart(folder, chosen, samplers=1, swarm_options=None, shared=False, **options):
     """The same with a learner and samplers: weights, figures and answers."""
     trained, heard = swarm_run.model(), Rows()
     policies = {"opener": Policy(trained.module, trained.tokenizer)}
-    staleness = chosen.pipeline.staleness
-    async with Swarm(
-        swarm_run.AGENTS,
-        policies,
-        folder / "weights",
-        SwarmSettings(max_staleness=staleness, **(swarm_options or {})),
-    ) as swarm:
+    settings = SwarmSettings(max_staleness=chosen.pipeline.staleness, **(swarm_options or {}))
+    game, problems = swarm_run.game(), swarm_run.problems()
+    async with Swarm(swarm_run.AGENTS, policies, folder / "weights", settings) as swarm:
         if shared:
             options["weights"] = WeightStore(folder / "weights")
         others = [asyncio.create_task(swarm_run.sample(swarm.url, **options)) for _ in range(samplers)]
-        training = train(
-            swarm_run.game(),
-            swarm.team,
-            swarm_run.problems(),
-            chosen,
-            directory=folder,
-            loggers=[swarm, heard],
-        )
-        await training
+        await train(game, swarm.team, problems, chosen, directory=folder, loggers=[swarm, heard])
     return flat(trained.module), heard.rows, await asyncio.gather(*others), swarm
 
 
@@ -128,3 +119,67 @@ async def test_a_swarm_that_has_played_before_trains_and_trains_on_as_in_one_pro
     alone, _ = await in_one_process(swarm_run.settings(0, steps=3))
     assert torch.equal(flat(trained.module), alone)
     assert await other == 4 * swarm_run.LOCKS
+
+
+STEPS = 12
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
+@pytest.mark.slow
+@pytest.mark.parametrize("bound", [0, 2])
+def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
+    killed(swarm_run, tmp_path, bound, STEPS)
+    updates = lasting(read_jsonl(tmp_path / TURNS))
+    assert list(updates) == list(range(1, STEPS + 1))
+    assert len({row["attempt"] for update in updates.values() for row in update}) == 3
+    turns = [row for update in updates.values() for row in update]
+    wanted = {
+        (job.tree_id, str(sample))
+        for step in range(STEPS)
+        for job in step_jobs(swarm_run.problems(), step=step, problems_per_step=swarm_run.LOCKS, seed=1)
+        for sample in range(swarm_run.GROUP)
+    }
+    assert Counter((row["tree"], row["turn"]) for row in turns) == dict.fromkeys(
+        wanted, 1
+    )  # none twice, none lost
+    assert max(row["age"] for row in turns) <= bound
+    ledger = read_lines(tmp_path / LEDGER)
+    assert [row["update"] for row in ledger] == list(range(1, STEPS + 1))
+    if bound == 0:
+        module, _ = asyncio.run(swarm_run.in_one_process(swarm_run.settings(0, STEPS)))
+        found, state = torch.load(tmp_path / "weights.pt", weights_only=True), module.state_dict()
+        assert found.keys() == state.keys() and all(torch.equal(found[name], state[name]) for name in state)
+
+
+SETTINGS = lookups.run_settings(seed=3, steps=2, clusters=3, rate=1e-3)
+SPELL = SpellSettings(group=4, verifiers=2, fresh=2, questions=3, tries=2, verifier_turns=2.0)
+
+
+def model(start):
+    """The warm start with weights of its own. Each sample is a batch, whatever the timing."""
+    module = lookups.build_model(0, len(lookups.VOCABULARY), lookups.SHAPE)
+    module.load_state_dict(start.module.state_dict())
+    return HFModel((module, start.tokenizer), device="cpu", name="speller", batch=BatchLimits(1))
+
+
+async def test_with_samplers_elsewhere_a_run_is_bitwise_the_run_in_one_process(tmp_path):
+    """All three roles act in the sampler; documents, memory, grading and rewards stay in the learner."""
+    start = lookups.warm_started(steps=60)
+    clusters = lookups.clusters(3, 4)
+    here, there, trained = model(start), model(start), model(start)
+    team = make_team(SETTINGS, lookups.NAMES, [here], agent=lookups.player)
+    await train_spell(SpellRun(team, clusters, SETTINGS, SPELL), directory=tmp_path / "here")
+
+    policies = {"speller": Policy(trained.module, trained.tokenizer)}
+    names = dict.fromkeys(lookups.NAMES, "speller")
+    async with Swarm(names, policies, tmp_path / "weights") as swarm:
+        players = {name: lookups.player(name, there) for name in lookups.NAMES}
+        sampler = asyncio.create_task(run_sampler(players, {"speller": there}, swarm.url))
+        run = SpellRun(swarm.team, clusters, SETTINGS, SPELL)
+        history = await train_spell(run, directory=tmp_path / "apart")
+    assert await sampler > 0 and len(history) == 2
+    memories = [(tmp_path / name / MEMORY).read_text() for name in ("here", "apart")]
+    assert memories[0] == memories[1] and "question" in memories[0]
+    one, other = here.module.state_dict(), trained.module.state_dict()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert any(not torch.equal(one[name], value) for name, value in start.module.state_dict().items())

@@ -67,25 +67,28 @@ def test_a_store_that_was_made_again_is_another_one(tmp_path, policy):
     assert one.number == other.number and one.newer_than(other) and other.newer_than(one)
 
 
-@pytest.mark.parametrize("harm", ["a bit", "cut", "another file", "pickle", "link", "gone"])
+def linked(path):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path, data: path.write_bytes(data[:-1] + bytes([data[-1] ^ 1])),
+        lambda path, data: path.write_bytes(data[:-4]),
+        lambda path, data: path.write_bytes(b"\0" * len(data)),
+        lambda path, data: path.write_bytes(pickle.dumps({"weights": 1})),
+        lambda path, data: linked(path),
+        lambda path, data: path.unlink(),
+    ],
+    ids=["a bit", "cut", "another file", "pickle", "link", "gone"],
+)
 def test_weights_that_are_not_what_the_manifest_says_are_refused(tmp_path, policy, harm):
     store = WeightStore(tmp_path)
     told = store.publish({"opener": policy})
     path = store.file(1, "opener")
-    data = bytearray(path.read_bytes())
-    if harm == "a bit":
-        data[-1] ^= 1
-        path.write_bytes(data)
-    elif harm == "cut":
-        path.write_bytes(data[:-4])
-    elif harm == "another file":
-        path.write_bytes(b"\0" * len(data))
-    elif harm == "pickle":
-        path.write_bytes(pickle.dumps({"weights": 1}))
-    else:
-        path.rename(tmp_path / "elsewhere")
-        if harm == "link":
-            path.symlink_to(tmp_path / "elsewhere")
+    harm(path, path.read_bytes())
     with raises(StoreError):
         store.load(told)
 

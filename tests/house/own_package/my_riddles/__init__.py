@@ -1,7 +1,5 @@
 """A small package of somebody else's: own problems, rules, agents, rewards and a team to train."""
 
-from dataclasses import dataclass, replace
-
 import mars_env
 from mars_env.agents import RoleAgent
 from mars_env.envs import UnicodeText
@@ -14,50 +12,37 @@ def riddles(*, seed=0, split=None):
     return ProblemSet("riddles", rows, licence="Apache-2.0")
 
 
-@dataclass(frozen=True)
-class State:
-    problem: Problem
-    guess: str = ""
-    turns: int = 0
-
-
-@dataclass(frozen=True)
 class GuessCheck:
-    """A guess, a check, and a second guess."""
+    """A guess, a check, and a second guess: a state is the problem and what was said so far."""
 
-    chances: int = 2
-    possible_agents: tuple = ("guesser_0", "checker_0")
+    possible_agents = ("guesser_0", "checker_0")
 
-    @property
-    def max_turns(self):
-        return 2 * self.chances - 1
+    def __init__(self, chances=2):
+        self.max_turns = 2 * chances - 1
 
     def fields(self, agent):
         return {"problem": UnicodeText(), "guess": UnicodeText()}
 
     def start(self, problem):
-        return State(problem)
+        return (problem,)
 
     def current_agent(self, state):
-        if state.turns >= self.max_turns:
-            return None
-        return self.possible_agents[state.turns % 2]
+        return None if len(state) > self.max_turns else self.possible_agents[(len(state) - 1) % 2]
 
     def observe(self, state, agent):
-        return {"problem": state.problem.statement, "guess": state.guess}
+        return {"problem": state[0].statement, "guess": "".join(state[1::2][-1:])}
 
     def submission(self, state, action):
-        return action.text if state.turns % 2 == 0 else None
+        return action.text if len(state) % 2 else None
 
     def note(self, state, action):
         return {}
 
     def apply(self, state, action, grade):
-        guess = state.guess if state.turns % 2 else action.text
-        return replace(state, guess=guess, turns=state.turns + 1)
+        return (*state, action.text)
 
     def final(self, state):
-        return (state.turns - 1) // 2 if state.turns else None
+        return len(state) // 2 - 1 if len(state) > 1 else None
 
 
 def brevity(turn, path, problem):

@@ -4,11 +4,9 @@ import asyncio
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from messages import raises
 
 from mars_env.errors import ConfigError
@@ -48,9 +46,15 @@ class MiniatureEngine:
         return [Sampled(c.token_ids, c.logprobs, c.finish_reason, ()) for c in completions]
 
 
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "team.json"
+    path.write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="module")
 def model():
-    torch.set_num_threads(1)
     return load()
 
 
@@ -60,21 +64,12 @@ def ask(model, monkeypatch):
     monkeypatch.setattr(executor, "AgentFileEngine", MiniatureEngine)
 
     async def ask(executor, prompt, label, n, max_length=256, **changes):
-        params = SimpleNamespace(
-            **{"temperature": 0.85, "top_p": 1.0, "top_k": -1, "max_tokens": 24, "logprobs": 1, **changes}
-        )
-        calls = [
-            executor.execute(
-                prompt=prompt,
-                label=label,
-                sampling_params=params,
-                max_length=max_length,
-                hf_tokenizer=model.tokenizer,
-                llm_engine=model,
-                images=None,
-            )
-            for _ in range(n)
-        ]
+        plain = {"temperature": 0.85, "top_p": 1.0, "top_k": -1, "max_tokens": 24, "logprobs": 1}
+        given = {
+            "sampling_params": SimpleNamespace(**plain | changes), "max_length": max_length,
+            "hf_tokenizer": model.tokenizer, "llm_engine": model, "images": None,
+        }  # fmt: skip
+        calls = (executor.execute(prompt=prompt, label=label, **given) for _ in range(n))
         return await asyncio.gather(*calls)
 
     return ask
@@ -170,20 +165,16 @@ async def test_misfit(ask, prompt, label, n, changes, settings):
         await ask(AgentExecutor(SETTINGS.model_copy(update=settings)), prompt, label, n, **changes)
 
 
-def test_settings_are_read_from_the_file_that_the_environment_names(tmp_path, monkeypatch):
+def test_settings_are_read_from_the_file_that_the_environment_names(file, monkeypatch):
     monkeypatch.delenv(executor.SETTINGS, raising=False)
     with raises(ConfigError):
         AgentExecutor()
-    path = tmp_path / "team.json"
-    path.write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    monkeypatch.setenv(executor.SETTINGS, str(path))
+    monkeypatch.setenv(executor.SETTINGS, str(file))
     assert AgentExecutor()._settings == SETTINGS
 
 
-def test_the_command_writes_prompts_and_prints_flags(tmp_path, capsys):
-    path = tmp_path / "team.json"
-    path.write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    assert main([str(path), str(tmp_path)]) == 0
+def test_the_command_writes_prompts_and_prints_flags(file, tmp_path, capsys):
+    assert main([str(file), str(tmp_path)]) == 0
     flags = capsys.readouterr().out.split()
     given = dict(zip(flags[::2], flags[1::2], strict=True))
     assert given["--rollout.n_samples_per_prompt"] == str(ROWS)
@@ -212,13 +203,12 @@ def test_wrong_settings(content, tmp_path, capsys):
 
 
 def test_paths_are_absolute_and_those_that_do_not_reach_openrlhf_whole_are_refused(
-    tmp_path, capsys, monkeypatch
+    file, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    Path("team.json").write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
     assert main(["team.json", "prompts"]) == 0
     assert f"--data.prompt_dataset {tmp_path}/prompts/train.jsonl" in capsys.readouterr().out
-    for folder, sentence in (("my prompts", "a shell would divide"), ("me@lab", "OpenRLHF cannot read")):
+    for folder in ("my prompts", "me@lab"):  # a shell would divide the one, OpenRLHF the other
         assert main(["team.json", folder]) == 1
         told = capsys.readouterr()
-        assert (told.out, sentence in told.err) == ("", True)
+        assert told.err and not told.out

@@ -1,7 +1,5 @@
 """Numbers of parameters, against transformers' own models and the published numbers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -72,17 +70,19 @@ def test_caches_of_keys_and_values_are_split_among_gpus():
     assert model.kv_bytes(8) == model.kv_bytes(4), "fewer heads than GPUs: each keeps a copy"
 
 
-def test_what_is_not_known_is_said():
+LACKING = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+
+
+@pytest.mark.parametrize("config", [{"model_type": "mamba"}, LACKING])
+def test_a_config_without_the_sizes_is_refused(config):
     with raises(ConfigError):
-        architecture({"model_type": "mamba"})
+        architecture(config)
+
+
+@pytest.mark.parametrize("name", ["nowhere/such-a-model", "/no/such/directory/of/a/checkpoint"])
+def test_an_unknown_model_is_refused(name):
     with raises(ConfigError):
-        architecture(
-            {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-        )
-    with raises(ConfigError):
-        architecture_of("nowhere/such-a-model")
-    with raises(ConfigError):
-        architecture_of("/no/such/directory/of/a/checkpoint")
+        architecture_of(name)
 
 
 @pytest.mark.parametrize("text", ["{", "[]"])

@@ -35,23 +35,25 @@ class Loader(list):
         pass
 
 
-def feed_of(act, size=2, **overlap):
-    problems = SETTINGS.training_problems()
-    drawn = DrawnProblems(Loader([None, [problem.id], [""], [None]] for problem in problems), problems, 1)
-    game, settings = SETTINGS.game(), SETTINGS.model_copy(update=overlap)
-    agents = assign_agents(game.rules, act)
-    return RolloutFeed(game, agents, drawn, size, settings, lambda policy: None), drawn
-
-
 @pytest.fixture
-def closing():
+def feed_of():
+    """Feeds by how their agents act; what is not closed by a test is closed after it."""
     feeds = []
-    yield feeds.append
+
+    def made(act, size=2, **overlap):
+        problems = SETTINGS.training_problems()
+        rows = Loader([None, [problem.id], [""], [None]] for problem in problems)
+        drawn, game = DrawnProblems(rows, problems, 1), SETTINGS.game()
+        settings, agents = SETTINGS.model_copy(update=overlap), assign_agents(game.rules, act)
+        feeds.append(RolloutFeed(game, agents, drawn, size, settings, lambda policy: None))
+        return feeds[-1], drawn
+
+    yield made
     for feed in feeds:
         feed.close()
 
 
-def test_without_staleness_nothing_is_played_while_the_trainer_trains(closing):
+def test_without_staleness_nothing_is_played_while_the_trainer_trains(feed_of):
     threads = set()
 
     def act(observation):
@@ -61,7 +63,6 @@ def test_without_staleness_nothing_is_played_while_the_trainer_trains(closing):
 
     played = []
     feed, drawn = feed_of(act, staleness=0)
-    closing(feed)
     batch = feed.next()
     seen = len(played)
     time.sleep(0.1)  # the trainer trains
@@ -77,7 +78,7 @@ def test_without_staleness_nothing_is_played_while_the_trainer_trains(closing):
     assert threading.current_thread().name not in threads
 
 
-def test_with_staleness_rollouts_go_on_meanwhile(closing):
+def test_with_staleness_rollouts_go_on_meanwhile(feed_of):
     begun, played = [], []
 
     async def act(observation):
@@ -87,7 +88,6 @@ def test_with_staleness_rollouts_go_on_meanwhile(closing):
         return "Correctness: Correct"
 
     feed, _ = feed_of(act, staleness=3, groups_per_update=1)
-    closing(feed)
     assert len(feed.next().groups) == 1
     seen, deadline = len(played), time.monotonic() + 60
     while len(played) == seen and time.monotonic() < deadline:
@@ -96,19 +96,18 @@ def test_with_staleness_rollouts_go_on_meanwhile(closing):
 
 
 @pytest.mark.parametrize("groups", [None, 2], ids=["steps", "agentic"])
-def test_a_model_that_is_gone_ends_the_run_and_no_problem_counts_as_trained(closing, groups):
+def test_a_model_that_is_gone_ends_the_run_and_no_problem_counts_as_trained(feed_of, groups):
     def act(observation):
         raise ModelError("the engine is lost")
 
     feed, drawn = feed_of(act, staleness=1, groups_per_update=groups)
-    closing(feed)
     with raises(ModelError):
         feed.next()
     assert drawn.updates == 0
     assert len(drawn.state_dict()["open"]) >= 2
 
 
-def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(closing):
+def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(feed_of):
     poisoned = SETTINGS.training_problems()[0]
 
     def act(observation):
@@ -117,7 +116,6 @@ def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(closi
         return "Correctness: Correct"
 
     feed, drawn = feed_of(act, staleness=0, size=1)
-    closing(feed)
     sizes = []
     while (batch := feed.next()) is not None:
         sizes.append(bool(batch.groups))
@@ -125,9 +123,8 @@ def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(closi
     assert drawn.state_dict()["open"] == [(poisoned.id, 0)]
 
 
-def test_an_evaluation_plays_beside_what_is_under_way(closing):
+def test_an_evaluation_plays_beside_what_is_under_way(feed_of):
     feed, _ = feed_of(lambda observation: "Correctness: Correct", staleness=1)
-    closing(feed)
     assert feed.next() is not None
     game = SETTINGS.evaluation_game()
     team = assign_agents(game.rules, lambda observation: r"\boxed{1} Correctness: Correct")
@@ -136,7 +133,7 @@ def test_an_evaluation_plays_beside_what_is_under_way(closing):
     assert feed.next() is not None
 
 
-def test_an_interrupt_while_the_trainer_waits_ends_the_rollouts_and_the_thread():
+def test_an_interrupt_while_the_trainer_waits_ends_the_rollouts_and_the_thread(feed_of):
     begun, ended = threading.Event(), threading.Event()
 
     async def act(observation):
@@ -163,13 +160,12 @@ def test_an_interrupt_while_the_trainer_waits_ends_the_rollouts_and_the_thread()
     assert ended.is_set()
 
 
-def test_the_time_that_the_trainer_waited_is_told(closing):
+def test_the_time_that_the_trainer_waited_is_told(feed_of):
     def act(observation):
         time.sleep(0.02)
         return "Correctness: Correct"
 
     feed, _ = feed_of(act, staleness=0)
-    closing(feed)
     feed.next()
     time.sleep(0.2)
     feed.next()

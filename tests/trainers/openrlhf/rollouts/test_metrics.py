@@ -3,20 +3,19 @@
 from dataclasses import replace
 
 import pytest
+import turns
 
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.openrlhf.rollouts.metrics import Verifications, evaluation_metrics, training_metrics
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
+from mars_env.types import Action, Completion, Grade, Group, Problem, Tree
 
 
-def turn(id, agent, reward, group="p#0/0", parent=None, versions=((3, 2),), **fields):
-    completion = Completion(
-        "4", prompt_ids=(9,), token_ids=(1, 2), logprobs=(-0.5, -1.0), completion_tokens=2, versions=versions
-    )
-    action = Action("4", (completion,))
-    return Turn("p#0", id, parent, group, agent, "actor", "p", action, reward=reward, **fields)
+def turn(id, agent, reward, group="p#0/0", versions=((3, 2),), **fields):
+    completion = replace(turns.SAMPLED, completion_tokens=2, versions=versions)
+    names = {"tree": "p#0", "group": group, "policy": "actor"}
+    return turns.turn(id, reward, completion, agent=agent, **names, **fields)
 
 
 def batch():
@@ -56,8 +55,8 @@ def test_a_batch_without_groups_has_figures_too():
     assert told["pipeline/age"] == told["pipeline/idle_share"] == 0.0
 
 
-def verdict(id, said, reward=0.0, parent="0", **fields):
-    return turn(id, "verifier_0", reward, "p#0/0.0", parent, info={"verdict": said}, **fields)
+def verdict(id, said, reward=0.0, **fields):
+    return turn(id, "verifier_0", reward, "p#0/0.0", info={"verdict": said}, **fields)
 
 
 def judged(*verdicts, grade, apart=False, **closing):
@@ -91,7 +90,7 @@ def test_verdicts_that_cannot_be_judged_are_in_no_rate():
     cut = replace(cut, action=Action("", (Completion("", finish_reason="context"),)))
     assert judged(cut, grade=Grade.wrong("5")) == {}
     assert judged(verdict("0.0", "Wrong"), grade=Grade.unknown("lost")) == {}
-    strange = verdict("0.0", "Wrong", parent="7")  # its solution was trained before a resume
+    strange = verdict("7.0", "Wrong")  # its solution was trained before a resume
     assert judged(strange, grade=Grade.wrong("5")) == {}
     gone = judged(verdict("0.0", "Wrong"), grade=Grade.wrong("5"), apart=True, trained_tree_ids=("p#0",))
     assert gone == {}  # nothing of a trained tree is kept
@@ -100,11 +99,11 @@ def test_verdicts_that_cannot_be_judged_are_in_no_rate():
 def test_an_evaluation_counts_right_answers_by_their_raw_grades():
     def tree(number, first, last, fault=""):
         problem = Problem(f"p{number}", "2 + 2?", "4")
-        turns = (
+        chain = (
             turn("0", "solver_0", None, grade=first),
-            turn("0.0", "corrector_0", None, parent="0", grade=last),
+            turn("0.0", "corrector_0", None, grade=last),
         )
-        return Tree(f"p{number}#0", problem, turns, final="0.0", fault=fault)
+        return Tree(f"p{number}#0", problem, chain, final="0.0", fault=fault)
 
     right, wrong, unknown = Grade.correct(), Grade.wrong("5"), Grade.unknown("the grader was lost")
     told = evaluation_metrics(

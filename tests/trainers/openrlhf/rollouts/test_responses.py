@@ -33,6 +33,12 @@ def test_a_row_holds_exactly_what_was_sampled():
     assert response(sample(score=0.25), temperature=0.85)["scores"] == 0.25
 
 
+def test_what_tools_gave_is_read_and_not_trained_on():
+    row = response(sample(completion_mask=(1, 0, 1)), temperature=0.85)
+    assert row["action_ranges"] == [(2, 3), (4, 5)]
+    assert len(row["observation_tokens"]) == len(row["rollout_log_probs"]) == 5
+
+
 @given(
     rows=st.integers(1, 2000),
     ranks=st.sampled_from([1, 2, 3, 8]),
