@@ -118,13 +118,13 @@ class _Session(channel.Peer):
         whatever ends it meanwhile.
         """
         outermost = not self.under_way
+        self.used |= bool(packet)
         if packet and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
             raise ProgramGone("the program ended before the request", "unasked")
         began = time.monotonic()
         self.under_way = True
         try:
             if packet:
-                self.used = True
                 self.write(packet)
             return self.receive(sent)
         except OSError as error:
@@ -304,8 +304,8 @@ def _run(spec: dict[str, Any], session: _Session) -> Any:
         outcomes.append((*outcome, session.last_call, held))
         if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
-    if not session.used and all(outcome[0] == "passed" for outcome in outcomes):
-        return "broken", "they never use the program"
+    if not session.used:  # so the outcome says nothing about it
+        return "broken", outcomes[-1][1] or "they never use the program"
     return "ran", outcomes
 
 
