@@ -32,7 +32,7 @@ from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, Untestable, json_value, read_problems, required_text
 from mars_env.types import Problem
 
-TIME_LIMITS = (0.01, 3600.0)  # a row's limit in seconds outside of this is ignored
+TIME_LIMITS = (0.01, 3600.0)  # in seconds; other limits of real sets are ignored
 MEMORY_LIMITS = (4 << 20, 1 << 40)  # in bytes
 _MAX_SOLUTIONS = 3
 
@@ -159,6 +159,10 @@ def _reference(row: Row) -> dict[str, Any]:
         "memory_limit": _memory_limit(row),
         "solutions": _solutions(row),
     }
+    for field, limit in (("time_limit", "time_limit"), ("memory_limit_bytes", "memory_limit")):
+        if "mode" in row and common[limit] is None and row.get(field) is not None:  # a row of our own form
+            least, most = TIME_LIMITS if field == "time_limit" else MEMORY_LIMITS
+            raise BadField(field, f"must be a number from {least} to {most}, not {row[field]!r}")
     if "public_test_cases" in row or "private_test_cases" in row:
         return {**common, **_live_code_bench(row)}
     if "private_tests" in row and isinstance(row["private_tests"], Mapping):

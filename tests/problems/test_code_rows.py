@@ -187,6 +187,8 @@ def test_integer_keys_of_a_first_argument_are_noted_where_the_set_s_own_grader_m
         ({**OURS_STDIN, "tests": [{"input": "1", "output": "a", "public": "false"}]}, "public"),
         ({**OURS_STDIN, "exact": "false"}, "exact"),
         ({**OURS_STDIN, "tolerance": -1}, "tolerance"),
+        ({**OURS_STDIN, "time_limit": "2 s"}, "time_limit"),
+        ({**OURS_CALL, "memory_limit_bytes": 0}, "memory_limit_bytes"),
         ({**OURS_STDIN, "mode": "other"}, "mode"),
         ({**OURS_CALL, "fn_name": None}, "fn_name"),
         ({**OURS_CALL, "fn_name": "Solution.f"}, "fn_name"),

@@ -426,9 +426,12 @@ def describe_exception(error: BaseException) -> tuple[str, Any, str]:
 
 
 def _imported(home: str) -> Any:
-    """What has a name in a module of the standard library that is imported here; None if nothing has."""
+    """What has a name in a module of the standard library that is imported here; None if nothing has.
+
+    That of `unittest` counts as nothing: a program that raises its SkipTest would skip a test.
+    """
     module, _, name = home.partition(":")
-    standard = module == "builtins" or module.partition(".")[0] in sys.stdlib_module_names
+    standard = module.partition(".")[0] in sys.stdlib_module_names - {"unittest"}
     return getattr(sys.modules.get(module), name, None) if standard else None
 
 

@@ -89,7 +89,7 @@ class _Session(channel.Peer):
     def __init__(self, patience: float = 0.0) -> None:
         super().__init__(-2, _ProgramObject, ProgramError)
         self.patience = patience
-        self.under_way = False
+        self.under_way = self.used = False
 
     def keep(self, value: Any) -> Any:
         """The handle of an argument that is not plain data, or plain data that represents it."""
@@ -118,6 +118,7 @@ class _Session(channel.Peer):
         whatever ends it meanwhile.
         """
         outermost = not self.under_way
+        self.used |= bool(packet)
         if packet and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
             raise ProgramGone("the program ended before the request", "unasked")
         began = time.monotonic()
@@ -303,6 +304,8 @@ def _run(spec: dict[str, Any], session: _Session) -> Any:
         outcomes.append((*outcome, session.last_call, held))
         if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
+    if not session.used:  # so the outcome says nothing about it
+        return "broken", outcomes[-1][1] or "they never use the program"
     return "ran", outcomes
 
 

@@ -112,7 +112,7 @@ async def test_validate():
         code_problem_from_row(
             {**base, "id": "bad", "tests": ["assert larger(1, 2) == 1"], "solution": right}
         ),
-        code_problem_from_row({**base, "id": "weak", "tests": ["assert True"], "solution": right}),
+        code_problem_from_row({**base, "id": "weak", "tests": ["larger(1, 2)"], "solution": right}),
     ]
     seen = []
     found = await validate_problems(problems, on_progress=seen.append)

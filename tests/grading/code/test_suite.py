@@ -250,7 +250,7 @@ def test_an_object_that_lies_is_no_answer(judge, hostile):
     ],
 )
 def test_names_of_the_program_answer_no_test(judge, test, program):
-    assert judge(test, program).verdict is Verdict.WRONG
+    assert judge(test, program).verdict is not Verdict.CORRECT
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,33 @@ def test_names_of_the_program_answer_no_test(judge, test, program):
 )
 def test_only_the_tests_can_lack_a_module(judge, program, verdict):
     assert judge("assert f(2) == 4\nimport nowhere", program).verdict is verdict
+
+
+UNITTEST = """import unittest
+class T(unittest.TestCase):
+    def test(self):
+        self.assertEqual(f(2), 4)
+ran = unittest.TestResult()
+unittest.defaultTestLoader.loadTestsFromTestCase(T).run(ran)
+assert ran.wasSuccessful()"""
+
+
+LEAVES = "import os, threading\nthreading.Timer(0.05, os._exit, (0,)).start()\ndef f(x): return 4"
+
+
+@pytest.mark.parametrize(
+    ("test", "program", "verdict"),
+    [
+        (UNITTEST, "def f(x): return 2 * x", Verdict.CORRECT),
+        (UNITTEST, "import unittest\ndef f(x): raise unittest.SkipTest", Verdict.WRONG),
+        ("if __name__ == '__main__':\n    assert f(2) == 4", "def f(x): return 2 * x", Verdict.UNKNOWN),
+        ("import unittest\nunittest.main(argv=['-'])", "def f(x): return 2 * x", Verdict.UNKNOWN),
+        ("import time\ntime.sleep(0.2)\nassert f(2) == 4", LEAVES, Verdict.WRONG),
+    ],
+    ids=["right", "it skips the test", "guarded tests", "tests not found", "it leaves before the tests"],
+)
+def test_a_program_has_to_answer(judge, test, program, verdict):
+    assert judge(test, program).verdict is verdict
 
 
 EQUAL = (
