@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import json
 import os
 import platform
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -282,6 +283,19 @@ def stored_problems(path: str | Path) -> dict[str, Problem]:
     return {problem.id: problem for problem in checked_rows(Path(path) / PROBLEMS, read_problem)}
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Python's collector of cycles would visit all that is being read again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_collector_paused()
 def read_run(path: str | Path) -> Run:
     """Read the finished trees of a run.
 

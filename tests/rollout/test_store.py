@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import json
 import math
 import os
@@ -349,3 +350,9 @@ def test_a_write_that_fails_leaves_the_files_as_they_were(tmp_path):
         store.write_turns([turn()])
         store.write_tree(tree(turn()), {})
     assert [t.text for t in read_run(tmp_path).trees[0].turns] == ["4"]
+
+
+def test_reading_leaves_the_collector_of_cycles_as_it_was(tmp_path):
+    with pytest.raises(StoreError):
+        read_run(tmp_path)
+    assert gc.isenabled()
