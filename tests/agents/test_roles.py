@@ -127,17 +127,6 @@ def test_templates_run_in_a_sandbox():
         agent.prompt({"problem": "p"})
 
 
-async def test_a_model_that_fails_ends_the_turn():
-    class Lost:
-        name = "lost"
-
-        async def complete(self, prompt, n, sampling):
-            raise ModelError("lost")
-
-    with pytest.raises(ModelError):
-        await Solver(Lost()).act({"problem": "p"}, 1, 0)
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import command
+from command_line import run_cli
 from messages import raises
 from rich.console import Console
 from rows import write_rows
@@ -252,16 +252,9 @@ def test_fields_and_streams_stand_for_files(tmp_path):
         loaded(str(tmp_path / "own.jsonl"), "answr=solution")
     with raises(ConfigError):
         loaded(None, fields)
-    done = subprocess.run(
-        command(
-            *("grade", "--problems", tmp_path / "own.jsonl", "--fields", fields),
-            *("--completions", "-", "--out", "-"),
-        ),
-        input='{"problem_id": "a", "completion": "2"}\n',
-        capture_output=True,
-        text=True,
-    )
-    assert json.loads(done.stdout)["verdict"] == "CORRECT", done.stderr
+    arguments = ["--problems", tmp_path / "own.jsonl", "--fields", fields, "--completions", "-", "--out", "-"]
+    graded = run_cli("grade", *arguments, input='{"problem_id": "a", "completion": "2"}\n')
+    assert json.loads(graded)["verdict"] == "CORRECT"
 
 
 def test_a_byte_order_mark_before_options_is_skipped(call, tmp_path):
@@ -288,9 +281,8 @@ def test_characters_that_an_output_lacks_are_escaped(tmp_path):
     row = {"id": "a", "problem": "Is \u03c0 > 3?", "answer": "4"}
     path = tmp_path / "greek.jsonl"
     path.write_text(json.dumps(row))
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command("problems", path), capture_output=True, text=True, env=environment)
-    assert (done.returncode, r"Is \u03c0 > 3?" in done.stdout) == (0, True)
+    printed = run_cli("problems", path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert r"Is \u03c0 > 3?" in printed
 
 
 def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):

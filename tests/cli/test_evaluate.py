@@ -1,10 +1,9 @@
 import json
-import subprocess
 from pathlib import Path
 
 import openai_server
 import pytest
-from command_line import command, run_cli
+from command_line import run_cli
 
 import mars_env
 from mars_env.rollout import read_run
@@ -110,11 +109,7 @@ def test_problems_come_from_standard_input():
     rows = '{"key": "a", "question": "What is 1 + 1?", "solution": "2"}\n'
     arguments = ["--agents", r"scripted:\boxed{2}", "--problems", "-", "--json"]
     fields = ["--fields", "id=key,problem=question,answer=solution"]
-    done = subprocess.run(
-        command("evaluate", "arithmetic-solve", *arguments, *fields),
-        input=rows, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    report = json.loads(done.stdout)
+    report = json.loads(run_cli("evaluate", "arithmetic-solve", *arguments, *fields, input=rows))
     assert report["counts"]["problems"] == 1
     assert report["metrics"]["solver_accuracy"]["estimate"]["value"] == 1
     said = run_cli("grade", "--problems", "-", "--completions", "-", "--out", "-", code=2)

@@ -9,20 +9,20 @@ def command(*arguments):
     return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
 
 
-def run_cli(*arguments, code=0):
+def run_cli(*arguments, code=0, **how):
     """Call mars-env, which must end with this exit status; returns its output, or its errors if it fails."""
-    done = _called(arguments, code)
+    done = _called(arguments, code, **how)
     return done.stdout if code == 0 else done.stderr
 
 
-def said(*arguments, code=0):
+def said(*arguments, code=0, **how):
     """Like `run_cli`, but returns standard output, then standard error."""
-    done = _called(arguments, code)
+    done = _called(arguments, code, **how)
     return done.stdout + done.stderr
 
 
-def _called(arguments, code):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
+def _called(arguments, code, **how):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240, **how)
     assert done.returncode == code, done.stderr + done.stdout
     return done
 
