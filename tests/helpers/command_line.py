@@ -1,4 +1,4 @@
-"""The command line in a separate process, and the parts of a stored run that must not depend on the clock."""
+"""The command line, and Python, in a separate process."""
 
 import subprocess
 import sys
@@ -31,23 +31,3 @@ def run_python(code, **options):
     """What a new interpreter does with this code: its status, its output and its errors."""
     given = {"capture_output": True, "text": True, "timeout": 120, **options}
     return subprocess.run([sys.executable, "-c", code], **given)
-
-
-def timeless(run):
-    """Everything in a stored run except its timings."""
-    return [
-        (
-            tree.id,
-            tree.final,
-            tree.fault,
-            dict(tree.info),
-            [
-                (
-                    *(turn.id, turn.agent, turn.policy, turn.action, turn.grade and turn.grade.verdict),
-                    *(turn.search_score, turn.reward, dict(turn.info)),
-                )
-                for turn in tree.turns
-            ],
-        )
-        for tree in run.trees
-    ]
