@@ -27,7 +27,7 @@ def _called(arguments, code, **how):
     return done
 
 
-def run_python(code, **options):
+def run_python(code, *arguments, **options):
     """What a new interpreter does with this code: its status, its output and its errors."""
     given = {"capture_output": True, "text": True, "timeout": 120, **options}
-    return subprocess.run([sys.executable, "-c", code], **given)
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], **given)

@@ -29,10 +29,8 @@ async def told(events, name, seconds=60.0, error=None):
 
 async def test_results_come_in_the_order_of_the_calls():
     events = []
-    assert await gather_all(told(events, name, seconds) for name, seconds in (("a", 0.02), ("b", 0))) == [
-        "a",
-        "b",
-    ]
+    calls = [told(events, "a", 0.02), told(events, "b", 0)]
+    assert await gather_all(calls) == ["a", "b"]
     assert events == ["b", "a"] and await gather_all([]) == []
 
 
