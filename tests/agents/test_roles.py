@@ -39,7 +39,6 @@ def test_prompts_show_all_fields_and_only_them(role):
 def test_prompts_ask_for_what_the_rules_read():
     verifier = Verifier(ScriptedModel(["x"])).prompt(OBSERVATIONS["verifier"])[1]["content"]
     assert verifier.endswith("\nCorrectness: Correct\nCorrectness: Wrong")
-    assert "critical error" in verifier and "justification gap" in verifier
     for agent in (Solver, Corrector):
         text = agent(ScriptedModel(["x"])).prompt(OBSERVATIONS[agent.role])[1]["content"]
         assert "\\boxed{}" in text and "```python" in text

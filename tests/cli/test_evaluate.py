@@ -56,12 +56,10 @@ def test_equal_token_baselines_stand_in_the_report(tmp_path):
 
 
 def test_a_dry_run_plays_nothing():
-    said = run_cli("evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--n", 2, "--dry-run")
+    dry = ["evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--dry-run"]
+    said = run_cli(*dry, "--n", 2)
     assert "200 episodes, at most 4,400 model calls" in said and "baselines" not in said
-    said = run_cli(
-        "evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--baselines", "--dry-run"
-    )
-    assert "the baselines take about twice that again" in said
+    assert "the baselines take about twice that again" in run_cli(*dry, "--baselines")
 
 
 def test_the_lists():
