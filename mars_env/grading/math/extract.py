@@ -64,10 +64,10 @@ _OFFER_OR_REMARK = re.compile(
     re.IGNORECASE,
 )
 _EVERY_INTEGER = re.compile(
-    r",?\s+(?:where|with|for)\s+(?:(?:any|all|every|each)\s+integers?\s+\$?([a-z])\$?"
+    r"(?<!\s),?\s+(?:where|with|for)\s+(?:(?:any|all|every|each)\s+integers?\s+\$?([a-z])\$?"
     r"|\$?([a-z])\$?\s+(?:is\s+)?(?:an|any)(?:\s+arbitrary)?\s+integer)(?=\.?\s*\Z)"
 )
-_END_MARK = re.compile(r"\s*\$?\\(?:blacksquare|square|Box|qed)\$?\.?\s*\Z")
+_END_MARK = re.compile(r"(?<!\s)\s*\$?\\(?:blacksquare|square|Box|qed)\$?\.?\s*\Z")
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
 _AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
