@@ -20,12 +20,17 @@ def play(schedule, verdicts):
     return "".join(acted), state, rules
 
 
+def test_training_chain_of_the_paper():
+    acted, state, rules = play(TRAINING, [FAIL, FAIL])
+    assert acted == "svcvc"
+    assert rules.final(state) == 2  # never judged: the chain ended with it
+
+
 @pytest.mark.parametrize(
     ("schedule", "verdicts", "acted", "final"),
     [
         (TRAINING, [PASS], "sv", 0),
         (TRAINING, [FAIL, PASS], "svcv", 1),
-        (TRAINING, [FAIL, FAIL], "svcvc", 2),  # never judged: the paper's chain ended with it
         # Inference: four passes in a row accept, ten failures give up, eleven verifications at most.
         (INFERENCE, [PASS, PASS, FAIL, PASS, PASS, PASS, PASS], "svvvcvvvv", 1),
         (INFERENCE, [FAIL] * 20, "s" + "vc" * 9 + "v", 0),
