@@ -5,7 +5,6 @@ import pytest
 from exact_engine import Engine
 from messages import raises
 
-import mars_env.agents
 from mars_env.agents import registry
 from mars_env.agents.registry import as_agent, make_agents, team_size
 from mars_env.agents.roles import Corrector, Solver, Verifier
@@ -179,13 +178,6 @@ async def test_functions_are_agents():
     for function in (later, lambda observation: observation["problem"] + "!"):
         actions = await as_agent(function).act({"problem": "x"}, 2, 0)
         assert [action.text for action in actions] == ["x!", "x!"]
-
-
-def test_names_are_resolved_on_first_use():
-    for name in mars_env.agents.__all__:
-        assert getattr(mars_env.agents, name).__name__ == name
-    with raises(AttributeError):
-        _ = mars_env.agents.Nothing
 
 
 async def test_a_checkpoint_by_its_path(tiny_pair, tmp_path):

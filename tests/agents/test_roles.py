@@ -39,7 +39,6 @@ def test_prompts_show_all_fields_and_only_them(role):
 def test_prompts_ask_for_what_the_rules_read():
     verifier = Verifier(ScriptedModel(["x"])).prompt(OBSERVATIONS["verifier"])[1]["content"]
     assert verifier.endswith("\nCorrectness: Correct\nCorrectness: Wrong")
-    assert "critical error" in verifier and "justification gap" in verifier
     for agent in (Solver, Corrector):
         text = agent(ScriptedModel(["x"])).prompt(OBSERVATIONS[agent.role])[1]["content"]
         assert "\\boxed{}" in text and "```python" in text
@@ -125,17 +124,6 @@ def test_templates_run_in_a_sandbox():
     agent = Solver(ScriptedModel(["x"]), prompt="{{ problem.__class__.__mro__ }}")
     with raises(ConfigError):
         agent.prompt({"problem": "p"})
-
-
-async def test_a_model_that_fails_ends_the_turn():
-    class Lost:
-        name = "lost"
-
-        async def complete(self, prompt, n, sampling):
-            raise ModelError("lost")
-
-    with pytest.raises(ModelError):
-        await Solver(Lost()).act({"problem": "p"}, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,13 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import command
+from command_line import run_cli, run_python
 from messages import raises
 from rich.console import Console
 from rows import write_rows
@@ -88,13 +87,8 @@ def test_modules_of_the_working_folder_can_be_named(tmp_path):
     (tmp_path / "my_agents.py").write_text("def four(observation):\n    return '4'\n")
     arguments = ["evaluate", "arithmetic-solve", "--agents", "my_agents:four", "--limit", 1, "--json"]
     script = "import sys; sys.path = [p for p in sys.path if p]; from mars_env.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script, *map(str, arguments)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+    paths = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = run_python(script, *arguments, cwd=tmp_path, env={**os.environ, **paths})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counts"]["episodes"] == 1
 
@@ -124,14 +118,8 @@ def test_rules_that_raise_are_shown_with_their_line(call, tmp_path):
 
 
 def test_an_interrupt_at_the_first_moment_prints_no_traceback():
-    process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, "envs"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    printed, _ = process.communicate(timeout=60)
-    assert (process.returncode, printed) == (130, "")
+    done = run_python(INTERRUPTED, "envs")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 INTERRUPTED = f"""
@@ -252,16 +240,9 @@ def test_fields_and_streams_stand_for_files(tmp_path):
         loaded(str(tmp_path / "own.jsonl"), "answr=solution")
     with raises(ConfigError):
         loaded(None, fields)
-    done = subprocess.run(
-        command(
-            *("grade", "--problems", tmp_path / "own.jsonl", "--fields", fields),
-            *("--completions", "-", "--out", "-"),
-        ),
-        input='{"problem_id": "a", "completion": "2"}\n',
-        capture_output=True,
-        text=True,
-    )
-    assert json.loads(done.stdout)["verdict"] == "CORRECT", done.stderr
+    arguments = ["--problems", tmp_path / "own.jsonl", "--fields", fields, "--completions", "-", "--out", "-"]
+    graded = run_cli("grade", *arguments, input='{"problem_id": "a", "completion": "2"}\n')
+    assert json.loads(graded)["verdict"] == "CORRECT"
 
 
 def test_a_byte_order_mark_before_options_is_skipped(call, tmp_path):
@@ -288,9 +269,8 @@ def test_characters_that_an_output_lacks_are_escaped(tmp_path):
     row = {"id": "a", "problem": "Is \u03c0 > 3?", "answer": "4"}
     path = tmp_path / "greek.jsonl"
     path.write_text(json.dumps(row))
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command("problems", path), capture_output=True, text=True, env=environment)
-    assert (done.returncode, r"Is \u03c0 > 3?" in done.stdout) == (0, True)
+    printed = run_cli("problems", path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert r"Is \u03c0 > 3?" in printed
 
 
 def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):

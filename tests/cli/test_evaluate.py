@@ -1,10 +1,9 @@
 import json
-import subprocess
 from pathlib import Path
 
 import openai_server
 import pytest
-from command_line import command, run_cli
+from command_line import run_cli
 
 import mars_env
 from mars_env.rollout import read_run
@@ -57,12 +56,10 @@ def test_equal_token_baselines_stand_in_the_report(tmp_path):
 
 
 def test_a_dry_run_plays_nothing():
-    said = run_cli("evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--n", 2, "--dry-run")
+    dry = ["evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--dry-run"]
+    said = run_cli(*dry, "--n", 2)
     assert "200 episodes, at most 4,400 model calls" in said and "baselines" not in said
-    said = run_cli(
-        "evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--baselines", "--dry-run"
-    )
-    assert "the baselines take about twice that again" in said
+    assert "the baselines take about twice that again" in run_cli(*dry, "--baselines")
 
 
 def test_the_lists():
@@ -110,11 +107,7 @@ def test_problems_come_from_standard_input():
     rows = '{"key": "a", "question": "What is 1 + 1?", "solution": "2"}\n'
     arguments = ["--agents", r"scripted:\boxed{2}", "--problems", "-", "--json"]
     fields = ["--fields", "id=key,problem=question,answer=solution"]
-    done = subprocess.run(
-        command("evaluate", "arithmetic-solve", *arguments, *fields),
-        input=rows, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    report = json.loads(done.stdout)
+    report = json.loads(run_cli("evaluate", "arithmetic-solve", *arguments, *fields, input=rows))
     assert report["counts"]["problems"] == 1
     assert report["metrics"]["solver_accuracy"]["estimate"]["value"] == 1
     said = run_cli("grade", "--problems", "-", "--completions", "-", "--out", "-", code=2)

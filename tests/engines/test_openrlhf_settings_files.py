@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import openrlhf_on_cpu
 import pytest
+from command_line import run_python
 from journeys import walk
 from messages import raises
 from openrlhf_on_cpu import EXAMPLES
@@ -191,10 +191,8 @@ sys.exit(main(sys.argv[1:]))
 
 def light(*arguments):
     """The command in a process that can import neither torch nor any part of OpenRLHF, Ray or vLLM."""
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKED, *arguments], capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return run_python(BLOCKED, *arguments, env=os.environ | paths)
 
 
 def test_a_light_install_is_enough_for_help():

@@ -42,11 +42,6 @@ def test_rewards_and_grower_of_an_id_replace_those_of_its_named_rules():
     assert report.metrics["reward:solver"].estimate.value == 0.5
 
 
-def test_a_reward_of_named_rules_must_fit():
-    with pytest.raises(ConfigError):
-        mars_env.register("my-sums", problems="arithmetic", rules="solve", rewards={"solver": lambda turn: 1})
-
-
 def test_a_misspelt_argument_is_suggested_beside_the_settings():
     team = {"agents": lambda seen: "4"}
     for wrong, meant, call in (

@@ -1,7 +1,6 @@
 from itertools import product
 
 import pytest
-from messages import raises
 
 from mars_env.envs.solve_verify_correct import INFERENCE, TRAINING, Schedule, SolveVerifyCorrect
 from mars_env.types import Action, Completion, Problem
@@ -84,8 +83,3 @@ def test_solutions_are_submitted_and_reports_are_not():
         "verdict": "Wrong",
         "malformed": True,
     }
-
-
-def test_a_bad_number_is_refused():
-    with raises(ValueError):
-        Schedule(accept_after=0)

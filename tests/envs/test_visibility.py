@@ -281,11 +281,6 @@ def test_a_vote_needs_problems_with_answers():
         mars_env.make("arithmetic-tree-search", problems=essays, grader=Truth(), final="vote")
 
 
-def test_baselines_of_a_search_are_searches():
-    with raises(ConfigError):
-        evaluated(MATHS, baselines=True)
-
-
 async def test_a_verifiers_share_of_passes_is_the_score():
     grade = await VerifierGrader(Doubter(), 4).grade(MATHS[1], "5")
     assert (grade.score, grade.tokens, grade.verdict) == (0.5, 12, Verdict.WRONG)

@@ -72,19 +72,21 @@ def test_what_a_run_writes_itself_is_no_change(package):
     assert not provenance(package=package).commit.endswith("-dirty")
 
 
+def made(place):
+    """An empty package."""
+    place.mkdir(parents=True)
+    (place / "__init__.py").write_text("")
+    return place
+
+
 def test_outside_of_a_checkout_the_versions_stand_alone(tmp_path):
-    installed = tmp_path / "site-packages" / "mars_env"
-    installed.mkdir(parents=True)
-    (installed / "__init__.py").write_text("")
-    found = provenance(package=installed)
+    found = provenance(package=made(tmp_path / "site-packages" / "mars_env"))
     assert found.commit is None and found.versions["mars_env"] == mars_env.__version__
 
 
 def test_a_checkout_that_holds_an_environment_is_not_that_of_the_package(package):
     """A wheel installed below a user's own project does not record the project's commit."""
-    installed = package.parent / "runs" / "venv" / "mars_env"
-    installed.mkdir(parents=True)
-    (installed / "__init__.py").write_text("")
+    installed = made(package.parent / "runs" / "venv" / "mars_env")
     (package / "sub" / "code.py").write_text("x = 2\n")
     assert provenance(package=installed).commit is None
 
@@ -96,9 +98,7 @@ def test_variables_of_a_hook_do_not_lead_astray(package, tmp_path, monkeypatch):
 
 
 def test_a_git_that_cannot_tell_is_an_error(tmp_path):
-    broken = tmp_path / "package"
-    broken.mkdir()
-    (broken / "__init__.py").write_text("")
+    broken = made(tmp_path / "package")
     (tmp_path / ".git").write_text("gitdir: /nowhere\n")
     with raises(ConfigError):
         provenance(package=broken)

@@ -85,15 +85,6 @@ def test_maj_at_k_looks_for_ties_only_where_votes_may_be_tied(monkeypatch, answe
     assert sum(len(call.args[-1]) for call in tied.call_args_list) <= most
 
 
-def test_maj_at_k_is_computed_once_for_problems_with_equal_counts():
-    statistics._majority.cache_clear()
-    for right in "7", "8":
-        votes = [right] * 3 + ["1", "2", None]
-        for answers in (votes, votes[::-1]):
-            assert maj_at_k(answers, [answer == right for answer in answers], 2) == pytest.approx(0.6)
-    assert statistics._majority.cache_info().misses == 1
-
-
 @pytest.mark.parametrize("n", [1100, 5000])
 def test_maj_at_k_of_thousands_of_samples_is_exact(n):
     """One right and one wrong sample vote: both are among half of all in about a quarter of the draws."""

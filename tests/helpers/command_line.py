@@ -1,4 +1,4 @@
-"""The command line in a separate process, and the parts of a stored run that must not depend on the clock."""
+"""The command line, and Python, in a separate process."""
 
 import subprocess
 import sys
@@ -9,45 +9,25 @@ def command(*arguments):
     return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
 
 
-def run_cli(*arguments, code=0):
+def run_cli(*arguments, code=0, **how):
     """Call mars-env, which must end with this exit status; returns its output, or its errors if it fails."""
-    done = _called(arguments, code)
+    done = _called(arguments, code, **how)
     return done.stdout if code == 0 else done.stderr
 
 
-def said(*arguments, code=0):
+def said(*arguments, code=0, **how):
     """Like `run_cli`, but returns standard output, then standard error."""
-    done = _called(arguments, code)
+    done = _called(arguments, code, **how)
     return done.stdout + done.stderr
 
 
-def _called(arguments, code):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
+def _called(arguments, code, **how):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240, **how)
     assert done.returncode == code, done.stderr + done.stdout
     return done
 
 
-def run_python(code, **options):
+def run_python(code, *arguments, **options):
     """What a new interpreter does with this code: its status, its output and its errors."""
     given = {"capture_output": True, "text": True, "timeout": 120, **options}
-    return subprocess.run([sys.executable, "-c", code], **given)
-
-
-def timeless(run):
-    """Everything in a stored run except its timings."""
-    return [
-        (
-            tree.id,
-            tree.final,
-            tree.fault,
-            dict(tree.info),
-            [
-                (
-                    *(turn.id, turn.agent, turn.policy, turn.action, turn.grade and turn.grade.verdict),
-                    *(turn.search_score, turn.reward, dict(turn.info)),
-                )
-                for turn in tree.turns
-            ],
-        )
-        for tree in run.trees
-    ]
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], **given)

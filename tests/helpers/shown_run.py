@@ -109,3 +109,35 @@ def prompts(tree):
     """What every turn of a tree was asked."""
     asked = f"{tree.problem.statement}\nEnd with \\boxed{{}}."
     return {turn.id: [("system", "You solve problems."), ("user", asked)] for turn in tree.turns}
+
+
+MARK = "window.owned=1"
+SCRIPT, IMAGE = f"<script>{MARK}</script>", f"<img src=x onerror={MARK}>"
+HOSTILE = "\n".join((
+    f"</noscript></pre></details></article>{SCRIPT}{IMAGE}<svg onload={MARK}>",
+    f"<noscript><p title=\"</noscript>{IMAGE}\"> &lt;img src=x onerror={MARK}&gt;",
+    f"$\\text{{</math></noscript>{SCRIPT}}}$ $\\href{{javascript:{MARK}}}{{x}}$ \\[\\text{{{IMAGE}}}\\]",
+    "\\boxed{\\style{background:url(http://evil.example/)}{x}} http://evil.example/",
+    f"[link](javascript:{MARK}) \x1b]0;owned\x07 \u202e",
+    f"```python\n'</code></noscript>{SCRIPT}'\n```",
+    f"```html\" onclick=\"{MARK}\n<b onclick={MARK}>\n```",
+    f"<math><mtext><table><mglyph><style><!--</style><img title=\"--&gt;&lt;img src=1 onerror={MARK}&gt;\">",
+    "{{ 7*7 }} {% raw %} ${x} \ud800 \x00 ]]> --></script></style>",
+))  # fmt: skip
+
+
+def hostile_tree(sample):
+    problem = Problem(HOSTILE, HOSTILE, {HOSTILE: [HOSTILE]}, kind="code" if sample else "math")
+
+    def turn(id, text, grade):
+        completions = tuple(
+            Completion(part, logprobs=(-1.0, -2.0)) for part in (HOSTILE + text, text)[: 1 + sample]
+        )
+        return Turn(
+            f"{HOSTILE}#{sample}", id, id.rpartition(".")[0] or None, HOSTILE, HOSTILE, HOSTILE, HOSTILE,
+            Action(text, completions), grade, search_score=0.5, info={"verdict": HOSTILE, HOSTILE: HOSTILE},
+        )  # fmt: skip
+
+    wrong = Grade.wrong(HOSTILE, feedback=HOSTILE)
+    turns = (turn("0", HOSTILE, wrong), turn("0.0", HOSTILE + "\nmore", wrong), turn("1", "x", wrong))
+    return Tree(f"{HOSTILE}#{sample}", problem, turns, final="0.0", fault=HOSTILE)

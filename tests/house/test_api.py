@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from messages import raises
 from rows import write_rows
+from two_turns import TwoTurns
 
 import mars_env
 from mars_env.agents import GenerativeJudge, Solver
@@ -49,38 +50,13 @@ def test_problems_may_be_a_name_a_file_a_set_or_a_list(tmp_path):
         assert env.observe("solver_0")["problem"]
 
 
-def test_evaluation_names_the_set_and_that_it_is_generated():
-    report = mars_env.evaluate("aime-solve", agents=lambda o: "\\boxed{1}", limit=4, samples=2)
-    assert report.set_name == "aime (generated, AIME-style)"
-    assert "generated" in report.markdown()
-    assert (report.counts.problems, report.counts.episodes) == (4, 8)
-
-
-def test_agents_may_be_given_in_many_ways():
-    for agents in (
-        lambda o: "Correctness: Correct",
-        {"solver": lambda o: "1", "verifier_0": "scripted:Correctness: Correct", "corrector": lambda o: "2"},
-        "scripted:Correctness: Correct",
-    ):
-        report = mars_env.evaluate("aime-solve-verify-correct", agents=agents, limit=2, accept_after=1)
-        assert report.counts.episodes == 2
-    with raises(ConfigError):
-        mars_env.evaluate("aime-solve", agents={"judge": str}, limit=1)
-
-
 def test_baselines_need_a_solver(tmp_path):
-    mars_env.register_rules("nobody-solves", lambda: _OnlyCheckers())
+    class Checkers(TwoTurns):
+        possible_agents = ("checker_0", "buyer_0")
+
+    mars_env.register_rules("nobody-solves", Checkers)
     with raises(ConfigError):
         mars_env.evaluate("aime-nobody-solves", agents=lambda o: "1", limit=1, baselines=True)
-
-
-class _OnlyCheckers(type(mars_env.make("aime-solve").game.rules)):
-    """One agent of another name."""
-
-    possible_agents = ("checker_0",)
-
-    def current_agent(self, state):
-        return "checker_0" if super().current_agent(state) else None
 
 
 def _solver(**options):

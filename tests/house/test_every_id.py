@@ -79,7 +79,6 @@ def test_the_gymnasium_view_passes_gymnasiums_test(learner):
         ("aime-tree-search", {"agents": True}),
         ("aime-solve-verify-correct", {"schedule": "fast"}),
         ("aime-solve-verify-correct", {"accept_after": 0}),
-        ("aime-solve", {"rewards": {"judge": str}}),
         ("aime-solve", {"grader": "nowhere:Grader"}),
         ("aime-solve", {"render_mode": "rgb_array"}),
         ("reports-spell", {"grounding": 1}),

@@ -11,26 +11,13 @@ from command_line import run_python
 from messages import raises
 
 from mars_env import cli
-from mars_env.envs import registry as rules_registry
-from mars_env.envs.rules import unfit_rules
 from mars_env.errors import ConfigError
 from mars_env.lazy import after_import, import_object
-from mars_env.problems import registry as problem_registry
 
 
 def test_an_unknown_name_is_told_with_those_there_are():
     with raises(AttributeError):
         importlib.import_module("mars_env").mkae  # noqa: B018
-
-
-@pytest.mark.parametrize("name", [*problem_registry._FUNCTIONS, *problem_registry._HUB])
-def test_every_embedded_set_has_a_loader(name):
-    assert callable(problem_registry.find_loader(name))
-
-
-@pytest.mark.parametrize("name", rules_registry._BUILT_IN)
-def test_built_in_rules_can_be_made(name):
-    assert not unfit_rules(rules_registry.rules_spec(name).rules({}, "math"))
 
 
 @pytest.mark.parametrize("name", cli._COMMANDS)

@@ -7,7 +7,7 @@ import pytest
 from messages import raises
 
 from mars_env.errors import MissingExtra, StoreError
-from mars_env.loggers import ConsoleLogger, JsonlLogger, Logger, RunLogger, TensorBoardLogger, read_jsonl
+from mars_env.loggers import JsonlLogger, RunLogger, TensorBoardLogger, read_jsonl
 
 
 def test_jsonl_holds_each_step_once_over_resumes_and_torn_lines(tmp_path):
@@ -46,12 +46,8 @@ def test_tensorboard_writes_and_hides_repeated_steps(tmp_path):
         logger.close()
     events = accumulator.EventAccumulator(str(tmp_path))
     events.Reload()
-    assert [(e.step, e.value) for e in events.Scalars("policy/mars/loss")] == [
-        (1, 1.0),
-        (2, 1.0),
-        (3, 5.0),
-        (4, 5.0),
-    ]
+    shown = [(event.step, event.value) for event in events.Scalars("policy/mars/loss")]
+    assert shown == [(1, 1.0), (2, 1.0), (3, 5.0), (4, 5.0)]
 
 
 def test_run_logger_speaks_to_trackio_and_wandb(monkeypatch):
@@ -75,11 +71,6 @@ def test_missing_extras_are_named(monkeypatch):
         RunLogger("wandb")
     with raises(MissingExtra):
         RunLogger("mlflow")
-
-
-def test_loggers_keep_the_protocol(tmp_path):
-    for logger in (ConsoleLogger(), JsonlLogger(tmp_path / "x"), TensorBoardLogger(tmp_path)):
-        assert isinstance(logger, Logger)
 
 
 @pytest.mark.parametrize("make", [JsonlLogger, TensorBoardLogger])

@@ -40,11 +40,15 @@ WRONG = {
     "seed='x'": lambda: evaluate(seed="x"),
     "concurrency=True": lambda: evaluate(concurrency=True),
     "turn_timeout='3'": lambda: evaluate(turn_timeout="3"),
+    "turn_timeout=0.0": lambda: evaluate(turn_timeout=0.0),
     "out=3": lambda: evaluate(out=3),
     "on_tree=3": lambda: evaluate(on_tree=3),
     "an agent's role": lambda: evaluate(agents={"solvr": say_one}),
     "compare(None)": lambda: mars_env.compare(None, None),
     "register": lambda: mars_env.register("x-y", problems=3, rules="solve"),
+    "a reward": lambda: mars_env.register(
+        "my-sums", problems="arithmetic", rules="solve", rewards={"solver": lambda turn: 1}
+    ),
     "an id that is taken": lambda: mars_env.register("arithmetic-solve", problems="aime", rules="solve"),
     "a view of nothing": lambda: mars_env.as_gymnasium(None, learner="solver_0", partners={}),
     "partners=None": lambda: mars_env.as_gymnasium(mars_env.make(TEAM), learner="solver_0", partners=None),

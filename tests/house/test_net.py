@@ -107,11 +107,6 @@ async def test_a_call_that_is_cancelled_closes_its_connection_at_once():
         assert (await post(server)).body == b"next" and server.connections == 2
 
 
-async def test_redirects_are_not_followed():
-    _, [answer] = await exchange([sized(b"", "Location: http://127.0.0.1:9/", status="302 Found")])
-    assert answer.status == 302
-
-
 def test_sessions_close_with_their_loops_without_a_warning():
     gc.collect()  # what other tests left must not warn here
     problems = []

@@ -29,10 +29,8 @@ async def told(events, name, seconds=60.0, error=None):
 
 async def test_results_come_in_the_order_of_the_calls():
     events = []
-    assert await gather_all(told(events, name, seconds) for name, seconds in (("a", 0.02), ("b", 0))) == [
-        "a",
-        "b",
-    ]
+    calls = [told(events, "a", 0.02), told(events, "b", 0)]
+    assert await gather_all(calls) == ["a", "b"]
     assert events == ["b", "a"] and await gather_all([]) == []
 
 
@@ -54,28 +52,22 @@ async def test_a_cancelled_call_ends_what_it_waits_for():
     assert task.cancelled() and events == ["slow"]
 
 
-async def test_what_ended_tasks_have_raised_is_not_logged(caplog):
+async def test_what_ended_tasks_raise_is_dropped_and_finished_ones_cost_no_turn_of_the_loop(caplog):
     async def fail():
         raise ValueError("x")
 
-    task = asyncio.create_task(fail())
-    await asyncio.sleep(0)
-    await end_tasks([task])
-    del task
-    gc.collect()
-    assert not caplog.records
-
-
-async def test_what_ended_tasks_raise_is_dropped_and_finished_ones_cost_no_turn_of_the_loop():
     async def stubborn():
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             raise ValueError("not so fast") from None
 
-    bad = asyncio.create_task(stubborn())
+    done, bad = asyncio.create_task(fail()), asyncio.create_task(stubborn())
     await asyncio.sleep(0)
-    await end_tasks([bad])
+    await end_tasks([done, bad])
+    del done
+    gc.collect()
+    assert not caplog.records
     assert isinstance(bad.exception(), ValueError)
     turns = []
     asyncio.get_running_loop().call_soon(turns.append, 1)

@@ -15,7 +15,9 @@ def test_addresses_beside_each_other():
     assert str(endpoint.health) == "http://localhost:8000/health?token=secret"
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x:secret@y/v1", "http://", "http://me:secret@x/v1"])
+@pytest.mark.parametrize(
+    "url", ["", "/v1", "localhost:8000", "ftp://x:secret@y/v1", "http://", "http://me:secret@x/v1"]
+)
 def test_other_addresses_are_refused_without_their_secrets(url):
     with pytest.raises(ConfigError) as refused:
         Endpoint(url)

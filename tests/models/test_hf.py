@@ -48,13 +48,17 @@ async def test_stop_texts_end_a_completion(tiny_pair):
     assert len(cut.token_ids) < len(free.token_ids)
 
 
+async def check_logprobs(model, sampling, tolerance):
+    """Sampled log-probabilities are those of one pass over the whole text."""
+    for completion in await to_all_prompts(model, 2, sampling):
+        again = model.logprobs(completion.prompt_ids, completion.token_ids, sampling.temperature)
+        assert completion.logprobs == pytest.approx(again, abs=tolerance)
+
+
 @pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
 async def test_logprobs_are_those_of_the_distribution_sampled_from(tiny_pair, temperature):
-    model = HFModel(tiny_pair)
     sampling = Sampling(max_tokens=30, seed=1, temperature=temperature)
-    for completion in await to_all_prompts(model, 3, sampling):
-        again = model.logprobs(completion.prompt_ids, completion.token_ids, temperature)
-        assert np.exp(np.subtract(again, completion.logprobs)) == pytest.approx(1.0, abs=1e-4)
+    await check_logprobs(HFModel(tiny_pair), sampling, 1e-4)
 
 
 async def test_greedy_is_the_library_s_own_greedy_text(tiny_pair):
@@ -258,11 +262,8 @@ async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, ti
         max_window_layers=1,
         layer_types=["full_attention", "sliding_attention"],
     )
-    model = HFModel((module, tiny_tokenizer))
     sampling = Sampling(max_tokens=20, seed=2, temperature=0.7)
-    for completion in await to_all_prompts(model, 2, sampling):
-        again = model.logprobs(completion.prompt_ids, completion.token_ids, 0.7)
-        assert completion.logprobs == pytest.approx(again, abs=1e-3)
+    await check_logprobs(HFModel((module, tiny_tokenizer)), sampling, 1e-3)
 
 
 async def test_a_checkpoint_is_loaded_by_its_path(tiny_pair, tmp_path):
@@ -311,9 +312,7 @@ async def test_half_precision_learned_positions_and_biases_of_distance(tiny_toke
     module = AutoModelForCausalLM.from_config(config).eval()
     for dtype, tolerance in ((torch.float32, 1e-3), (torch.bfloat16, 0.5)):
         model = HFModel((module.to(dtype), tiny_tokenizer))
-        for completion in await to_all_prompts(model, 2, Sampling(max_tokens=20, seed=1)):
-            again = model.logprobs(completion.prompt_ids, completion.token_ids)
-            assert completion.logprobs == pytest.approx(again, abs=tolerance)
+        await check_logprobs(model, Sampling(max_tokens=20, seed=1), tolerance)
 
 
 def test_recurrent_models_are_refused(tiny_tokenizer):

@@ -1,8 +1,6 @@
 """`HFModel.score`: exact ids, and the probabilities of given texts."""
 
 import asyncio
-import itertools
-import math
 
 import pytest
 import torch
@@ -10,7 +8,6 @@ from messages import raises
 
 from mars_env.errors import ContextError, ModelError
 from mars_env.models import HFModel
-from mars_env.models.hf_decoding import ScoreRequest, given_logprobs
 from mars_env.types import Sampling, ScoringModel
 
 
@@ -22,14 +19,6 @@ async def test_a_sampled_completion_scores_what_it_was_sampled_at(tiny_pair):
         assert (scored.prompt_ids, scored.token_ids) == (completion.prompt_ids, completion.token_ids)
         assert scored.logprobs == pytest.approx(completion.logprobs, abs=1e-4)
         assert scored.trainable and scored.temperature == 1.0 and scored.versions[0][0] == model.version
-
-
-async def test_the_probabilities_of_all_texts_of_two_tokens_add_up_to_one(tiny_pair):
-    model = HFModel(tiny_pair)
-    size = model.module.config.vocab_size
-    rows = [ScoreRequest((5, 9), pair) for pair in itertools.product(range(size), repeat=2)]
-    each = given_logprobs(model.module, rows, vocabulary=size)
-    assert sum(math.exp(sum(values)) for values in each) == pytest.approx(1.0, abs=1e-4)
 
 
 async def test_a_batch_scores_each_row_as_alone(tiny_pair, monkeypatch):

@@ -103,16 +103,6 @@ async def test_a_tokenizer_is_loaded_from_its_folder(serve, tmp_path):
         HTTPModel(server.url, "m", tokenizer=str(tmp_path / "none")).written("1", "2")
 
 
-async def test_without_a_tokenizer_texts_get_one_sentence(serve):
-    server = await serve()
-    model = HTTPModel(server.url, "m")
-    for prompt, texts, end in (("1", ["2"], True), (IDS, [TEXT], True), (IDS, ["2"], False)):
-        with raises(ConfigError) as caught:
-            await model.score(prompt, *texts, end=end)
-        assert "\n" not in str(caught.value)
-    assert not server.bodies
-
-
 @pytest.mark.parametrize(
     ("form", "why"),
     [
@@ -158,14 +148,17 @@ async def test_what_is_no_score_of_these_tokens_is_refused(serve, answer):
 
 async def test_what_cannot_be_scored_is_refused_before_it_is_sent(serve):
     server = await serve()
-    model, chat = HTTPModel(server.url, "m"), HTTPModel(server.url, "m", api="chat")
-    model.context = 5
-    for one, text, error in (
-        (model, TEXT, ContextError),
-        (model, [], ModelError),
-        (model, [-1], ModelError),
-        (chat, TEXT, ConfigError),
+    model, short, chat = (HTTPModel(server.url, "m", **given) for given in ({}, {}, {"api": "chat"}))
+    short.context = 5
+    for one, prompt, text, end, error in (
+        (model, "1", "2", True, ConfigError),  # there is no tokenizer
+        (model, IDS, TEXT, True, ConfigError),
+        (model, IDS, "2", False, ConfigError),
+        (model, IDS, [], False, ModelError),
+        (model, IDS, [-1], False, ModelError),
+        (short, IDS, TEXT, False, ContextError),
+        (chat, IDS, TEXT, False, ConfigError),
     ):
         with raises(error):
-            await one.score(IDS, text, end=False)
+            await one.score(prompt, text, end=end)
     assert not server.bodies

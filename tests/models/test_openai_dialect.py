@@ -133,14 +133,6 @@ def test_token_ids_and_thinking_are_counted():
     assert (found.prompt_tokens, found.completion_tokens) == (32, 103)
 
 
-def test_a_served_team_has_limits_of_its_own():
-    """Its tokens are those of all turns, and the request's limit is ignored."""
-    told = {"message": {"content": "so"}, "finish_reason": "length"}
-    body = json.dumps({"choices": [told], "usage": {"completion_tokens": 7}, "mars_env": [{"tokens": 7}]})
-    [found] = completions_of(body.encode(), 1, Sampling(max_tokens=8), processed=False, version=0)
-    assert found.finish_reason == "length"
-
-
 @pytest.mark.parametrize("reason", [
     "abort", "ERROR", "insufficient_system_resource", "network_error", "timeout", "cancelled", "new", 3,
 ])  # fmt: skip

@@ -78,6 +78,7 @@ def test_duplicate_ids_are_refused_with_both_lines(tmp_path):
 @pytest.mark.parametrize(
     "data",
     [
+        b"PAR1 nothing",
         b'{"id": "a"',
         b'{"id": "a"\n{}\n',
         b"\n\n[1, 2]\n",
@@ -89,15 +90,8 @@ def test_duplicate_ids_are_refused_with_both_lines(tmp_path):
     ],
 )
 def test_unreadable_files(tmp_path, data):
-    path = tmp_path / "broken.jsonl"
+    path = tmp_path / ("broken.parquet" if data.startswith(b"PAR1") else "broken.jsonl")
     path.write_bytes(data)
-    with raises(ProblemError):
-        load_problems(path)
-
-
-def test_a_broken_parquet_file(tmp_path):
-    path = tmp_path / "broken.parquet"
-    path.write_bytes(b"PAR1 nothing")
     with raises(ProblemError):
         load_problems(path)
 

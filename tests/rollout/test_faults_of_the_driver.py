@@ -15,7 +15,7 @@ from sums_team import game, stored, sums, team, told
 
 import mars_env
 from mars_env.agents import make_agents
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import StoreError
 from mars_env.grading.math.grader import MathGrader
 from mars_env.grading.math.pool import VerdictLimits
 from mars_env.models import ScriptedModel
@@ -184,8 +184,3 @@ async def test_an_agent_that_hangs_is_given_up_after_its_time():
             assert tree.turns == sound.turns[:1]
         else:
             assert tree == sound
-
-
-def test_a_limit_on_turns_is_a_time():
-    with raises(ConfigError):
-        replace(GAME, turn_timeout=0.0)

@@ -1,12 +1,11 @@
 import asyncio
 import os
 import socket
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from command_line import run_python
 from messages import raises
 from sandboxes import descendants, killing, need, need_a_sandbox
 
@@ -134,7 +133,7 @@ async def main():
 asyncio.run(main())
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
+    done = run_python(source, env=environment)
     assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (0, "", [])
 
 

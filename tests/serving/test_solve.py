@@ -1,10 +1,9 @@
 """A team answers questions that have no reference: in Python, in the shell, and with a person in it."""
 
 import json
-import subprocess
 
 import pytest
-from command_line import command, run_cli, said
+from command_line import run_cli, said
 from messages import raises
 
 import mars_env
@@ -135,36 +134,29 @@ def test_the_command_answers_and_tells_of_its_turns(tmp_path):
     assert out.startswith("4\n[confidence 1.00 (4 of 4 verdicts accept it), 16 tokens in 5 turns]\n")
     assert "solver_0 (turn 0): writes, 4 tokens\n" in out
     assert "verifier_0 (turn 0.0): judges it correct, 3 tokens\n" in out
-    done = subprocess.run(
-        command("solve", "-", "--agents", TEAM, "--json"), input="2 + 2?", capture_output=True, text=True
-    )
-    assert json.loads(done.stdout)["answer"] == "4", done.stderr
+    answered = run_cli("solve", "-", "--agents", TEAM, "--json", input="2 + 2?")
+    assert json.loads(answered)["answer"] == "4"
     assert "wrote" in run_cli("view", tmp_path / "run")
     assert "You check solutions" in (tmp_path / "run" / "report.html").read_text("utf-8")  # a prompt
 
 
 def test_a_person_plays_a_role():
-    def played(*arguments, typed):
-        return subprocess.run(
-            command("play", "arithmetic-solve-verify-correct", *arguments),
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+    def played(*arguments, **how):
+        return said("play", "arithmetic-solve-verify-correct", *arguments, **how)
 
     partners = ["--role", "solver", "--agents", "scripted:Correctness: Wrong", "--set", "rounds=1"]
-    done = played(*partners, typed="It is\n\\boxed{-1}\n.\n")
-    assert done.returncode == 0, done.stderr
-    assert "You play solver_0." in done.stdout
-    assert "[problem]\n" in done.stdout
-    assert "verifier_0 (turn 0.0) writes:\nCorrectness: Wrong" in done.stdout
-    assert "solver_0 (turn 0): WRONG reward 0" in done.stdout
-    assert "verifier_0 (turn 0.0): reward 1" in done.stdout
-    ended = played(*partners, typed="")
-    assert (ended.returncode, "You stopped" in ended.stdout) == (1, True)
-    assert "there is no role 'judge'" in played("--role", "judge", typed="").stderr
-    assert "say who plays verifier_0, corrector_0" in played("--role", "solver", typed="").stderr
+    shown = played(*partners, input="It is\n\\boxed{-1}\n.\n")
+    for words in (
+        "You play solver_0.",
+        "[problem]\n",
+        "verifier_0 (turn 0.0) writes:\nCorrectness: Wrong",
+        "solver_0 (turn 0): WRONG reward 0",
+        "verifier_0 (turn 0.0): reward 1",
+    ):
+        assert words in shown
+    assert "You stopped" in played(*partners, input="", code=1)
+    assert "there is no role 'judge'" in played("--role", "judge", input="", code=2)
+    assert "say who plays verifier_0, corrector_0" in played("--role", "solver", input="", code=2)
 
 
 def test_servers_are_asked_before_a_question_is_played():

@@ -214,17 +214,13 @@ def test_trl_computes_in_the_precision_of_the_settings(autocast):
     assert chosen["bf16"] is autocast  # TRL itself turns it on
 
 
-def test_arguments_that_trl_takes_otherwise_are_refused():
-    rollouts = team(load().module, TrainConfig(warmup_updates=1))
-    with raises(ConfigError):
-        rollouts.arguments(problems_per_step=4, rows_at_once=12, temperature=1.0)
-
-
-def test_a_set_without_end_and_rows_that_cannot_be_cut_are_refused():
+def test_what_trl_cannot_take_is_refused():
     with raises(ConfigError):
         TeamRollouts(GAME, {}, load_problems("arithmetic", seed=2))
-    with raises(ConfigError):
-        team(load().module).arguments(problems_per_step=4, rows_at_once=7, temperature=1.0)
+    for config, rows in (({"warmup_updates": 1}, 12), ({}, 7)):
+        with raises(ConfigError):
+            rollouts = team(load().module, TrainConfig(**config))
+            rollouts.arguments(problems_per_step=4, rows_at_once=rows, temperature=1.0)
 
 
 def test_the_example_runs(capsys):

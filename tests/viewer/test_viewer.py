@@ -9,31 +9,17 @@ import pytest
 from html_page import Page
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shown_run import branched
+from shown_run import HOSTILE, SCRIPT, branched, hostile_tree
 from small_runs import ABOUT
 
 from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
-from mars_env.types import Action, Grade, Problem, Tree, Turn
+from mars_env.types import Action
 from mars_env.viewer import Display, render_page, write_page
-
-HOSTILE = (
-    "</pre></details><script>alert(1)</script><img src=x onerror=alert(2)><!-- {{ 7*7 }} {% raw %} ${x} "
-    "\x1b]0;owned\x07 \u202egnp.exe \ud800 \x00 &lt;b&gt; ' \" javascript:alert(3) ]]> --></script></style>"
-)
-
-
-def hostile_tree():
-    problem = Problem(HOSTILE, HOSTILE, HOSTILE)
-    turn = Turn(
-        HOSTILE, "0", None, HOSTILE, HOSTILE, HOSTILE, HOSTILE, Action(HOSTILE),
-        Grade.wrong(HOSTILE), reward=0.0, info={"verdict": HOSTILE, HOSTILE: HOSTILE, "malformed": True},
-    )  # fmt: skip
-    return Tree(HOSTILE, problem, (turn,), final="0", fault=HOSTILE)
 
 
 def test_hostile_output_is_only_text():
-    trees = [hostile_tree()]
+    trees = [hostile_tree(0), hostile_tree(1)]
     report = build_report(trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True))
     comparison = compare_trees(trees, trees, (HOSTILE, HOSTILE))
     text = render_page(
@@ -46,7 +32,7 @@ def test_hostile_output_is_only_text():
     images = [value for tag, name, value in page.attributes if (tag, name) == ("img", "src")]
     assert all(value.startswith("data:image/") for value in images) and len(images) == 1
     assert "49" not in re.sub(r"[\w+/=]{40,}", "", "".join(page.texts))  # no template was evaluated
-    assert any("<script>alert(1)</script>" in t for t in page.texts)  # and yet it can be read
+    assert any(SCRIPT in t for t in page.texts)  # and yet it can be read
     for character in "\x1b\x07\x00\u202e\ud800":
         assert character not in text
     text.encode("utf-8")
@@ -65,9 +51,9 @@ def test_the_content_policy_allows_the_pages_own_script_and_no_address(run):
 @settings(max_examples=60)
 @given(st.text(max_size=200))
 def test_any_text_leaves_the_page_well_formed(text):
-    tree = hostile_tree()
+    tree = hostile_tree(0)
     turn = replace(tree.turns[0], action=Action(text))
-    page = Page(render_page([replace(tree, turns=(turn,))], title=text))
+    page = Page(render_page([replace(tree, turns=(turn, *tree.turns[1:]))], title=text))
     assert page.tags.count("script") == 1
 
 

@@ -246,12 +246,10 @@ def test_by_the_kind_of_the_problem(graders):
 class Broken:
     """A backend whose boxes are always lost, or never start."""
 
-    name, guarantees, channels, spent = "broken", frozenset(Guarantee), True, True
+    name, guarantees, channels, spent = "broken", frozenset(Guarantee), True, False
 
     def __init__(self, starts):
         self.starts = starts
-
-    spent = False
 
     async def start(self, modules):
         if not self.starts:

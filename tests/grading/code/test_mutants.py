@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 
 import pytest
+from command_line import run_python
 from messages import raises
 from sandboxes import mbpp_rows
 
@@ -43,10 +42,7 @@ for line in sys.stdin:
 def native(jobs):
     """What a plain interpreter says: exit (all pass), fail, or limit."""
     lines = "\n".join(json.dumps(job) for job in jobs)
-    done = subprocess.run(
-        [sys.executable, "-c", NATIVE], input=lines, capture_output=True, text=True, timeout=900
-    )
-    return done.stdout.split()
+    return run_python(NATIVE, input=lines, timeout=900).stdout.split()
 
 
 def wrong_mutants(chosen, each):

@@ -218,13 +218,6 @@ async def test_the_same_response_is_judged_alike():
     assert grades[0].details == grades[1].details
 
 
-def test_an_evaluation_has_its_own_judge():
-    one, other = ScriptedModel([YES], name="one"), ScriptedModel([NO], name="other")
-    grader = RubricGrader(one, RUBRIC, evaluation_judge=other)
-    assert grader.name == "rubric by one" and grader.for_evaluation().name == "rubric by other"
-    assert RubricGrader(one, RUBRIC).for_evaluation().judge is one
-
-
 def test_evaluate_uses_the_judge_of_evaluations_and_names_it():
     import mars_env
 
@@ -238,6 +231,7 @@ def test_evaluate_uses_the_judge_of_evaluations_and_names_it():
     )
     assert report.metrics["system_accuracy"].estimate.value == 0.0
     assert "rubric by other" in report.markdown()
+    assert RubricGrader(training, RUBRIC).for_evaluation().name == "rubric by one"
 
 
 @pytest.mark.parametrize(
