@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -186,14 +187,19 @@ def _sorted(node: Node | str) -> Node | str:
     return Node(node.kind, args, node.value, node.decimal)  # type: ignore[arg-type]
 
 
-def _largest(node: Node) -> float:
-    """The largest literal above or below a line: what can be cancelled makes it larger."""
+def _cancels(node: Node) -> int:
+    """The largest integer that can be cancelled in a fraction or a ratio of the formula."""
     if node.kind == "time":  # 7:12 is read as a time
-        return max(map(int, node.pair[:2]))
-    line = node.args if node.kind in ("div", "ratio") else ()
-    literals = [float(of.value) for of in line if isinstance(of.value, Fraction)]
-    parts = node.args[:1] if node.kind == "pow" else node.args
-    return max([*literals, *map(_largest, parts)], default=0)
+        return math.gcd(*map(int, node.pair[:2]))
+    lines = (part.args for part in node.walk() if part.kind in ("div", "ratio"))
+    return max((math.gcd(*map(_literal, line)) for line in lines), default=1)
+
+
+def _literal(node: Node) -> int:
+    """The integer factor of a product."""
+    if node.kind == "mul":
+        return math.prod(map(_literal, node.args))
+    return int(node.value) if isinstance(node.value, Fraction) and node.value.denominator == 1 else 1
 
 
 def _factors(node: Node) -> int:
@@ -240,7 +246,7 @@ _MEASURES: dict[str, tuple[Callable[[Node], float], ...]] = {
     "below": (
         lambda node: sum(_degree(part.args[1]) for part in node.walk() if part.kind == "div"),
         lambda node: sum(part.kind == "pow" and part.args[0].kind in ("mul", "div") for part in node.walk()),
-        _largest,
+        _cancels,
     ),
     "signs": (lambda node: sum(part.kind == "pow" and part.args[1].kind == "neg" for part in node.walk()),),
     "scientific": (lambda node: not 1 <= _mantissa(node) < 10,),
