@@ -36,8 +36,12 @@ from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, MEASURE, OTHER_CASE, RELATIVE
 
-_GCD = re.compile(r"(?<!\\)\b(?:gcd|gcf|hcf|(?:greatest|highest) common factor)\b(?! ?\()", re.IGNORECASE)
-_LCM = re.compile(r"(?<!\\)\b(?:lcm|(?:lowest|smallest) common multiple)\b(?! ?\()", re.IGNORECASE)
+_GCD = re.compile(r"(?<!\\)\b(?:gcd|gcf|hcf|(?:greatest|highest) common factor)\b", re.IGNORECASE)
+_LCM = re.compile(r"(?<!\\)\b(?:lcm|(?:lowest|smallest) common multiple)\b", re.IGNORECASE)
+_CALLED = re.compile(r"(?:gcd|lcm)(?= ?\()", re.IGNORECASE)
+_ASKED = re.compile(
+    r"\b((?:find|compute|evaluate|determine|calculate|is)\s+)(?=(?:\$|\\\()\s*\\?(gcd|lcm)\b)", re.IGNORECASE
+)
 _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
@@ -85,6 +89,7 @@ _UNIT = re.compile(
 )
 
 _NEXT = re.compile(r"(?:[,，;；和]|,?\s+and\b)\s*(?!\Z)")
+_RUN = re.compile(rf"(?:(?:{MATH_SPAN.pattern})(?:,\s*|,?\s+and\s+|和))+(?:{MATH_SPAN.pattern})\Z", re.DOTALL)
 _NUMBERS = re.compile(r"\d\$?,? (?:and|or) [$\d]|\d[和或、]\d")
 _MONEY = "\\$"
 _ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
@@ -93,6 +98,7 @@ _PREDICATE = r"(?:\b(?:is|are|was|were|be|has|have|on)\b(?: an?)?|\b(?:series|in
 _WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
+_ABOUT = re.compile(r"\s*(?:≈|\\approx)")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
 
@@ -104,10 +110,8 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
-    text, statement = (
-        _LCM.sub("least common multiple", _GCD.sub("greatest common divisor", each))
-        for each in (text, statement)
-    )
+    text = _CALLED.sub(lambda name: name[0].lower(), text)
+    text, statement = map(_spelled_out, (text, _ASKED.sub(r"\1the \2 ", statement)))
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
         return undelimited(last[1:]) if last.startswith("=") else None
@@ -139,6 +143,13 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return with_long_unit(bare)
     value = claimed(statement, sentence, reference)
     return value or _last_number(statement, text[: text.rfind(sentence[:20])], sentence)
+
+
+def _spelled_out(text: str) -> str:
+    """A text with "greatest common divisor" for gcd."""
+    for pattern, words in ((_GCD, "greatest common divisor"), (_LCM, "least common multiple")):
+        text = pattern.sub(lambda name: name[0] if name.string[name.end() :][:1] == "(" else words, text)  # noqa: B023
+    return text
 
 
 def _is_phrase(words: str) -> bool:
@@ -213,6 +224,8 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     asked, meant = question(statement), _telling(reference) if 0 < len(reference) <= 400 else None
     if meant is not None and meant.kind in ("list", "group") and _says_each(sentence, meant.args):
         return reference
+    if meant is not None and meant.kind == "list" and (items := _values_of_one_name(sentence)):
+        return items
     if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
         return ", ".join(map(with_long_unit, found))
     return _last_value(statement, sentence, reference, start) if 0 < len(reference) <= 400 else None
@@ -346,7 +359,10 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
         found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
         found = sentence[with_part(sentence, len(sentence) - len(found)) :]
         if meant is not None and meant.kind == "list":
-            return None  # "2,3" is also a decimal
+            (items, *_) = at_end(sentence) or ("",)  # not any "2,3", which is also a decimal
+            return items if len(_NEXT.findall(items)) == len(meant.args) - 1 > 0 else None
+    if "." not in reference:
+        found = _ABOUT.split(found)[0]
     sides, signs = _EQUALITY.split(found), [sign.end() for sign in _EQUALITY.finditer(found)]
     if meant is None and not (len(sides) > 1 and _OPERATION.search(sides[-2]) and alike(statement, whole)):
         return None
@@ -359,6 +375,14 @@ def _without_word(reference: str, words: str) -> str:
     """Words without the reference, if that is one, such as "false"."""
     of = _TEXT.fullmatch(reference)
     return re.sub(rf"\b{re.escape(of[1])}\b", " ", words, flags=re.IGNORECASE) if of else words
+
+
+def _values_of_one_name(sentence: str) -> str | None:
+    """The equations at the end of "The critical points are at $x = 2$ and $x = -2$"."""
+    run = _RUN.search(sentence.rstrip(" .。"))
+    items = [undelimited(span) for span in MATH_SPAN.findall(run[0])] if run else []
+    same = len({item.partition("=")[0].strip() for item in items}) == 1 and all("=" in item for item in items)
+    return ", ".join(items) if len(items) > 1 and same else None
 
 
 def _says_each(sentence: str, values: tuple[Node, ...]) -> bool:

@@ -123,7 +123,9 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
     main2, *remarks2 = a.args
     names2 = integer_names(tuple(remarks2))
     if r.kind != "where":  # the reference leaves "for every integer k" unsaid
-        indices = {part.name.partition("_")[2] for part in main2.walk() if part.kind == "sym"}
+        indices = {
+            part.name.partition("_")[2] for main in (r, main2) for part in main.walk() if part.kind == "sym"
+        }
         whole = names2 is not None and all(
             remark.args[1].value == "Z" or name in indices
             for remark, name in zip(remarks2, names2, strict=True)

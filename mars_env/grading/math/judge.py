@@ -57,6 +57,8 @@ _QUANTITY = re.compile(
     rf"[\s$]*(?:\\(?:phi|varphi|tau|sigma|zeta|Gamma|omega|Omega|mu|psi)\s*{_ARGUMENT}"
     r"|\\(?:det|dim|deg|Pr|(?:operatorname|text|mathrm|mathbb)\s*\{\s*(?:[A-Z][A-Za-z]{0,11}|rank|tr|ord|nullity|lcm)\s*\})\s*"
     r"(?:\\left)?(?:[A-Za-z]|\([^()]{1,60}\)|\[[^\[\]]{1,60}\])"
+    r"|\\nabla\s*[A-Za-z](?:\([^()=]{1,30}\))?"
+    r"|\\mathcal\s*\{?\s*[A-Z]\s*\}?(?:\^\{-1\})?\s*(?:\\left)?\\\{[^=]{1,60}\\\}"
     r"|P\s*(?:\\left)?\([^()=]{1,30}(?:\\mid|\|)[^()=]{1,30}\)"
     r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*\\(?:cap|cup|setminus)\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
     r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)"
@@ -218,7 +220,7 @@ def _same_words(reference: str, answer: str) -> bool | None:
     if len(r) <= 100 and _LETTERS.fullmatch(r) and re.fullmatch(r"\(?[A-J]{2,10}\)?", a):
         letters = [letter for letter in a if letter.isalpha()]  # "ACD" picks A, C and D
         return letters == sorted({letter for letter in r if letter.isupper()}) or None
-    if len(a) <= 100 and "、" in a and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
+    if len(a) <= 100 and re.search("[,、]", a) and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
         return list(r) == sorted(letter for letter in a if letter.isupper()) or None
     return None
 

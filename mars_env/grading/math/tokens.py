@@ -155,7 +155,7 @@ _REMARK = re.compile(
 )
 """``where c is a constant``, ``for any integer k``."""
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
-_POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
+_POWER_UNIT = re.compile(r"(?<=[0-9}π$])\s+([kcdm]?m)([²³])")
 _UNIT_FRACTION = re.compile(
     r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
     r"\s*\{\s*\\(?:text|mathrm)\s*\{([A-Za-z ]+)\}\s*\}"
@@ -260,6 +260,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\$", _EACH, r"\1\\text{ per \2}"),
     (r"\text", _REMARK, _declared),
     ("integer", _REMARK, _declared),
+    ("constant", _REMARK, _declared),
     (r"\text", re.compile(r"(?<=[0-9}\s])(\\text\s*\{)\s*\(\s*([A-Za-z ]{2,40})\)\s*\}"), r"\1\2}"),
 )
 """A text that must occur, what is then looked for, and what is written in its place."""
@@ -358,11 +359,13 @@ def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
     if low in ("and", "or"):
         return [Token("op", low, spaced)]
     low = _WORD_ALIASES.get(low, low)
+    after_value = bool(before) and (before[-1].kind == "num" or before[-1].text in ("}", ")"))
+    if after_value and spaced and run in ("min", "sec"):
+        return [Token("text", run, spaced)]  # minutes, and not the function
     if low in _WORD_COMMANDS and (run == low or low == "infty" or run.istitle()):
         return [Token("cmd", "\\" + low, spaced)]
     if len(run) == 1:
         return [Token("sym", run, spaced)]
-    after_value = bool(before) and (before[-1].kind == "num" or before[-1].text in ("}", ")"))
     if run in ("mod", "cis"):
         raise Unreadable(f"the word {run!r} is not supported here")
     if (after_value and run in RAW_UNITS) or low in SHORT_WORDS or len(run) >= 4:
