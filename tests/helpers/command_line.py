@@ -22,12 +22,12 @@ def said(*arguments, code=0, **how):
 
 
 def _called(arguments, code, **how):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240, **how)
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, **how)
     assert done.returncode == code, done.stderr + done.stdout
     return done
 
 
 def run_python(code, *arguments, **options):
     """What a new interpreter does with this code: its status, its output and its errors."""
-    given = {"capture_output": True, "text": True, "timeout": 120, **options}
+    given = {"capture_output": True, "text": True, "timeout": 800, **options}
     return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], **given)

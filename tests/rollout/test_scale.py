@@ -17,7 +17,7 @@ GROWTH_MIB = 8.0
 def played(directory):
     script = Path(__file__).with_name("long_run.py")
     command = [sys.executable, str(script), str(directory), str(EPISODES), str(CONCURRENCY)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
