@@ -64,9 +64,21 @@ def test_examples_run_and_print_what_the_page_shows(page, offline, searches, tmp
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", CODE.sub("", page.read_text(encoding="utf-8"))):
+    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    for target, _, place in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text)):
+        other = page.parent / target if target else page
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            assert other.exists(), f"{page.name} links to {target}"
+        if other.suffix == ".md" and "://" not in target and place:
+            headings = re.findall(r"^#+ (.*)$", other.read_text(encoding="utf-8").lower(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in headings}
+            assert place in slugs, f"{page.name} links to {target}#{place}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_the_site_can_read_the_fences(page):
+    for fence in re.findall(r"^```(.+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        assert re.fullmatch(r'\w+( title="[^"]+")?', fence), f"{page.name}: {fence}"
 
 
 def test_the_site_shows_every_page():
