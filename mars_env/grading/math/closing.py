@@ -38,6 +38,7 @@ from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, M
 
 _GCD = re.compile(r"(?<!\\)\b(?:gcd|gcf|hcf|(?:greatest|highest) common factor)\b", re.IGNORECASE)
 _LCM = re.compile(r"(?<!\\)\b(?:lcm|(?:lowest|smallest) common multiple)\b", re.IGNORECASE)
+_COMMON = re.compile(r"gcd|gcf|hcf|lcm|common (?:divisor|factor|multiple)", re.IGNORECASE)
 _CALLED = re.compile(r"(?:gcd|lcm)(?= ?\()", re.IGNORECASE)
 _ASKED = re.compile(
     r"\b((?:find|compute|evaluate|determine|calculate|is)\s+)(?=(?:\$|\\\()\s*\\?(gcd|lcm)\b)", re.IGNORECASE
@@ -110,8 +111,9 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
-    text = _CALLED.sub(lambda name: name[0].lower(), text)
-    text, statement = map(_spelled_out, (text, _ASKED.sub(r"\1the \2 ", statement)))
+    if _COMMON.search(statement):
+        text = _CALLED.sub(lambda name: name[0].lower(), text)
+        text, statement = map(_spelled_out, (text, _ASKED.sub(r"\1the \2 ", statement)))
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
         return undelimited(last[1:]) if last.startswith("=") else None
@@ -132,9 +134,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
-    clause = _CLAUSE.split(hidden(sentence))[-1]
-    doubt = doubtful(hidden(sentence)) or doubtful(clause, beside_number=True)
-    if (value := _asked_formula(statement, sentence)) and not doubt:
+    if (value := _asked_formula(statement, sentence)) and not _formula_doubted(hidden(sentence)):
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
     if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
@@ -143,6 +143,11 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return with_long_unit(bare)
     value = claimed(statement, sentence, reference)
     return value or _last_number(statement, text[: text.rfind(sentence[:20])], sentence)
+
+
+def _formula_doubted(sentence: str) -> bool:
+    """Whether a sentence doubts the formula at its end; "using the formula" before a comma does not."""
+    return doubtful(sentence) or doubtful(_CLAUSE.split(sentence)[-1], beside_number=True)
 
 
 def _spelled_out(text: str) -> str:

@@ -69,6 +69,7 @@ _EVERY_INTEGER = re.compile(
 )
 _END_MARK = re.compile(r"(?<!\s)\s*\$?\\(?:blacksquare|square|Box|qed)\$?\.?\s*\Z")
 _TAIL = 20_000  # so many characters at the end of a text the stages after the box search
+_LAST = 200  # so many characters at its end may say "for every integer k", or end a proof
 _AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
 
@@ -132,7 +133,8 @@ def _meant(text: str) -> str | None:
 
 
 def _unboxed(text: str, statement: str, reference: str) -> Extraction:
-    text = _EVERY_INTEGER.sub(r", $\1\2\\in\\mathbb{Z}$", _END_MARK.sub("", text))
+    text, end = text[:-_LAST], _END_MARK.sub("", text[-_LAST:])
+    text += _EVERY_INTEGER.sub(r", $\1\2\\in\\mathbb{Z}$", end) if "integer" in end else end
     while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
         remark = offer["remark"] or offer["check"] or ""
         if doubtful(remark, beside_number=True) or CORRECTION.search(remark):

@@ -191,7 +191,7 @@ class MathGrader:
             answer = without_numbering(problem.statement, answer)
             answer = asked_value(problem.statement, answer)
             reference = with_asked_unit(problem.statement, reference, answer)
-            if flags["ordered"] is None and asks_for_order(problem.statement):
+            if flags["ordered"] is None and "," in reference and asks_for_order(problem.statement):
                 flags["ordered"] = True
         if check is not None:
             why = check(problem.metadata, answer)
