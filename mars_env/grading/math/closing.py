@@ -36,8 +36,8 @@ from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, MEASURE, OTHER_CASE, RELATIVE
 
-_GCD = re.compile(r"(?<!\\)\b(?:gcd|gcf|hcf|(?:greatest|highest) common factor)\b", re.IGNORECASE)
-_LCM = re.compile(r"(?<!\\)\b(?:lcm|(?:lowest|smallest) common multiple)\b", re.IGNORECASE)
+_GCD = re.compile(r"(?<!\\)\b(?:gcd|gcf|hcf|(?:greatest|highest) common factor)\b(?!\()", re.IGNORECASE)
+_LCM = re.compile(r"(?<!\\)\b(?:lcm|(?:lowest|smallest) common multiple)\b(?!\()", re.IGNORECASE)
 _COMMON = re.compile(r"gcd|gcf|hcf|lcm|common (?:divisor|factor|multiple)", re.IGNORECASE)
 _CALLED = re.compile(r"(?:gcd|lcm)(?= ?\()", re.IGNORECASE)
 _ASKED = re.compile(
@@ -152,9 +152,7 @@ def _formula_doubted(sentence: str) -> bool:
 
 def _spelled_out(text: str) -> str:
     """A text with "greatest common divisor" for gcd."""
-    for pattern, words in ((_GCD, "greatest common divisor"), (_LCM, "least common multiple")):
-        text = pattern.sub(lambda name: name[0] if name.string[name.end() :][:1] == "(" else words, text)  # noqa: B023
-    return text
+    return _LCM.sub("least common multiple", _GCD.sub("greatest common divisor", text))
 
 
 def _is_phrase(words: str) -> bool:
@@ -203,8 +201,9 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     sentence = without_remarks(sentence)
     if IS_ANSWER.search(hidden(sentence)):
         return stated(sentence)
-    if (again := _AGAIN.search(hidden(sentence))) and only_number(sentence[again.end() :]) is None:
-        sentence = sentence[: again.start()] if at_end(sentence[: again.start()]) else sentence
+    again = _AGAIN.search(hidden(sentence))
+    if again and only_number(sentence[again.end() :]) is None and at_end(sentence[: again.start()]):
+        sentence = sentence[: again.start()]
     opening, masked = CONCLUSION.match(sentence), hidden(sentence)
     breaks = [stop for stop in _BREAK.finditer(masked) if stop.end() < len(masked.rstrip(" .*。"))]
     start = max([opening.end() if opening else 0, *(stop.end() for stop in breaks)])
@@ -391,15 +390,14 @@ def _values_of_one_name(sentence: str) -> str | None:
 
 
 def _says_each(sentence: str, values: tuple[Node, ...]) -> bool:
-    """Whether a sentence gives so many values, in their order: "the maximum is 2, and the minimum is -2"."""
+    """Whether it gives so many values, in their order: "the maximum is 2, and the minimum is -2"."""
     stops = [0, *(stop.end() for stop in _NEXT.finditer(hidden(sentence))), len(sentence)]
-    for start, end in pairwise(stops):
-        part = sentence[start:end]
+    said = []
+    for part in (sentence[start:end] for start, end in pairwise(stops)):
         formulas = MATH_SPAN.findall(part)
-        said = undelimited(formulas[-1]) if formulas else (at_end(_NEXT.sub("", part)) or ("",))[0]
-        if len(stops) != len(values) + 1 or form(_EQUALITY.split(said)[-1]) != values[stops.index(start)]:
-            return False
-    return True
+        value = undelimited(formulas[-1]) if formulas else (at_end(_NEXT.sub("", part)) or ("",))[0]
+        said.append(form(_EQUALITY.split(value)[-1]))
+    return said == list(values)
 
 
 def _last_number(statement: str, context: str, sentence: str) -> str | None:

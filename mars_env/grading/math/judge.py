@@ -33,7 +33,11 @@ _OFFERED = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(?![,;&/+*=^_(-]|and\b|or
 _FONTS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
 )
-_SUBJECT = r"(?:the|it|this|that)(?: (?!(?:not|no|never)\b)[a-z]+){0,2} (?:(?:is|was|are|were) )?(?:an? )?"
+_SUBJECT = (
+    r"(?:the|it|this|that)"
+    r"(?: (?!(?:is|was|are|were|not|no|never|often|always|sometimes|only|[a-z]+ly)\b)[a-z]+){0,2}"
+    r" (?:(?:is|was|are|were) )?(?:an? )?"
+)
 _WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
 
 

@@ -53,6 +53,7 @@ _PREFIXES = {
 _WITH_PREFIX = word_set(
     "length mass volume force energy power pressure voltage current charge frequency amount"
 )
+"""The dimensions whose first unit takes prefixes."""
 
 
 def _units() -> dict[str, tuple[Fraction, str]]:

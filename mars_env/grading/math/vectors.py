@@ -64,7 +64,8 @@ def as_tuple(node: Node) -> Node:
     components = dict.fromkeys("ijk" if "k" in axes else "ij", num(0))
     for term in _terms(node):
         for axis, letter in axes.items():
-            if (factor := _coefficient(term, letter)) is not None:
+            factor = _coefficient(term, letter)
+            if factor is not None and components[axis] == num(0):  # "2i + 3i" is not added up
                 components[axis] = factor
                 break
         else:
