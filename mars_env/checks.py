@@ -1,7 +1,5 @@
 """Checks of untrusted numbers, token ids and completions: from users' functions, model servers and files."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import sys

@@ -1,7 +1,5 @@
 """The library's errors. Each message is one sentence: what is wrong, where, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Untrusted files, which may be links, pipes or devices: only regular files are opened."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """What identifies a run: parts as plain data, users' code as digests. docs/rollouts.md states the rules."""
 
-from __future__ import annotations
-
 import builtins
 import dis
 import hashlib

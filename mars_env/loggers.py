@@ -1,7 +1,5 @@
 """Loggers of a run's metrics: console, JSON lines, TensorBoard, trackio, Weights & Biases."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The library's HTTP client, and how its servers start, on aiohttp."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Players: functions as agents, and an agent for every name, from agents given by name or by role."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Seeds: every random choice derives from one run seed and the name of what is chosen."""
 
-from __future__ import annotations
-
 import hashlib
 
 

@@ -3,8 +3,6 @@
 Strings from models, problem files, stored runs, servers and exceptions are untrusted.
 """
 
-from __future__ import annotations
-
 import difflib
 import logging
 import sysconfig

@@ -1,7 +1,5 @@
 """What the agents of a stored tree were asked: prompts are not stored, they follow from rules and turns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from mars_env.agents.registry import as_agent, roles_of

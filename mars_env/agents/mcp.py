@@ -1,7 +1,5 @@
 """Tools of a server of the Model Context Protocol (MCP), through its official package."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -4,8 +4,6 @@ A template sees the fields of the observation. These hold text of models, which 
 never compiled. ``*_APPROACHES`` are added to the system message of the second, third ... agent of a role.
 """
 
-from __future__ import annotations
-
 _HOW_TO_ANSWER = """\
 {% if kind is defined and kind == "code" -%}
 Give your whole program at the end, in one block that begins with ```python and ends with ```.

@@ -1,7 +1,5 @@
 """Specifications of agents as strings, for the command line and for configuration files."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Solver, Verifier and Corrector play MarsRL (arXiv 2511.11373); Solver and Coder 
 (arXiv 2602.07848).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache

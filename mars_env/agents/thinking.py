@@ -1,7 +1,5 @@
 """Thinking blocks: what a model writes for itself, and no other agent sees."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import lru_cache

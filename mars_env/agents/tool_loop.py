@@ -1,7 +1,5 @@
 """The loop of a turn with tools: completions, and the calls between them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How tools are described to a model, how its calls are read, and what it reads after them."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

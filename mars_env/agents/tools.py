@@ -5,8 +5,6 @@
 docs/tools.md says what a tool may do, how calls are written, and what is trained. `tool_loop` runs the calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import re

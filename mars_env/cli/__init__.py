@@ -1,7 +1,5 @@
 """The command line: `mars-env --help`."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import re

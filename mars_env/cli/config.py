@@ -1,7 +1,5 @@
 """`--config FILE` of every command: options from a TOML file. What the command line says goes before it."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Mapping

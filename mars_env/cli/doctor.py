@@ -1,7 +1,5 @@
 """`mars-env doctor`: what is installed, what is missing, and how to install it."""
 
-from __future__ import annotations
-
 import os
 import platform
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """`mars-env evaluate`: play an environment with a team and report."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mars-env export`: a stored run as a data set for other trainers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`mars-env grade` and `mars-env validate`: judge stored answers, and code problems themselves."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mars-env envs` and `mars-env problems`: what there is, and what is in it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

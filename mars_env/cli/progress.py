@@ -1,7 +1,5 @@
 """What a command shows of a run while it plays: a live view on a terminal, else lines; each fault once."""
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -1,7 +1,5 @@
 """`mars-env record` and `mars-env reward`: programs of agents in any framework, as runs to train on."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Annotated, Any, Literal

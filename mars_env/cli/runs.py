@@ -1,7 +1,5 @@
 """`mars-env compare` and `mars-env view`: reading stored runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """`mars-env sample`: act for a learner that trains elsewhere (docs/machines.md)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """All output of commands to a terminal passes here: no text is read as markup, none controls the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the commands make of a stored run: the game that was played, and its report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Standard streams in the place of files: ``-`` reads standard input, or writes standard output."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """`mars-env solve`, `mars-env serve`, `mars-env play`: a team at work, and a person in one of its roles."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

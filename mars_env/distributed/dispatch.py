@@ -3,8 +3,6 @@
 Everything that a worker has reported is kept. If it is lost, another worker continues its trees from there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import deque

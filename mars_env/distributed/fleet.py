@@ -1,7 +1,5 @@
 """A fleet of workers, graders and engines on Ray, driven by this process."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import os

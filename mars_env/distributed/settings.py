@@ -1,7 +1,5 @@
 """Which processes run where on a cluster, and how long each step may take."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 Reports keep the order of events, so a driver that knows of a turn knows of all turns before it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence

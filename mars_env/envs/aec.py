@@ -1,7 +1,5 @@
 """The one PettingZoo shell: `MarsEnv` plays any rules as an agent-environment cycle."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import replace

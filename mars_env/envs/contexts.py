@@ -1,7 +1,5 @@
 """Whether the longest prompts of a game leave its agents room for their limits."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A game: everything that an episode needs, except problem and agents."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence, Set

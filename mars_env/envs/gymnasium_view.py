@@ -1,7 +1,5 @@
 """A Gymnasium view: one agent learns against fixed partners, so single-agent code can train it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
 

@@ -1,7 +1,5 @@
 """Steps of an episode: from an agent's action to a graded, rewarded turn; from the last turn to the tree."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

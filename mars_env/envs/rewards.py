@@ -1,7 +1,5 @@
 """Rewards: pure functions of the stored tree, one for each role, none shared (MarsRL, training)."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rewards from a rubric's verdicts, which the grade of a turn keeps: another aggregator needs no judge."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The rules of a game: pure functions over frozen states, in the style of OpenSpiel."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 

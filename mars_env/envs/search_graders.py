@@ -1,7 +1,5 @@
 """Graders of a search: each judges without the problem's secrets (see `mars_env.envs.visibility`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal

@@ -1,7 +1,5 @@
 """The grower of a tree search: a policy of `mars_env.search` decides which node gets a child, and whose."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

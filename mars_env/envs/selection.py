@@ -1,7 +1,5 @@
 """The final choice of a search: which of the nodes with the highest search score is the team's answer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Hashable, Sequence

@@ -1,7 +1,5 @@
 """A single agent: it solves, and may then revise its own solution (sequential self-refinement)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

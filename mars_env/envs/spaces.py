@@ -1,7 +1,5 @@
 """The text space of observations and actions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

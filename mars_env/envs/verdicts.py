@@ -1,7 +1,5 @@
 """Reading a Verifier's text: a strict grammar, so that "Incorrect" can never pass for "correct"."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

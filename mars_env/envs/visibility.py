@@ -22,8 +22,6 @@ grade itself. Five values go from a judgement to something that decides, each th
 searched, feedback alone is visible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast

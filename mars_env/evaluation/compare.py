@@ -1,7 +1,5 @@
 """Two runs on the same problems, compared metric by metric, paired by problem."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Who played a run, and what its tokens cost."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What a run's metrics rest on, and what was left out of them."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

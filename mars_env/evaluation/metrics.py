@@ -5,8 +5,6 @@ Every metric is a numerator and a denominator for each problem; its value is the
 counted by its reason.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence

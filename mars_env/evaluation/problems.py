@@ -1,7 +1,5 @@
 """Whether two runs were played on the same problems, and which problems a run found easy."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 

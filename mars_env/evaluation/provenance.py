@@ -1,7 +1,5 @@
 """Where a result comes from: the commit of the code and the versions of the libraries that decide it."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

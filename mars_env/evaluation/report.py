@@ -1,7 +1,5 @@
 """The report of a run: every metric with its interval, what it rests on, and equal-token baselines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """What stored grades of a rubric tell: how far repeats agree, which problems to keep, which turns to read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations

@@ -12,8 +12,6 @@ Where all problems agree the bootstrap sees no error. Then up to a share u = t²
 behave in any way: all zeros give [0, u], all ones [1 - u, 1], no difference ±u. An amount gets itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence

@@ -1,7 +1,5 @@
 """What a turn and a tree show: whether they are right, their tokens, which turn judged which."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 

@@ -7,8 +7,6 @@ Example:
     'CORRECT'
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import TYPE_CHECKING, cast
 

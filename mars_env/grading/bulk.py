@@ -1,7 +1,5 @@
 """Grade stored completions in bulk, from jsonl to jsonl, on all cores."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

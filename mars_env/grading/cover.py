@@ -1,7 +1,5 @@
 """Cover exact match: whether the reference occurs in an answer, word by word."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

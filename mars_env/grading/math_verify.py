@@ -1,7 +1,5 @@
 r"""Grades by Math-Verify, for metrics that can be compared with those of other harnesses."""
 
-from __future__ import annotations
-
 import importlib.util
 import time
 from functools import lru_cache

@@ -3,8 +3,6 @@ r"""Finds the model's own message in a completion: what stands between the contr
 Everything here takes linear time in the length of the text.
 """
 
-from __future__ import annotations
-
 import re
 
 _NAMES = (

@@ -1,7 +1,5 @@
 """Thinking blocks, which are never graded."""
 
-from __future__ import annotations
-
 UNCLOSED_THINKING = "the thinking block is not closed"
 
 

@@ -1,7 +1,5 @@
 """How untrusted text is shown to a model, and how a model's JSON is read."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -3,8 +3,6 @@
 Source: RuscaRL (arXiv 2508.16949). docs/methods.md says what the method is for and what was measured.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Solver, Verifier and Corrector for the miniature, in this process or behind a server of its checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal

@@ -1,7 +1,5 @@
 """Train the miniature team with MarsRL, and evaluate it on held-out problems. One seed fixes everything."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The miniatures' transformers and tokenizers: ordinary Hugging Face Qwen3 models, very small ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -15,8 +15,6 @@ A solution, and a report on it that finds its second step wrong:
                                   Correctness: Wrong
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

@@ -3,8 +3,6 @@
 Chosen on training seeds from 100 up; reported runs use seeds 0 to 9.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from pydantic import BaseModel, PositiveFloat, PositiveInt, field_serializer

@@ -4,8 +4,6 @@ Requests that come later join the batch under way, as others leave it. With `who
 are answered, so that the batches, and every bit of the answers, are the same in each run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import weakref

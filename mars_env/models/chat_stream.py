@@ -1,7 +1,5 @@
 """A streamed chat completion, put together again as the answer that the server gives without streaming."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a checkpoint is: a folder here, the cache of the Hugging Face hub, or the hub."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The servers of one model: their addresses, how busy each is, until when it rests, which one is next."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

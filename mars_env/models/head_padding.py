@@ -1,7 +1,5 @@
 """Attention heads padded with zeros: for kernels that support only some head sizes."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """`HFModel`: a transformers model in this process, batched, with exact token ids and log-probabilities."""
 
-from __future__ import annotations
-
 import inspect
 from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping, Sequence

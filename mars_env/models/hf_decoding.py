@@ -1,7 +1,5 @@
 """What a transformers model computes: samples decoded together, and scores of given tokens."""
 
-from __future__ import annotations
-
 import itertools
 import secrets
 from collections.abc import Collection, Iterator, Sequence, Set

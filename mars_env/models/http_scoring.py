@@ -5,8 +5,6 @@ text are sent as token ids, so that exactly what was meant is scored; the ids co
 here.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

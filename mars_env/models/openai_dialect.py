@@ -1,7 +1,5 @@
 """The protocol of OpenAI-compatible servers: requests as JSON, answers as completions."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """One question to every server before a run, so that what would spoil the run is said at once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """What a model is asked, and what it answers: prompts and their token ids, sampling, the context's room."""
 
-from __future__ import annotations
-
 import math
 import operator
 import sys

@@ -1,7 +1,5 @@
 """Scripted models for tests and dry runs, and recordings that are replayed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

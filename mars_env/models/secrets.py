@@ -1,7 +1,5 @@
 """Secrets kept out of messages: API keys and similar texts that a server or an error may repeat."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

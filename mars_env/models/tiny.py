@@ -1,7 +1,5 @@
 """A tiny random model: to try a game and its training on one processor core, without a download."""
 
-from __future__ import annotations
-
 import string
 
 from mars_env.lazy import needs

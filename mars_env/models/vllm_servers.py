@@ -1,7 +1,5 @@
 """New weights for the servers (`vllm serve`) behind an `HTTPModel`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

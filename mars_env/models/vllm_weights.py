@@ -1,7 +1,5 @@
 """How weights reach vLLM's workers: through memory that both processes map, without a file."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import mmap

@@ -1,7 +1,5 @@
 """The embedded `arithmetic` set: chained additions and subtractions modulo 1000, with written steps."""
 
-from __future__ import annotations
-
 import random
 import string
 from collections.abc import Sequence

@@ -16,8 +16,6 @@ The reference of a code problem is plain data, in one format for all of them:
 - ``solutions``: reference solutions, to check the problem itself.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

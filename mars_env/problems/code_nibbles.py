@@ -8,8 +8,6 @@ With two registers, a function ``f(x, r)`` returns u if r is 0 and v if r is 1, 
 chain: half of a program can be right, a test tells which half, and the other can be repaired separately.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence

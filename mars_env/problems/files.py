@@ -1,7 +1,5 @@
 """Problems from jsonl and parquet files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

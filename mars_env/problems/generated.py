@@ -3,8 +3,6 @@
 They draw with `random.Random`, whose streams stay the same across versions of Python and NumPy.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Mapping

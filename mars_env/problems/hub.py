@@ -3,8 +3,6 @@
 docs/problems.md says how each repository, revision and column name was checked against the hub.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

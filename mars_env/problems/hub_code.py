@@ -1,7 +1,5 @@
 """The real sets of code problems; names, columns and counts are as the hub's data cards state them."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import datetime

@@ -1,7 +1,5 @@
 """The real sets of mathematics: what a row of each means."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """`load_set`: the one way to load any problem set."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Unpacks LiveCodeBench's private tests: base64 of zlib of a pickle, of which only plain data is accepted."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import io

@@ -3,8 +3,6 @@
 `scripts/make_programs.py` makes `data/programs.jsonl`, with every expected result found by brute force.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from functools import cache

@@ -1,7 +1,5 @@
 """Finds problem sets by name: the library's own, a user's, and those of installed packages."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Callable

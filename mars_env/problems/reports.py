@@ -4,8 +4,6 @@ There is no question and no answer: the agents of `mars_env.methods.spell` make 
 exist, so nothing about them can be known without the documents.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Converts rows into problems; checks every file and every real set, and reports place and field."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal

@@ -4,8 +4,6 @@ Finding such numbers takes a search; checking them takes a few additions. There 
 and often more than one right answer; the grader accepts each (`mars_env.grading.math.checks`).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import partial

@@ -4,8 +4,6 @@ The first line describes the set, each further line is a problem. A reference ma
 unknown, and no grader ever calls an answer wrong.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ A tree depends only on the run's seed and its own id: every request carries a se
 same seed gives the same trees whatever the concurrency. (Real models round differently in different batches.)
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext

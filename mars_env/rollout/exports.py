@@ -1,7 +1,5 @@
 """Stored turns as data sets for other trainers: supervised examples, preference pairs, a flat table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path

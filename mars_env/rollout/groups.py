@@ -1,7 +1,5 @@
 """The groups within which advantages are computed, and the trees of a training step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -11,8 +11,6 @@ There is one rule for staleness: **an update waits for groups that it would make
 dropped because it took long, which would teach a policy to be brief. Dropping is only the last resort.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

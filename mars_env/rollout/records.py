@@ -1,7 +1,5 @@
 """Turns as rows of plain data, and back: what a store writes and reads."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

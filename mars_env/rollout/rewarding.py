@@ -1,7 +1,5 @@
 """New rewards for stored trees: by id, by a reward function, by a grader, or as their game gives them now."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace

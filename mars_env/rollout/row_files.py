@@ -1,7 +1,5 @@
 """The files of a run: rows of JSON that are appended, read and checked."""
 
-from __future__ import annotations
-
 import json
 import os
 import zlib

@@ -1,7 +1,5 @@
 """Partial rollouts: a long output is sampled in segments, each by the newest policy (arXiv 2511.11373)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace

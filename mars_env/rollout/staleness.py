@@ -1,7 +1,5 @@
 """How old samples are, in versions of the policy that made them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Where the rows of each tree are in a run, so that one tree is read without the others."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

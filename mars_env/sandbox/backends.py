@@ -1,7 +1,5 @@
 """The backend protocol, and the three backends that run programs on this machine."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

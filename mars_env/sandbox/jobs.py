@@ -1,7 +1,5 @@
 """What to run: a command or Python source, with its input and files."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

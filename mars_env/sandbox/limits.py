@@ -1,7 +1,5 @@
 """What a run may use, its result, and what a backend promises."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum

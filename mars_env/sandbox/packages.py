@@ -1,7 +1,5 @@
 """Installed packages that programs may import: those that judges of programming contests offer."""
 
-from __future__ import annotations
-
 import functools
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds out which backend works here by trying."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -5,8 +5,6 @@ bubblewrap it is a second wall behind the name spaces, with Landlock the only on
 not cover (signals, sockets, new processes, modes and owners of files).
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import platform

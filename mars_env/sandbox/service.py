@@ -4,8 +4,6 @@ A warm sandbox outlives the call that started it and perhaps its loop. Callers a
 cancelling them cancels the work and waits for its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import os

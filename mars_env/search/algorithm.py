@@ -1,7 +1,5 @@
 """`Algorithm`: what to implement for a new search policy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

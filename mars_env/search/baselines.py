@@ -1,7 +1,5 @@
 """The two baselines of every search: only wider (best-of-n), and only deeper (sequential refinement)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ of a Poisson process that has ``-log F(x)`` points above x on average, and all c
 Only its points above a bar are sampled: how many there are, then the child and the height of each.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

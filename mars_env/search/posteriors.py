@@ -5,8 +5,6 @@ takes numbers or arrays of them: all arms of a node are sampled together. SciPy 
 methods that need it: most searches do not.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias
 
 import numpy as np

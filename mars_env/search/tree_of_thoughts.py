@@ -1,7 +1,5 @@
 """Tree of thoughts, breadth first (Yao et al., arXiv 2305.10601, algorithm 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@ threads at once. AB-MCTS-M's Markov chains take seconds per choice and cannot be
 be resumed, but not repeated.
 """
 
-from __future__ import annotations
-
 import importlib
 import random
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`solve`: a team answers a question whose answer is unknown. `Answerer` answers many."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence

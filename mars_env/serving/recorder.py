@@ -4,8 +4,6 @@ The recorder asks the engine for token ids and log-probabilities as well, gives 
 and stores the rest: a run as `mars_env.rollout.read_run` reads it (docs/other-trainers.md).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Calls of programs as a stored run: trees of turns, each turn with its exact tokens."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """`TeamServer`: a team or a search behind one OpenAI-compatible endpoint."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import secrets

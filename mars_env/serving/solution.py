@@ -1,7 +1,5 @@
 """`Solution`: a team's answer to a question, how sure the team is of it, and what it cost."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

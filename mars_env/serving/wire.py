@@ -1,7 +1,5 @@
 """The protocol of `TeamServer`: a chat's request as a question, a solution as a chat's answer."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

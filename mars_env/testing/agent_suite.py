@@ -1,7 +1,5 @@
 """The contract suite for agents: the promises that a user's own `Agent` must keep."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Mapping

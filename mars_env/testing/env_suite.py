@@ -1,7 +1,5 @@
 """The contract suite for environments: PettingZoo's own tests, and a test that no reference leaks."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

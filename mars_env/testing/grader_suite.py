@@ -1,7 +1,5 @@
 """The contract suite for graders; run it on your own."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import re

@@ -1,7 +1,5 @@
 """The contract suite for models: what a user's own `Model` must promise for rollouts and training."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from dataclasses import replace

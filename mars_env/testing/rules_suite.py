@@ -1,7 +1,5 @@
 """The contract suite for rules; run it on your own."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

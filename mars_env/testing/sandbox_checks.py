@@ -3,8 +3,6 @@
 Use `mars_env.testing.sandbox_suite`.
 """
 
-from __future__ import annotations
-
 import socket
 import textwrap
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Checks that no program evades a limit: with programs that hide what they use, and with honest ones."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

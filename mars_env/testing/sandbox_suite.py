@@ -9,8 +9,6 @@ For your own backend::
 A check runs one small hostile program and looks at what it achieved, from outside where possible.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The contract suite for search algorithms; run it on your own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

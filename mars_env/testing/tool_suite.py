@@ -1,7 +1,5 @@
 """The contract suite for tools: the promises that a user's own `Tool` must keep."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Mapping

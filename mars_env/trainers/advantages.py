@@ -5,8 +5,6 @@ here leave out turns of unknown reward (None: a machinery fault), then groups wi
 rewards, then groups whose rewards are all equal.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ One path for updates and for scoring, in two ways: rows padded side by side, or 
 that rows share are computed once (`mars_env.trainers.prefixes`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial

@@ -4,8 +4,6 @@ Read it from top to bottom. The loop around it is in `loop`, the mathematics in 
 `objective`, the pass through the model in `forward`.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence

@@ -9,8 +9,6 @@ outputs for one input, or MARS2's trees), SPELL's trees with memory, PromptCoT's
 of your own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

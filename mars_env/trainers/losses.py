@@ -12,8 +12,6 @@ ignored, but must be finite. All logarithms are natural. `mars_env.trainers.loca
     aggregate(loss, mask, "token-mean").backward()
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final, Literal
 

@@ -3,8 +3,6 @@
 An estimate: allocators lose some memory to fragments, and a GPU's libraries take about a GiB.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass

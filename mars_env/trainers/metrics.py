@@ -1,7 +1,5 @@
 """The metrics of a training step, for loggers (`mars_env.loggers`). No torch in here."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -4,8 +4,6 @@ Each loss is a pure function of log-probabilities and entropies of the sampled t
 weighted loss of a micro-batch, and sums of its metrics over sampled tokens or pairs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The optimiser of a policy: AdamW on its weights, or on float32 copies of them in the host's memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of samples, for trainers that live elsewhere: a line of JSON for each, with its schema's version."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The models that sample in a training: made, refreshed after every update, and probed for its weights."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import nullcontext

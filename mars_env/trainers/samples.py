@@ -3,8 +3,6 @@
 `mars_env.trainers.sample_files` writes and reads files of them (docs/other-trainers.md). No torch in here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Who plays and what is trained: one model for all agents, one for each, or adapters on one base."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

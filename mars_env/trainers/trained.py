@@ -1,7 +1,5 @@
 """What a training run wrote, as agents: ``team:runs/one`` (see `mars_env.agents.make_agents`)."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Callable, Mapping

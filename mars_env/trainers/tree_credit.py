@@ -3,8 +3,6 @@
 It transforms rewards, and is combined with an estimator: ``group_normalised(tree_shaped(groups))``.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import cast

@@ -10,8 +10,6 @@ One tree is played for each prompt. TRL takes a fixed number of rows per prompt,
 smaller trees are filled up with rows of which no token is trained. docs/other-trainers.md lists the limits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

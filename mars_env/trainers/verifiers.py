@@ -5,8 +5,6 @@ verifiers finds an environment as an installed package whose ``__all__`` names i
 so a trace with the turn's reward.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence

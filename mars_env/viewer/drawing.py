@@ -1,7 +1,5 @@
 """A tree of turns as a picture: an SVG with a circle for each turn, a link to it, its score and visits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

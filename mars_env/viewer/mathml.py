@@ -4,8 +4,6 @@ A formula comes from a model and is hostile: it is bounded before it is parsed, 
 elements with known attributes are written, every text escaped. What does not fit stays LaTeX.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from html import unescape

@@ -5,8 +5,6 @@ content policy allows no script but the template's (by its hash) and no request.
 ``<noscript>``, which the page's script makes a part of the page when the tree is opened.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

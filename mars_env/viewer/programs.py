@@ -1,7 +1,5 @@
 """Programs with colours, and what changed from one text to the next."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher

@@ -1,7 +1,5 @@
 """A model's text as HTML: formulas as MathML, fenced programs with colours, everything else escaped."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """What a page shows of a turn: its badges and amounts, its texts with formulas and programs, what changed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ far. This repeats, so neither is ever in the other's process. It takes two runs 
 same requests each time, and a program that keeps its objects in the same order.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import socket

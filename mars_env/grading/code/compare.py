@@ -23,8 +23,6 @@ Values (`values_match`), for function calls, whose expected values come from JSO
 - A mapping with the same keys matches an expected mapping; an integer key matches its text.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

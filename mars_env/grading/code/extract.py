@@ -10,8 +10,6 @@ r"""Finds the program in a completion, in time linear in its length.
 4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
 """
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -1,7 +1,5 @@
 """`CodeGrader` judges programs by running them in sandboxes, which expected results never enter."""
 
-from __future__ import annotations
-
 import asyncio
 import copyreg
 import functools

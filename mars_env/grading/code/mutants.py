@@ -1,7 +1,5 @@
 """Makes wrong programs from right ones by small changes to their syntax trees."""
 
-from __future__ import annotations
-
 import ast
 import random
 from collections.abc import Iterator

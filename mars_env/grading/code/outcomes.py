@@ -1,7 +1,5 @@
 """The results of tests, and the words for how a program ended."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

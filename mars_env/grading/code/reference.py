@@ -1,7 +1,5 @@
 """Checks the references of code problems before a program runs: a bad reference makes no answer wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Checks that code problems are fit for training: reference solutions pass, and wrong programs fail."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Two kinds of words are free: the things of the problem, where the question names
 and new words in a complement ("the midpoint of the segment"). In doubt, a sentence is about something else.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 r"""Finds the last box of a text, ``\boxed{...}`` or ``\fbox{...}``, and the boxes joined to it."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

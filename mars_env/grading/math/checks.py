@@ -4,8 +4,6 @@ A problem whose metadata say ``"answer_check": "subset-sum"`` is judged by the r
 problem's own numbers in its metadata. The reference is then one right answer among others.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Finds the answer at the end of a text that does not announce it: a value, or what a sentence says of it."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from functools import lru_cache

@@ -5,8 +5,6 @@ number), then values. `_FORMS` says which comparison belongs to which shapes. In
 "different": training would reinforce a wrong answer that is taken for right.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The one test of doubt: a negated, hedged, conditional or quoted statement is no answer."""
 
-from __future__ import annotations
-
 import re
 
 from mars_env.grading.math.vocabulary import BOUND, CONCLUDES, DOUBT, NOT_MINE, OTHER_CASE

@@ -4,8 +4,6 @@ Values are real where real values exist (``\sqrt[3]{-8}`` is -2, and the square 
 undefined, so that ``\sqrt{x^2}`` is not ``x``), and complex if the imaginary unit occurs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping

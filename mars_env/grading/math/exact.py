@@ -1,7 +1,5 @@
 r"""Exact rational arithmetic on parsed answers, with hard bounds on every value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Decides whether expressions, equations or families of numbers have the same values, at many points."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

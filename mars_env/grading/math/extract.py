@@ -5,8 +5,6 @@ replaces it), the last marker such as "the answer is" (`vocabulary.py`), the las
 `question.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
 """
 
-from __future__ import annotations
-
 import re
 
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed

@@ -1,7 +1,5 @@
 r"""Reads one factor: numbers, names, brackets, functions, matrices, and their postfixes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

@@ -14,8 +14,6 @@ lists, ends of intervals, right sides), and what each leaves to compute. By refe
 - An expression in variables may be in any form, except for a sum or product over an index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import combinations

@@ -1,7 +1,5 @@
 r"""`MathGrader` judges the final answer of a completion against a mathematical reference."""
 
-from __future__ import annotations
-
 import copyreg
 import re
 import time

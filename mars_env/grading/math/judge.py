@@ -4,8 +4,6 @@ Words and the letters of choices are compared as written, everything else as `pa
 rules of `compare.py`. What cannot be read is no answer.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Numbers as they are written: decimal, in another base, with digits that repeat, times a power of ten."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

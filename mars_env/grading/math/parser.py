@@ -6,8 +6,6 @@ matrices, quantities, words), not of all of LaTeX. It refuses what it does not k
 linear in the text, depth is bounded, and nothing is evaluated.
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

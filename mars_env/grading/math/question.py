@@ -1,7 +1,5 @@
 """What a problem asks for: formulas, words and units; and what that says about an answer."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

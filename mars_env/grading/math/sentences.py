@@ -4,8 +4,6 @@ A *value* is a formula, a number with or without a unit, a list of these, or a s
 states a value if it ends with it ("the largest n is 34") and leaves no doubt (`doubt.py`).
 """
 
-from __future__ import annotations
-
 import re
 
 from mars_env.grading.math.doubt import doubtful

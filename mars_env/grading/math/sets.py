@@ -4,8 +4,6 @@ A set is the numbers where membership may change, and whether a number is in it.
 agree at all these numbers and between them.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple

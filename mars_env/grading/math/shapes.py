@@ -1,7 +1,5 @@
 r"""Recognises the shape of an answer, and puts it into the plain form in which answers are compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import product, repeat

@@ -1,7 +1,5 @@
 """The lexical part of reading mathematical notation: tidies a text and cuts it into tokens."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

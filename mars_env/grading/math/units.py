@@ -1,7 +1,5 @@
 """Numbers with their units: enough to see that 2 hours are 120 minutes, and that 25 m is not 25 cm."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard

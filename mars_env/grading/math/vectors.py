@@ -1,7 +1,5 @@
 r"""Reads products of vectors and of matrices, which do not commute, and derivatives as names."""
 
-from __future__ import annotations
-
 from mars_env.grading.math.nodes import Node, Unreadable, num, substitute
 
 BOLD = "bold "

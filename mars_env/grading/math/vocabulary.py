@@ -1,7 +1,5 @@
 r"""The English and Chinese words around an answer: what introduces it, casts doubt on it, or replaces it."""
 
-from __future__ import annotations
-
 import re
 
 

@@ -4,8 +4,6 @@ The kernel enforces its limits, so that no C code can exceed them: a CPU-time ti
 bound on memory. The pool starts another worker in its place. When the parent ends, the worker ends.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Rubrics: criteria on a problem, and graders, aggregators and checks for them (docs/rubrics.md)."""
 
-from __future__ import annotations
-
 from mars_env.grading.rubrics.aggregators import Aggregator, Interaction, Saturate, Shape, Veto, WeightedSum
 from mars_env.grading.rubrics.grader import RubricGrader
 from mars_env.grading.rubrics.rubric import Criterion, Rubric, Tier

@@ -17,8 +17,6 @@ Put the veto outermost if nothing is to raise the value again. Every aggregator 
 were judged, except that what is inside a `Saturate` reads saturated ones.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

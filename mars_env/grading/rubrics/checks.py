@@ -4,8 +4,6 @@ A rubric comes from a file, which may be untrusted. So it only names checks; wha
 here, or by the user who makes the grader (``RubricGrader(checks={...})``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -5,8 +5,6 @@ of chat templates, and before the criterion, so that what it says about verdicts
 instruction. The answer must be one JSON object and nothing else; anything else is not a verdict.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from mars_env.grading.rubrics.rubric import Criterion

@@ -3,8 +3,6 @@
 Both the problem and what the model writes are untrusted. The wording of the prompt is ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 import unicodedata
 from collections.abc import Sequence

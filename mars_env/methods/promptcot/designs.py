@@ -4,8 +4,6 @@ PromptCoT 2.0 (arXiv 2509.19894): ``p(x|c) = sum_z p(x|z,c) p(z|c)``. The *probl
 z, from the concepts c to a problem, then the problem x. The *rationale model* is q(z|c,x).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ round is written at once; what a kill leaves of a round is made again, from the 
 batches.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 from collections import Counter

@@ -3,8 +3,6 @@
 The agreement is recorded, and below a threshold the reference is None: no grader calls an answer to it wrong.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

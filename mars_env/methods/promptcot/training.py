@@ -9,8 +9,6 @@ The paper calls the E-step reinforcement learning; it is imitation of the best o
 that they write is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ What they read is untrusted: special tokens are broken up, and answers stand bet
 know.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """SPELL's rewards: all three roles are rewarded by the whole tree of a question (arXiv 2509.23863)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Responder first answers once without documents, and if that succeeds the questio
 otherwise it answers with all documents; the Verifier says whether an answer and the reference are equivalent.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

@@ -7,8 +7,6 @@
 `spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/methods.md has the method.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence

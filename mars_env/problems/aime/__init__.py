@@ -4,8 +4,6 @@ It contains no text of the contest. Each template computes its answer in a diffe
 statement's own formula (counting, enumeration, exact fractions), and the tests check it in a second way.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection
 from functools import partial

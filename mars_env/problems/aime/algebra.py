@@ -1,7 +1,5 @@
 """Algebra templates: answers by search, by exact linear algebra, or step by step."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Combinatorics templates: answers by listing, or by adding up counts cell by cell."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations, permutations
 

@@ -1,7 +1,5 @@
 """Geometry templates: answers from exact coordinates, or by counting cells and points."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Number theory templates: answers by trying integers."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import product

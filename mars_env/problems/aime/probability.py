@@ -1,7 +1,5 @@
 """Probability templates: answers by listing equally likely cases, or from exact linear equations."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """Templates for sequences and series: answers term by term."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

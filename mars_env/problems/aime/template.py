@@ -1,7 +1,5 @@
 """The templates of the `aime` set: their type and their register."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

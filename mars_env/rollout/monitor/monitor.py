@@ -1,7 +1,5 @@
 """`Monitor` counts what a run does: turns, verdicts, faults, queues, idle time."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter, defaultdict, deque

@@ -3,8 +3,6 @@
 # It must import fast, so it does not use pathlib.
 # ruff: noqa: PTH101, PTH106
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -3,8 +3,6 @@
 # It must import fast, so it does not use pathlib.
 # ruff: noqa: PTH123, PTH208
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

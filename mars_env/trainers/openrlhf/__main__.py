@@ -1,7 +1,5 @@
 """``python -m mars_env.trainers.openrlhf``: train, plan with ``--dry-run``, or print ``--help``."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -4,8 +4,6 @@ OpenRLHF defines its flags in the entry block of `openrlhf.cli.train_ppo_ray`, w
 Here that block alone is run, with its `train` replaced. OpenRLHF's files are enough: it is not imported.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

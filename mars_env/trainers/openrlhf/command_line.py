@@ -1,7 +1,5 @@
 """The launcher's command line and its settings file, as one mapping of flags to values."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

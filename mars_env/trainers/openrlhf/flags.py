@@ -1,7 +1,5 @@
 """The flags of a run: those that the team adds to OpenRLHF's, and those that are rejected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The launcher: checks the flags, writes the problems' ids, and trains."""
 
-from __future__ import annotations
-
 import os
 
 from mars_env.trainers.openrlhf.arguments import parsed_arguments

@@ -1,7 +1,5 @@
 """Several policies in one run: the arguments of each, and checkpoints of the same update."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from pathlib import Path

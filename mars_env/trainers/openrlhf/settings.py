@@ -1,7 +1,5 @@
 """The settings of a run that are not OpenRLHF's own flags: the environment, the team, the credit."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The agents of a run: they use the policies that are trained, or other models if the settings name them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

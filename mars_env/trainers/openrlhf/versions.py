@@ -1,7 +1,5 @@
 """Which versions of OpenRLHF and its stack are supported."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final

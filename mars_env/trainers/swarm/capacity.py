@@ -1,7 +1,5 @@
 """How many samplers keep a learner busy. After ECHO-2 (arXiv 2602.02192); see docs/machines.md."""
 
-from __future__ import annotations
-
 import math
 
 from pydantic import BaseModel, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt

@@ -3,8 +3,6 @@
 All messages go over one WebSocket at ``/v1/sampler``; ``GET /v1/weights/NUMBER/POLICY`` is a file of weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

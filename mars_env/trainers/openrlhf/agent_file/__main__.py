@@ -1,7 +1,5 @@
 """``python -m mars_env.trainers.openrlhf.agent_file team.json prompts/``: writes prompts, prints flags."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """For OpenRLHF's own command line: a file for ``--train.agent_func_path`` (docs/other-trainers.md)."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

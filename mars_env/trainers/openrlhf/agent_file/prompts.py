@@ -1,7 +1,5 @@
 """What OpenRLHF's own command line needs for the agent file: problems as prompts, and its flags."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

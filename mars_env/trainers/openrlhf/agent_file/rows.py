@@ -6,8 +6,6 @@ are known by then, and are the rows' rewards: the estimator "dr_grpo" does not c
 0.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable, Sequence

@@ -1,7 +1,5 @@
 """All checks of a run's settings before it starts, reported together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What a run would do, before it does it: placement, memory, the full command. No GPU, no Ray, no network."""
 
-from __future__ import annotations
-
 import copy
 import math
 import shlex

@@ -13,8 +13,6 @@ good enough to choose flags, but not to the last gigabytes:
   its activations; what its weights do not use of the rest is the cache of keys and values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Sizes of models, from their `config.json`: parameters, and memory per token. Nothing is downloaded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """OpenRLHF's vLLM engines as a model of mars_env: token ids in and out, so no text is tokenised twice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, Protocol

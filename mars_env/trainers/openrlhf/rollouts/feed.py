@@ -1,7 +1,5 @@
 """The pipeline of rollouts, for a trainer that asks for batches from a thread without an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

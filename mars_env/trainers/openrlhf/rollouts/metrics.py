@@ -1,7 +1,5 @@
 """The team's metrics for OpenRLHF's loggers: rewards, groups, the Verifier, staleness, waiting."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 

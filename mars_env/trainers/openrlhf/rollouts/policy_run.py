@@ -1,7 +1,5 @@
 """A run of Weights & Biases for each policy, all open at the same time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any

@@ -4,8 +4,6 @@ OpenRLHF stores the loader's position in its checkpoints. Rollouts run ahead of 
 alone would lose problems at a resume: the ledger is stored with it, and says what was drawn but not trained.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A record of what was trained, as JSON lines: updates in one file, their samples in another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """From samples to the rows that OpenRLHF takes as an agent's answer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """OpenRLHF's Ray actors, extended: engines that know their policy's version, and updates of any size."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,8 +9,6 @@ policy is trained on its own turns. Each has its own trainer, optimizer, engines
 does not change a policy that has no turn in it.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor

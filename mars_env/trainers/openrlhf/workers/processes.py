@@ -1,7 +1,5 @@
 """The processes of one policy: engines, trainer, reference."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace

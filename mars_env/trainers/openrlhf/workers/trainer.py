@@ -1,7 +1,5 @@
 """OpenRLHF's trainer of one policy, with a team's advantages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
