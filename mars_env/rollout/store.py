@@ -28,16 +28,14 @@ from mars_env.rollout.records import (
     problem_to_row,
     read_problem,
     tagged,
-    turn_from_row,
     turn_to_row,
 )
 from mars_env.rollout.row_files import (
-    Written,
     append,
     checked_rows,
-    count_line,
     open_file,
     read_row,
+    read_turns,
     recovered_rows,
     require_all,
     rows_of,
@@ -144,13 +142,10 @@ class Store:
         rows = (read_row(path, row, check_tree_row) for _, row in recovered_rows(path))
         trees = {row["tree"]: row for row in rows}  # the last one counts
         self.finished = {name for name, row in trees.items() if not row["fault"]}
-        self._unfinished: dict[str, dict[str, Turn]] = {}
-        self._written: dict[str, Written] = {}
-        for line, row in recovered_rows(self.path / TURNS):
-            if not isinstance(row.get("tree"), str) or row["tree"] not in self.finished:
-                turn = read_row(self.path / TURNS, row, turn_from_row)
-                add_turns(self._unfinished.setdefault(turn.tree_id, {}), [turn])
-            count_line(self.path / TURNS, trees, self._written, row["tree"], line)
+        path = self.path / TURNS
+        self._unfinished, self._written = read_turns(
+            path, recovered_rows(path), trees, lambda tree: tree not in self.finished
+        )
         for name in [name for name, row in trees.items() if row["turns"] == 0 and not row["fault"]]:
             self._written.pop(name, None)  # a recorded tree, which always may grow
         return {name for name, row in trees.items() if self._written.get(name, (0, 0))[0] < row["turns"]}
@@ -221,19 +216,15 @@ class Store:
         manifest = self.path / MANIFEST
         if manifest.exists():
             stored = _manifest(manifest)
-            earlier = stored["config"]
-            changed = differences(earlier, config)
-            if changed:
+            if changed := differences(stored["config"], config):
                 why = f"{self.path} has a run of another configuration ({'; '.join(changed)})"
-                advice = "choose another directory, or the same configuration to resume it"
-                raise StoreError(f"{why}: {advice}")
-            if earlier != config:
+                raise StoreError(f"{why}: choose another directory")
+            if stored["config"] != config:
                 self._grow(problems)
                 _write_manifest(manifest, {**stored, "config": config})
             return
         if any((self.path / name).exists() for name in (TURNS, TREES)):
-            why = f"{self.path} has turns but no {MANIFEST}: it is not a run"
-            raise StoreError(f"{why}, choose another directory")
+            raise StoreError(f"{self.path} has turns but no {MANIFEST}: choose another directory")
         with writing(self.path / PROBLEMS):
             write_atomically(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
         _write_manifest(manifest, {"format": FORMAT, "config": config, "versions": _versions()})
@@ -307,16 +298,10 @@ def read_run(path: str | Path) -> Run:
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
     finished = {row["tree"]: row for row in checked_rows(path / TREES, check_tree_row)}  # the last one counts
-    turns: dict[str, dict[str, Turn]] = {tree: {} for tree in finished}
-    written: dict[str, Written] = {}
-    for line, row in rows_of(path / TURNS):
-        if not isinstance(row.get("tree"), str) or row["tree"] in turns:
-            turn = read_row(path / TURNS, row, turn_from_row)
-            add_turns(turns[turn.tree_id], [turn])
-            count_line(path / TURNS, finished, written, turn.tree_id, line)
+    turns, written = read_turns(path / TURNS, rows_of(path / TURNS), finished, finished.__contains__)
     require_all(path / TURNS, finished.values(), written)
     problems = stored_problems(path)  # last: a run that is being written has the problems of its trees by now
-    trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
+    trees = [_tree(path / TREES, row, problems, turns.get(tree, {})) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
     return Run(manifest, tuple(trees), problems)
@@ -325,13 +310,10 @@ def read_run(path: str | Path) -> Run:
 def tree_from_rows(path: Path, row: Mapping[str, Any], lines: Sequence[bytes], problem: Problem) -> Tree:
     """The tree of its last row in ``trees.jsonl`` and its lines in ``turns.jsonl``."""
     row = read_row(path / TREES, row, check_tree_row)
-    found: dict[str, Turn] = {}
-    written: dict[str, Written] = {}
-    for line in lines:
-        add_turns(found, [read_row(path / TURNS, json.loads(line), turn_from_row)])
-        count_line(path / TURNS, {row["tree"]: row}, written, row["tree"], line)
+    rows = ((line, json.loads(line)) for line in lines)
+    turns, written = read_turns(path / TURNS, rows, {row["tree"]: row}, lambda tree: True)
     require_all(path / TURNS, [row], written)
-    return _tree(path / TREES, row, {problem.id: problem}, found)
+    return _tree(path / TREES, row, {problem.id: problem}, turns.get(row["tree"], {}))
 
 
 def _tree(
@@ -341,21 +323,18 @@ def _tree(
     info = row["info"]
     left_out = info.get(LEFT_OUT, [])
     turns = _without(turns, left_out) if left_out else turns
-    orphan = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
+    name = f"{path}: tree {row['tree']!r}"
     if row["problem"] not in problems:
-        raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
-    if orphan is not None:
-        turn = f"turn {orphan.id!r} of tree {row['tree']!r}"
-        raise StoreError(f"{path}: {turn} names a parent that is not stored")
-    other = next((t for t in turns.values() if t.problem_id != row["problem"]), None)
-    if other is not None:
-        raise StoreError(f"{path}: turn {other.id!r} of tree {row['tree']!r} is of another problem")
+        raise StoreError(f"{name} is of the problem {row['problem']!r}, which is not stored")
+    for turn in turns.values():
+        if turn.parent_id is not None and turn.parent_id not in turns:
+            raise StoreError(f"{name} has turn {turn.id!r} of a parent that is not stored")
+        if turn.problem_id != row["problem"]:
+            raise StoreError(f"{name} has turn {turn.id!r} of another problem")
     if row["final"] is not None:
         answer = turns.get(row["final"])
-        if answer is None:
-            raise StoreError(f"{path}: the answer of tree {row['tree']!r} names a turn that is not stored")
-        if answer.grade is None and "verdict" in answer.info:
-            raise StoreError(f"{path}: the answer of tree {row['tree']!r} is a turn that judges another")
+        if answer is None or (answer.grade is None and "verdict" in answer.info):
+            raise StoreError(f"{name} has the answer {row['final']!r}, which is no stored turn that answers")
     ordered = tuple(sorted(turns.values(), key=turn_order))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
     return with_rewards(tree, row["rewards"])
