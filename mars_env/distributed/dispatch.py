@@ -66,12 +66,11 @@ async def dispatch(
         asyncio.create_task(_serve(n, worker, state, run, on_acting)) for n, worker in enumerate(workers)
     ]
     for task in tasks:
-        task.add_done_callback(state.task_ended)
+        task.add_done_callback(state.finished.put_nowait)
     try:
-        while (tree := await state.finished.get()) is not None:
+        while isinstance(tree := await state.finished.get(), Tree):
             yield tree
-        if state.failure is not None:
-            raise state.failure
+        tree.result()  # the first task has ended: with the run, or since something failed
     finally:
         await end_tasks(tasks)
         if state.open:
@@ -102,8 +101,7 @@ class _RunState:
         journal: Journal | None,
         on_turns: OnTurns | None,
     ) -> None:
-        self.finished: asyncio.Queue[Tree | None] = asyncio.Queue()
-        self.failure: BaseException | None = None
+        self.finished: asyncio.Queue[Tree | asyncio.Task[None]] = asyncio.Queue()
         self.unstartable: set[int] = set()
         self._jobs = deque(jobs)
         self.workers, self._concurrency = workers, concurrency
@@ -175,14 +173,6 @@ class _RunState:
             self._finish(Tree(job.tree_id, job.problem, tree.ordered(tree.turns), None, fault), {})
         there.clear()
         self._changed.set()
-
-    def task_ended(self, task: asyncio.Task[None]) -> None:
-        """A task that serves a worker has ended: with the run, or because something failed."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.failure = self.failure or error
-            self.finished.put_nowait(None)
-        elif self.over:
-            self.finished.put_nowait(None)
 
     def _finish(self, tree: Tree, rewards: Mapping[str, float | None]) -> None:
         if self._journal is not None:

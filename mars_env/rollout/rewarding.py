@@ -92,7 +92,9 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
         if not tree.turns:
             continue
         if tree.problem.reference is None:
-            raise StoreError(f"no reference is known for {tree.id}: record it with the problems, by their ids")
+            raise StoreError(
+                f"no reference is known for {tree.id}: record it with the problems, by their ids"
+            )
         if any(type(turn.info.get("number")) is not int for turn in tree.turns):
             raise StoreError(f"the game of {tree.id} has graded it: give --function or --rewards for others")
         answer = max(tree.turns, key=lambda turn: turn.info["number"])
