@@ -8,7 +8,7 @@ import secrets
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -44,7 +44,8 @@ class _Client(ScoringTokenModel):
     _vllm: Any
     _engine: OfflineEngine | StreamingEngine
     _adapters_alone: bool
-    _adapter: _Adapter | None = None
+    _adapter: tuple[Any, int] | None = None
+    """vLLM's request of one version of an adapter, and that version."""
 
     async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
         samples = await self._generated([(ids, self._params(sampling, i, room)) for i in range(n)])
@@ -68,25 +69,20 @@ class _Client(ScoringTokenModel):
 
     async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[EngineOutput]:
         """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
-        self._refuse_alone()
+        if self._adapter is None and self._adapters_alone:
+            advice = "use engine='offline', or a model without max_lora_rank"
+            raise ConfigError(f"{self.name}: on CPUs an async engine serves adapters alone; {advice}")
         if self._engine.asleep:
             raise ModelError(f"{self.name} sleeps: refresh it before it samples")
-        adapter = self._adapter
-        lora = None if adapter is None else adapter.request
+        lora, version = self._adapter or (None, 0)
         self.under_way += len(jobs)
         try:
             found = await self._engine.generate([EngineRequest(*job, lora) for job in jobs])
         finally:
             self.under_way -= len(jobs)
-        if adapter is None:
+        if lora is None:
             return found
-        version = adapter.version
         return [replace(each, versions=((version, len(each.output.outputs[0].token_ids)),)) for each in found]
-
-    def _refuse_alone(self) -> None:
-        if self._adapter is None and self._adapters_alone:
-            advice = "use engine='offline', or a model without max_lora_rank"
-            raise ConfigError(f"{self.name}: on CPUs an async engine serves adapters alone; {advice}")
 
     def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
         if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
@@ -298,7 +294,7 @@ class VLLMAdapter(_Client):
     @property
     def version(self) -> int:
         """Version of the adapter."""
-        return 0 if self._adapter is None else self._adapter.version
+        return 0 if self._adapter is None else self._adapter[1]
 
     def sleep(self) -> None:
         """As `VLLMModel.sleep`, for all adapters of the base."""
@@ -325,12 +321,4 @@ class VLLMAdapter(_Client):
         number = next(self.base._loras)
         lora = importlib.import_module("vllm.lora.request")
         request = lora.LoRARequest(f"{self.name}/{number}", number, str(path))
-        self._adapter = _Adapter(request, self.version + 1 if version is None else version)
-
-
-@dataclass(frozen=True, slots=True)
-class _Adapter:
-    """vLLM's `LoRARequest` for one version of an adapter."""
-
-    request: Any
-    version: int
+        self._adapter = request, self.version + 1 if version is None else version
