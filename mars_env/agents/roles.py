@@ -65,8 +65,7 @@ class RoleAgent:
     ) -> None:
         if isinstance(model, type) or not isinstance(model, Model):
             raise ConfigError(
-                f"a model has a method `async complete(prompt, n, sampling)`, and {shown(model)} has none: "
-                "give an HTTPModel, HFModel, VLLMModel, ScriptedModel or your own"
+                f"a model has `async complete(prompt, n, sampling)`, which {shown(model)} lacks"
             )
         if not isinstance(sampling, Sampling | None):
             raise ConfigError(f"sampling= is a Sampling, such as Sampling(top_k=5), not {shown(sampling)}")
@@ -126,10 +125,8 @@ class RoleAgent:
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions
         ):
-            raise ModelError(
-                f"{self.role}: a model's `complete` returns a list of Completion, such as "
-                f"[Completion(text)], and {shown(self.model)} returned {shown(completions)}"
-            )
+            asked = f"{self.role}: complete() of {shown(self.model)} is to return a list of Completion"
+            raise ModelError(f"{asked}, such as [Completion(text)], not {shown(completions)}")
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 
     def _chat(self, observation: Observation) -> list[Message]:

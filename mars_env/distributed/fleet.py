@@ -22,7 +22,6 @@ from mars_env.distributed.worker import (
     RunContext,
     Worker,
     WorkerReport,
-    accept,
     check_team,
     unchanged,
 )
@@ -114,7 +113,7 @@ class Fleet:
             return [worker.pid for worker in self._workers if worker.pid]
         return list(self._pids.get(kind, ()))
 
-    async def check(self, problems: Sequence[Problem], check_agents: CheckAgents = accept) -> None:
+    async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
         """Reject agents whose prompts can leave less room than their limits, or that `check_agents` rejects.
 
         They are checked where they are made: in an engine's process, or else in a worker's. If no worker can

@@ -32,10 +32,6 @@ def unchanged(game: Game) -> Game:
     return game
 
 
-async def accept(agents: Mapping[str, Agent], game: Game) -> None:
-    """Reject none."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What the trees of one run have in common.

@@ -236,7 +236,7 @@ class HTTPModel:
     def tokenizer(self) -> Any:
         """The model's tokenizer, where prompts of token ids are exact; else None."""
         exact = self.exact and self._api != "chat" and self._scorer.has_tokenizer
-        return self._scorer.tokenizer() if exact else None
+        return self._scorer.tokenizer if exact else None
 
     @property
     def encode(self) -> Callable[..., tuple[int, ...]] | None:
@@ -277,7 +277,7 @@ class HTTPModel:
 
         A `ConfigError` if there is no tokenizer, and more than token ids are given.
         """
-        return self._scorer.written(prompt, texts, end)
+        return self._scorer.written(prompt, *texts, end=end)
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
@@ -301,7 +301,7 @@ class HTTPModel:
     ) -> list[Completion]:
         """Samples `first` to `first + n - 1`."""
         found: list[Completion] = []
-        own = {"processed": self.processed, "context": self.context, "biased": bool(self.biasing)}
+        own: Any = {"processed": self.processed, "context": self.context, "biased": bool(self.biasing)}
         try:
             while (left := n - len(found)) > 0:  # a server may not know n, or limit it
                 given = replace(sampling, seed=None)

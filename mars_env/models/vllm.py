@@ -15,16 +15,9 @@ from typing import Any, Literal, Self
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.identity import digest_of
+from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit, sampled_completion
-from mars_env.models.vllm_engines import (
-    EngineOutput,
-    EngineRequest,
-    OfflineEngine,
-    StreamingEngine,
-    load_vllm,
-    on_cpu,
-)
 from mars_env.models.vllm_weights import EXTENSION, LOAD_SHARED, complete_weights, shared
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
@@ -42,7 +35,7 @@ class _Client(ScoringTokenModel):
     capacity: int
     under_way: int
     _vllm: Any
-    _engine: OfflineEngine | StreamingEngine
+    _engine: engines.OfflineEngine | engines.StreamingEngine
     _adapters_alone: bool
     _adapter: tuple[Any, int] | None = None
     """vLLM's request of one version of an adapter, and that version."""
@@ -67,7 +60,7 @@ class _Client(ScoringTokenModel):
             values = checked_logprobs([entry[token].logprob for entry, token in pairs])
         return replace(given, logprobs=values, versions=((read.versions[0][0], len(values)),))
 
-    async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[EngineOutput]:
+    async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[engines.EngineOutput]:
         """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
         if self._adapter is None and self._adapters_alone:
             advice = "use engine='offline', or a model without max_lora_rank"
@@ -77,7 +70,7 @@ class _Client(ScoringTokenModel):
         lora, version = self._adapter or (None, 0)
         self.under_way += len(jobs)
         try:
-            found = await self._engine.generate([EngineRequest(*job, lora) for job in jobs])
+            found = await self._engine.generate([engines.EngineRequest(*job, lora) for job in jobs])
         finally:
             self.under_way -= len(jobs)
         if lora is None:
@@ -100,7 +93,7 @@ class _Client(ScoringTokenModel):
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
 
-    def _completion(self, ids: tuple[int, ...], sampling: Sampling, sample: EngineOutput) -> Completion:
+    def _completion(self, ids: tuple[int, ...], sampling: Sampling, sample: Any) -> Completion:
         output = sample.output.outputs[0]
         if output.finish_reason not in ("stop", "length"):
             raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
@@ -155,7 +148,7 @@ class VLLMModel(_Client):
     ) -> None:
         if engine not in ("async", "offline"):
             raise ConfigError(f"engine is 'async' or 'offline', got {engine!r}")
-        self._vllm = load_vllm()
+        self._vllm = engines.load_vllm()
         self.name, self.version = name or Path(model).name, 0
         transformers = importlib.import_module("transformers")  # vLLM brings it
         loaders = transformers.AutoTokenizer, transformers.AutoConfig
@@ -170,7 +163,7 @@ class VLLMModel(_Client):
         }
         if max_lora_rank is not None:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
-        cpu = on_cpu()
+        cpu = engines.on_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
         defaults: dict[str, Any] = {
             "enable_prefix_caching": True,
@@ -187,7 +180,7 @@ class VLLMModel(_Client):
         settings = defaults | settings | dict(options or {})
         self.dtype: str = settings["dtype"]
         self._sleeps = bool(settings.get("enable_sleep_mode"))
-        kind = StreamingEngine if engine == "async" else OfflineEngine
+        kind = engines.StreamingEngine if engine == "async" else engines.OfflineEngine
         self._engine = kind(settings, self.version)
         self.context = self._engine.context
         self.capacity, self.under_way = self._engine.capacity, 0

@@ -10,7 +10,7 @@ from typing import IO, Any, TypeVar
 from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
 from mars_env.rollout.engine import add_turns
-from mars_env.rollout.records import turn_from_row
+from mars_env.rollout.records import check_tree_row, turn_from_row
 from mars_env.text import describe_error, shown
 from mars_env.types import Turn
 
@@ -74,9 +74,9 @@ def recovered_rows(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 file.truncate(end)
 
 
-def checked_rows(path: Path, reader: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-    """What the rows of a file describe."""
-    return (read_row(path, row, reader) for _, row in rows_of(path))
+def tree_rows(path: Path, rows: Iterable[tuple[bytes, dict[str, Any]]]) -> dict[str, Mapping[str, Any]]:
+    """The rows of trees, by their ids; the last one of a tree counts."""
+    return {row["tree"]: row for row in (read_row(path, row, check_tree_row) for _, row in rows)}
 
 
 def read_row(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], T]) -> T:
