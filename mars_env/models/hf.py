@@ -14,7 +14,7 @@ from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ModelError
 from mars_env.identity import full_name
 from mars_env.lazy import needs
-from mars_env.models.batching import UNDER_WAY, BatchLimits, Ticket, UnderWay, engine_lock, submit
+from mars_env.models.batching import BatchLimits, Ticket, engine_lock, submit
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import Sampled, ScoringTokenModel, sampled_completion
 from mars_env.types import Completion, Sampling
@@ -154,14 +154,14 @@ class HFModel(ScoringTokenModel):
             )
         return list(values)
 
-    def run(self, tickets: Sequence[_Ticket]) -> list[list[Completion] | BaseException | UnderWay]:
+    def run(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
         """Go on with requests; called by `mars_env.models.batching` in a worker thread."""
         loop = tickets[0].future.get_loop()
         running = self._running.setdefault(loop, _Running(self))
         answers = running.advance(tickets)
         if all(ticket in answers for ticket in tickets):
             del self._running[loop]
-        return [answers.get(ticket, UNDER_WAY) for ticket in tickets]
+        return answers
 
     def batch(self) -> Batch:
         """An empty batch with the present weights."""
