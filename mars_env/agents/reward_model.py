@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import import_object, needs
-from mars_env.models.checkpoint import from_checkpoint
+from mars_env.models.checkpoint import load_model
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
@@ -138,13 +137,10 @@ class HFRewardModel:
         batch: int = 8,
     ) -> None:
         with needs("hf", "HFRewardModel needs torch and transformers"):
-            import torch
-            from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        load_module = partial(AutoModelForSequenceClassification.from_pretrained, dtype=dtype)
-        model, self.tokenizer = from_checkpoint(path, load_module, AutoTokenizer.from_pretrained)
-        self.path = str(path)
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.module: Any = model.to(self.device).eval()
+            from transformers import AutoModelForSequenceClassification
+        kind = AutoModelForSequenceClassification
+        self.module, self.tokenizer = load_model(kind, path, device, dtype)
+        self.path, self.device = str(path), self.module.device
         self.tokenizer.truncation_side = "left"
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token

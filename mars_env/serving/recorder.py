@@ -113,7 +113,6 @@ class Recorder:
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/counts", self._tell)
-        app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         try:
             self._server = await net.start_server(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
@@ -300,10 +299,6 @@ class Recorder:
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))
-
-    async def _elsewhere(self, request: web.Request) -> web.Response:
-        there = "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
-        raise net.Refusal(404, there)
 
     def _refusal(self, error: Exception) -> net.Refusal:
         """What a program reads of an error, which is counted."""
