@@ -1,7 +1,5 @@
 """The two ways to run vLLM in this process: batches (`LLM`), and one stream of requests (`AsyncLLM`)."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import threading
@@ -67,7 +65,7 @@ class _Engine:
     """An engine that can give the card's memory away; it sleeps without its `asleep` parts."""
 
     asleep: tuple[str, ...] = ()
-    _finalizer: weakref.finalize[Any, Any]
+    _finalizer: Any
 
     def _call(self, method: str, argument: Any) -> None:
         raise NotImplementedError
@@ -243,8 +241,7 @@ def load_vllm() -> Any:
 
 def on_cpu() -> bool:
     """Whether vLLM runs on the CPU here."""
-    found: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
-    return found
+    return bool(importlib.import_module("vllm.platforms").current_platform.is_cpu())
 
 
 def _made(make: Any) -> Any:

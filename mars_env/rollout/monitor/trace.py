@@ -1,12 +1,11 @@
 """A trace of every turn, for Chrome and Perfetto."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from mars_env.errors import StoreError, explained
@@ -16,7 +15,7 @@ from mars_env.text import describe_error, logger
 log = logger(__name__)
 
 
-class Trace:
+class Trace(AbstractContextManager["Trace"]):
     """A file of every turn that Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev) show.
 
     Turns of one agent that overlap are in different lanes. The file can be read even if the run was killed.
@@ -34,9 +33,6 @@ class Trace:
         self._separator = "[\n"
         self._agents: dict[str, int] = {}
         self._lanes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)  # free from, number
-
-    def __enter__(self) -> Trace:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
