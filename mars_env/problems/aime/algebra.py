@@ -3,7 +3,7 @@
 import math
 import random
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 
 from mars_env.problems.aime.template import (
     LOWEST_TERMS,
@@ -33,14 +33,12 @@ def products_in_pairs(rng: random.Random) -> Question | None:
     return Question(statement, x + ab // x + ca // x, {"products": [ab, bc, ca]})
 
 
-@template("algebra", level=1)
-def absolute_values(rng: random.Random) -> Question | None:
+@template("algebra", level=1, least=3)
+def absolute_values(rng: random.Random) -> Question:
     """Integers with a bounded sum of distances, by trying all candidates."""
     a, b, c = sorted(rng.sample(range(-30, 60), 3))
     bound = rng.randint(c - a + 1, 3 * (c - a) + 60)
     count = sum(1 for x in range(a - bound, c + bound + 1) if abs(x - a) + abs(x - b) + abs(x - c) <= bound)
-    if count < 3:
-        return None
     terms = " + ".join(f"|{polynomial(1, -shift)}|" for shift in (a, b, c))
     statement = f"How many integers $x$ satisfy ${terms} \\le {bound}$?"
     return Question(statement, count, {"points": [a, b, c], "bound": bound})
@@ -106,12 +104,8 @@ def two_logarithms(rng: random.Random) -> Question | None:
     if base**u + base**v > 999 or u == v:
         return None
     first, second = Fraction(u) + Fraction(v, k), Fraction(v) + Fraction(u, m)
-    solutions = [
-        (i, j)
-        for i in range(1, 10)
-        for j in range(1, 10)
-        if k * i + j == k * first and m * j + i == m * second
-    ]
+    pairs = product(range(1, 10), repeat=2)
+    solutions = [(i, j) for i, j in pairs if k * i + j == k * first and m * j + i == m * second]
     if len(solutions) != 1:
         return None
     i, j = solutions[0]
@@ -120,13 +114,8 @@ def two_logarithms(rng: random.Random) -> Question | None:
         f" {latex(first)}$ and $\\log_{{{base}}} y + \\log_{{{base**m}}} x = {latex(second)}$. Find $x"
         " + y$."
     )
-    parameters = {
-        "base": base,
-        "k": k,
-        "m": m,
-        "sums": [[first.numerator, first.denominator], [second.numerator, second.denominator]],
-    }
-    return Question(statement, base**i + base**j, parameters)
+    sums = [[*first.as_integer_ratio()], [*second.as_integer_ratio()]]
+    return Question(statement, base**i + base**j, {"base": base, "k": k, "m": m, "sums": sums})
 
 
 @template("algebra", level=3)
@@ -146,7 +135,7 @@ def best_product(rng: random.Random) -> Question | None:
     return Question(statement, max(products), {"p": p, "q": q, "total": total})
 
 
-@template("algebra", level=4)
+@template("algebra", level=4, least=1)
 def product_over_roots(rng: random.Random) -> Question | None:
     """A product over the roots of a cubic, as a determinant of its companion matrix."""
     b, c, d = rng.randint(-9, 9), rng.randint(-15, 15), rng.randint(-25, 25)
@@ -157,15 +146,12 @@ def product_over_roots(rng: random.Random) -> Question | None:
     square = [[sum(companion[i][k] * companion[k][j] for k in range(3)) for j in range(3)] for i in range(3)]
     shifted = [[square[i][j] + u * companion[i][j] + v * (i == j) for j in range(3)] for i in range(3)]
     factor = f"({{0}}^2{signed(u) if u > 1 else '+'}{{0}}{signed(v)})"
-    product = "".join(factor.replace("{0}", root) for root in "rst")
-    value = determinant(shifted)
-    if value == 0:
-        return None
+    factors = "".join(factor.replace("{0}", root) for root in "rst")
     statement = (
         f"Let $r$, $s$, and $t$ be the (possibly complex) roots of ${polynomial(1, b, c, d)} = 0$. Find"
-        f" ${product}$."
+        f" ${factors}$."
     )
-    return Question(statement, value, {"cubic": [1, b, c, d], "u": u, "v": v})
+    return Question(statement, determinant(shifted), {"cubic": [1, b, c, d], "u": u, "v": v})
 
 
 @template("algebra", level=4)

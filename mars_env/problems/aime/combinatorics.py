@@ -1,7 +1,8 @@
 """Combinatorics templates: answers by listing, or by adding up counts cell by cell."""
 
 import random
-from itertools import combinations, permutations
+from collections import Counter
+from itertools import combinations, permutations, product
 
 from mars_env.problems.aime.template import Question, listing, template
 
@@ -20,10 +21,9 @@ def committee(rng: random.Random) -> Question | None:
     least, other_least = rng.randint(1, size - 1), rng.randint(0, 1)
     if a + b > 12 or least + other_least > size:
         return None
-    answer = 0
-    for group in combinations(range(a + b), size):
-        members = sum(1 for person in group if person < a)
-        answer += members >= least and size - members >= other_least
+    groups = combinations(range(a + b), size)
+    members = [sum(person < a for person in group) for group in groups]
+    answer = sum(number >= least and size - number >= other_least for number in members)
     rest = f" and at least ${other_least}$ of the {other}" if other_least else ""
     statement = (
         f"A club has ${a}$ {kind} and ${b}$ {other}, and nobody is both. In how many ways can a committee of"
@@ -52,9 +52,8 @@ def paths_around_points(rng: random.Random) -> Question | None:
         f" one unit to the right or one unit up. The points $({a},{b})$ and $({c},{d})$ are blocked. How many"
         " different walks visit neither of the blocked points?"
     )
-    return Question(
-        statement, ways[-1][-1], {"width": width, "height": height, "closed": [list(p) for p in closed]}
-    )
+    parameters = {"width": width, "height": height, "closed": [[a, b], [c, d]]}
+    return Question(statement, ways[-1][-1], parameters)
 
 
 @template("combinatorics", level=2)
@@ -75,16 +74,13 @@ def bounded_sums(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"bounds": bounds, "total": total})
 
 
-@template("combinatorics", level=3)
+@template("combinatorics", level=3, least=5)
 def forbidden_chairs(rng: random.Random) -> Question | None:
     """Seatings in which everybody avoids some chairs, by going through all orders."""
     people = sorted(rng.sample(NAMES, 6))
     forbidden = [sorted(rng.sample(range(6), rng.choice((0, 1, 1, 2, 2, 3)))) for _ in people]
-    answer = sum(
-        1
-        for seats in permutations(range(6))
-        if not any(s in f for s, f in zip(seats, forbidden, strict=True))
-    )
+    seatings = permutations(range(6))
+    answer = sum(not any(s in f for s, f in zip(seats, forbidden, strict=True)) for seats in seatings)
     wishes = listing(
         [
             f"{name} refuses the {listing([ORDINALS[chair] for chair in chairs])}"
@@ -93,7 +89,7 @@ def forbidden_chairs(rng: random.Random) -> Question | None:
             if chairs
         ]
     )
-    if answer < 5 or not wishes:
+    if not wishes:
         return None
     statement = (
         f"{listing(people)} sit down on six chairs in a row, one on each chair. {wishes}. In how many ways"
@@ -102,7 +98,7 @@ def forbidden_chairs(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"forbidden": forbidden})
 
 
-@template("combinatorics", level=3)
+@template("combinatorics", level=3, least=5)
 def flips_without_runs(rng: random.Random) -> Question | None:
     """Sequences of flips without long runs, flip by flip."""
     flips, heads = rng.randint(8, 16), rng.randint(3, 10)
@@ -110,19 +106,15 @@ def flips_without_runs(rng: random.Random) -> Question | None:
     if heads > flips - 3:
         return None
     # The number of sequences so far, by number of heads, last result and length of the last run.
-    ways = {(1, "H", 1): 1, (0, "T", 1): 1}
+    ways = Counter({(1, "H", 1): 1, (0, "T", 1): 1})
     for _ in range(flips - 1):
-        new: dict[tuple[int, str, int], int] = {}
-        for (seen, last, run), count in ways.items():
-            for side in "HT":
-                longer = run + 1 if side == last else 1
-                if longer < limits[side]:
-                    state = (seen + (side == "H"), side, longer)
-                    new[state] = new.get(state, 0) + count
+        new = Counter[tuple[int, str, int]]()
+        for (seen, last, run), side in product(ways, "HT"):
+            longer = run + 1 if side == last else 1
+            if longer < limits[side]:
+                new[seen + (side == "H"), side, longer] += ways[seen, last, run]
         ways = new
     answer = sum(count for (seen, _, _), count in ways.items() if seen == heads)
-    if answer < 5:
-        return None
     statement = (
         f"A coin is flipped ${flips}$ times. How many of the possible sequences of results have exactly"
         f" ${heads}$ heads, but nowhere ${limits['H']}$ or more heads in a row and nowhere ${limits['T']}$ or"
@@ -152,17 +144,13 @@ def necklaces(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"counts": counts})
 
 
-@template("combinatorics", level=4)
-def subsets_without_differences(rng: random.Random) -> Question | None:
+@template("combinatorics", level=4, least=5)
+def subsets_without_differences(rng: random.Random) -> Question:
     """Subsets in which two differences never occur, by checking all subsets."""
     n, size = rng.randint(8, 14), rng.randint(3, 4)
     d, e = sorted(rng.sample(range(1, 7), 2))
-    answer = 0
-    for chosen in combinations(range(n), size):
-        mask = sum(1 << i for i in chosen)
-        answer += not (mask & (mask >> d) or mask & (mask >> e))
-    if answer < 5:
-        return None
+    masks = [sum(1 << i for i in chosen) for chosen in combinations(range(n), size)]
+    answer = sum(not (mask & (mask >> d) or mask & (mask >> e)) for mask in masks)
     statement = (
         f"How many subsets of $\\{{1, 2, 3, \\ldots, {n}\\}}$ with exactly ${size}$ elements contain no two"
         f" elements whose difference is ${d}$ and no two elements whose difference is ${e}$?"

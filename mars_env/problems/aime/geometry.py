@@ -61,20 +61,15 @@ def foot_of_the_altitude(rng: random.Random) -> Question:
     return Question(statement, parts_sum(height), {"a": a, "b": b})
 
 
-@template("geometry", level=1)
-def painted_block(rng: random.Random) -> Question | None:
+@template("geometry", level=1, least=1)
+def painted_block(rng: random.Random) -> Question:
     """Unit cubes with a given number of painted faces, cube by cube."""
     size = sorted((rng.randint(3, 12) for _ in range(3)), reverse=True)
     faces, bare_bottom = rng.randint(0, 2), rng.random() < 0.5
     a, b, c = size
-    count = 0
-    for x, y, z in product(range(a), range(b), range(c)):
-        painted = (
-            (x == 0) + (x == a - 1) + (y == 0) + (y == b - 1) + (z == c - 1) + (z == 0 and not bare_bottom)
-        )
-        count += painted == faces
-    if count == 0:
-        return None
+    outer = [[(i == 0) + (i == n - 1) for i in range(n)] for n in size]
+    outer[2][0] -= bare_bottom
+    count = [x + y + z for x, y, z in product(*outer)].count(faces)
     which = f"All faces except one of the two ${a}$-by-${b}$ faces" if bare_bottom else "All six faces"
     number = f"exactly ${faces}$" if faces else "no"
     statement = (
@@ -121,20 +116,16 @@ def common_tangent(rng: random.Random) -> Question | None:
 
 @template("geometry", level=3)
 def points_inside_a_triangle(rng: random.Random) -> Question | None:
-    """Lattice points strictly inside a triangle, by testing each."""
+    """Lattice points strictly inside a triangle, by testing each: it is on the same side of all edges."""
     (ax, ay), (bx, by), (cx, cy) = corners = [(rng.randint(0, 24), rng.randint(0, 24)) for _ in range(3)]
     area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay)
     if abs(area) < 60:
         return None
-    turn = 1 if area > 0 else -1
-    count = 0
-    for x in range(min(ax, bx, cx) + 1, max(ax, bx, cx)):
-        for y in range(min(ay, by, cy) + 1, max(ay, by, cy)):
-            count += (
-                turn * ((bx - ax) * (y - ay) - (x - ax) * (by - ay)) > 0
-                and turn * ((cx - bx) * (y - by) - (x - bx) * (cy - by)) > 0
-                and turn * ((ax - cx) * (y - cy) - (x - cx) * (ay - cy)) > 0
-            )
+    edges = list(zip(corners, corners[1:] + corners[:1], strict=True))
+    count = sum(
+        all(area * ((u - p) * (y - q) - (x - p) * (v - q)) > 0 for (p, q), (u, v) in edges)
+        for x, y in product(range(25), repeat=2)
+    )
     statement = (
         f"A triangle in the coordinate plane has its vertices at $({ax},{ay})$, $({bx},{by})$, and"
         f" $({cx},{cy})$. How many points with two integer coordinates lie strictly inside the triangle?"
@@ -202,8 +193,8 @@ def circumcircle(rng: random.Random) -> Question | None:
     return Question(statement, parts_sum(radius), {"sides": [a, b, c]})
 
 
-@template("geometry", level=5)
-def triangles_in_a_polygon(rng: random.Random) -> Question | None:
+@template("geometry", level=5, least=1)
+def triangles_in_a_polygon(rng: random.Random) -> Question:
     """Triangles of one kind among the corners of a regular polygon, by listing all."""
     n = rng.randint(8, 22)
     kind = rng.choice(
@@ -212,22 +203,10 @@ def triangles_in_a_polygon(rng: random.Random) -> Question | None:
     at_first = rng.random() < 0.3
     count = 0
     for i, j, k in combinations(range(n), 3):
-        if at_first and i:
-            break
         arcs = (j - i, k - j, n - k + i)  # each angle is half of the arc across from it
-        longest, different = max(arcs), len(set(arcs))
-        count += all(
-            {
-                "acute": 2 * longest < n,
-                "right-angled": 2 * longest == n,
-                "obtuse": 2 * longest > n,
-                "isosceles": different < 3,
-                "scalene": different == 3,
-            }[word]
-            for word in kind.split()
-        )
-    if count == 0:
-        return None
+        angle = {-1: "acute", 0: "right-angled", 1: "obtuse"}[(2 * max(arcs) > n) - (2 * max(arcs) < n)]
+        words = (angle, "isosceles" if len(set(arcs)) < 3 else "scalene")
+        count += set(words).issuperset(kind.split()) and not (at_first and i)
     through = ", one of them being $A_1$" if at_first else ""
     hint = " (Equilateral triangles count as isosceles.)" if "isosceles" in kind else ""
     statement = (

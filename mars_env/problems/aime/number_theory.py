@@ -7,13 +7,11 @@ from itertools import product
 from mars_env.problems.aime.template import Question, listing, polynomial, template
 
 
-@template("number theory", level=1)
-def digit_sum_multiples(rng: random.Random) -> Question | None:
+@template("number theory", level=1, least=1)
+def digit_sum_multiples(rng: random.Random) -> Question:
     """Three-digit multiples with a given digit sum, by checking all."""
     divisor, digit_sum = rng.randint(2, 25), rng.randint(3, 25)
     count = sum(1 for n in range(100, 1000) if n % divisor == 0 and sum(map(int, str(n))) == digit_sum)
-    if count == 0:
-        return None
     statement = (
         f"How many three-digit positive integers are multiples of ${divisor}$ and have digits that add up to "
         f"${digit_sum}$?"
@@ -46,11 +44,8 @@ def divisors_that_are_multiples(rng: random.Random) -> Question | None:
         return None
     p, q = rng.sample(sorted(exponents), 2)
     divisor, other = p ** rng.randint(1, exponents[p]), q ** rng.randint(1, exponents[q])
-    found = set()
-    for d in range(1, math.isqrt(number) + 1):
-        if number % d == 0:
-            found |= {d, number // d}
-    answer = sum(1 for d in found if d % divisor == 0 and d % other != 0)
+    low = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    answer = sum(1 for d in {*low, *(number // d for d in low)} if d % divisor == 0 and d % other != 0)
     factors = r" \cdot ".join(f"{p}^{{{e}}}" if e > 1 else str(p) for p, e in exponents.items())
     statement = (
         f"Let $N = {factors}$. How many positive divisors of $N$ are multiples of ${divisor}$ "
@@ -80,10 +75,8 @@ def sum_of_powers_remainder(rng: random.Random) -> Question | None:
 @template("number theory", level=3)
 def trailing_zeros_in_a_base(rng: random.Random) -> Question:
     """Trailing zeros of n! in a base, by dividing the factorial itself."""
-    n, base = (
-        rng.randint(30, 250),
-        rng.choice([6, 12, 14, 15, 18, 20, 21, 24, 28, 36, 40, 45, 48, 50, 54, 60, 63, 72]),
-    )
+    n = rng.randint(30, 250)
+    base = rng.choice([6, 12, 14, 15, 18, 20, 21, 24, 28, 36, 40, 45, 48, 50, 54, 60, 63, 72])
     factorial, zeros = math.factorial(n), 0
     while factorial % base == 0:
         factorial //= base
@@ -92,8 +85,8 @@ def trailing_zeros_in_a_base(rng: random.Random) -> Question:
     return Question(statement, zeros, {"n": n, "base": base})
 
 
-@template("number theory", level=3)
-def least_exponent(rng: random.Random) -> Question | None:
+@template("number theory", level=3, least=10)
+def least_exponent(rng: random.Random) -> Question:
     """The order of a modulo a prime, by multiplying until 1 comes back."""
     prime = rng.choice([p for p in range(101, 998, 2) if all(p % d for d in range(3, math.isqrt(p) + 1, 2))])
     base = rng.randint(2, 30)
@@ -104,7 +97,7 @@ def least_exponent(rng: random.Random) -> Question | None:
         f"The number ${prime}$ is prime. Find the least positive integer $n$ for which ${base}^n - 1$ "
         f"is a multiple of ${prime}$."
     )
-    return Question(statement, order, {"base": base, "prime": prime}) if order >= 10 else None
+    return Question(statement, order, {"base": base, "prime": prime})
 
 
 @template("number theory", level=4)
@@ -116,11 +109,8 @@ def pairs_with_lcm(rng: random.Random) -> Question | None:
     common = primes[0] ** rng.randint(0, exponents[0] - 1) * primes[1] ** rng.randint(0, 1)
     if number > 200_000 or common == 1:
         return None
-    divisors = [
-        math.prod(p**e for p, e in zip(primes, powers, strict=True))
-        for powers in product(*(range(e + 1) for e in exponents))
-    ]
-    usable = [d for d in divisors if d % common == 0]
+    powers = [[p**i for i in range(e + 1)] for p, e in zip(primes, exponents, strict=True)]
+    usable = [d for d in map(math.prod, product(*powers)) if d % common == 0]
     answer = sum(1 for a in usable for b in usable if math.lcm(a, b) == number)
     statement = (
         "Find the number of ordered pairs $(a, b)$ of positive integers such that both $a$ and $b$ are"
@@ -129,14 +119,12 @@ def pairs_with_lcm(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"number": number, "common": common})
 
 
-@template("number theory", level=4)
-def quadratic_multiples(rng: random.Random) -> Question | None:
+@template("number theory", level=4, least=1)
+def quadratic_multiples(rng: random.Random) -> Question:
     """How often a quadratic is divisible by m up to a bound, by trying all."""
     modulus = rng.choice([15, 21, 24, 30, 33, 35, 36, 39, 42, 45, 55, 60, 63, 65, 66, 70, 77, 84, 90, 91])
     a, b, bound = rng.randint(1, 20), rng.randint(-40, 40), rng.randint(300, 1500)
     count = sum(1 for n in range(1, bound + 1) if (n * n + a * n + b) % modulus == 0)
-    if count == 0:
-        return None
     statement = (
         f"For how many positive integers $n$ not exceeding ${bound}$ is ${polynomial(1, a, b, variable='n')}$"
         f" a multiple of ${modulus}$?"
@@ -151,12 +139,9 @@ def quadratic_squares(rng: random.Random) -> Question | None:
     gap = abs(a * a - 4 * b)
     if gap == 0 or gap > 2500:
         return None
-    found = []
     # Writing 4(n^2 + an + b) = (2n + a)^2 - D, both factors of D are at most |D|, so 2n + a is at most |D|.
-    for n in range(1, gap // 2 + 1):
-        value = n * n + a * n + b
-        if value >= 0 and math.isqrt(value) ** 2 == value:
-            found.append(n)
+    values = {n: n * n + a * n + b for n in range(1, gap // 2 + 1)}
+    found = [n for n, value in values.items() if value >= 0 and math.isqrt(value) ** 2 == value]
     if len(found) < 2:
         return None
     statement = (
