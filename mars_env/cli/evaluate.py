@@ -119,22 +119,12 @@ def evaluate(  # public edge: one parameter is one option of the command
             with shown_progress(monitor, console):
                 report, trees = run_sync(watched())
         except (KeyboardInterrupt, SystemExit):
-            kept = (
-                f"{out} keeps the finished part, and the same command continues it"
-                if out
-                else "nothing was stored"
-            )
-            console.print(f"mars-env: stopped: {kept}")
+            kept = f"{out} keeps the finished part, and the same command continues it"
+            console.print(f"mars-env: stopped: {kept if out else 'nothing was stored'}")
             raise
     if out is not None:
-        write_page(
-            out / "report.html",
-            trees,
-            title=plan.title,
-            report=report,
-            notes=[MADE_AGAIN],
-            display=Display(prompts_of(plan.game)),
-        )
+        how = {"notes": [MADE_AGAIN], "display": Display(prompts_of(plan.game))}
+        write_page(out / "report.html", trees, title=plan.title, report=report, **how)
     if json_output:
         say_json(report.json_text())
     else:

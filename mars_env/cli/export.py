@@ -88,11 +88,8 @@ def export(  # public edge: one parameter is one option of the command
             sampled = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
             number = write_samples(target, sampled)
             if cut := cut_distribution(stored.manifest["config"]):
-                say(
-                    f"note: this run was sampled with {cut}, and its log-probabilities may be of the cut "
-                    "distribution: a trainer's ratios to them are wrong",
-                    err=True,
-                )
+                wrong = "its log-probabilities may be of the cut distribution, and a trainer's ratios wrong"
+                say(f"note: this run was sampled with {cut}: {wrong}", err=True)
         elif format == "parquet":
             table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
             number = write_parquet(table, target)

@@ -248,11 +248,8 @@ class _System:
         rates = {problem: accuracy(problem, each, k) for problem, each in attempts.items() if len(each) >= k}
         short = len(attempts) - len(rates)
         if 2 * short > len(attempts):
-            raise ConfigError(
-                f"{name!r} takes {counted(k, 'sample')} with a known grade at the System's "
-                f"{self.budget:.0f} tokens a problem, but for {short} of {len(attempts)} problems the pool "
-                "has fewer; draw more samples"
-            )
+            needed = f"{name!r} takes {counted(k, 'graded sample')} at {self.budget:.0f} tokens a problem"
+            raise ConfigError(f"{needed}; {short} of {len(attempts)} problems have fewer: draw more samples")
         detail = counted(k, unit) + (f" by {voted_by}" if voted_by else "")
         detail += f", problems left out for lack of samples: {short}" if short else ""
         return self.baseline(name, detail, rates, k * tokens)

@@ -102,7 +102,6 @@ def price_of(policy: str, prices: Prices) -> tuple[float, float]:
     """The price of a policy; a `ConfigError` if it has none."""
     found = prices.get(policy, prices.get(""))
     if found is None:
-        raise ConfigError(
-            f"the policy {policy or 'that judges'!r} has no price: there are prices for {', '.join(prices)}"
-        )
+        who = repr(policy or "that judges")
+        raise ConfigError(f"the policy {who} has no price: there are prices for {', '.join(prices)}")
     return found

@@ -21,9 +21,11 @@ from mars_env.evaluation.trees import (
     by_problem,
     depth,
     first_attempts,
+    first_verdicts,
     is_right,
     is_search,
     judged_turn,
+    judgements,
     judging_tokens,
     known_verdicts,
     prompt_tokens,
@@ -32,7 +34,7 @@ from mars_env.evaluation.trees import (
     system_right,
 )
 from mars_env.text import logger, one_line, raised, shown
-from mars_env.types import Tree
+from mars_env.types import Tree, Turn
 
 log = logger(__name__)
 
@@ -278,18 +280,15 @@ def _graded_later(trees: Sequence[Tree]) -> set[str]:
 
 def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collection[str]) -> None:
     """The mean reward of each role, and the accuracy of all turns of those roles."""
-    rewards: defaultdict[str, list[float]] = defaultdict(list)
-    right: defaultdict[str, list[bool]] = defaultdict(list)
+    by_role: defaultdict[str, list[Turn]] = defaultdict(list)
     for tree in trees:
         for turn in tree.turns:
-            if turn.reward is not None:
-                rewards[turn.role].append(turn.reward)
-            if turn.role in graded:
-                right[turn.role] += known_verdicts([turn])
-    for role, values in rewards.items():
-        sums.average(f"reward:{role}", problem, values)
-    for role, verdicts in right.items():
-        sums.average(f"accuracy:{role}", problem, verdicts)
+            by_role[turn.role].append(turn)
+    for role, turns in by_role.items():
+        sums.average(f"reward:{role}", problem, [turn.reward for turn in turns if turn.reward is not None])
+    for role, turns in by_role.items():
+        if role in graded:
+            sums.average(f"accuracy:{role}", problem, known_verdicts(turns))
 
 
 def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
@@ -307,8 +306,7 @@ def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
 
 
 def _gain(tree: Tree) -> float | None:
-    attempts = known_verdicts(first_attempts(tree))
-    right = system_right(tree)
+    attempts, right = first_verdicts(tree), system_right(tree)
     if right is None or not attempts or is_search(tree):
         return None
     return right - sum(attempts) / len(attempts)
@@ -340,22 +338,18 @@ of the mean over their trees, as it is of metrics that `register_metric` adds.""
 
 def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
     """The Verifier's and the Corrector's turns of one tree."""
-    by_id = {t.id: t for t in tree.turns}
-    for turn in tree.turns:
-        if turn.action.interrupted:  # the set-up cut the agent off
-            continue
-        if "verdict" in turn.info:
-            sums.add("malformed", problem, bool(turn.info.get("malformed")))
+    for turn, accepts, right in judgements(tree):
+        sums.add("malformed", problem, bool(turn.info.get("malformed")))
+        if right is not None:
+            sums.add("verifier_accuracy", problem, accepts == right)
+            sums.add("acceptance_precision" if accepts else "verifier_precision", problem, accepts == right)
+            sums.add("acceptance_recall" if right else "verifier_recall", problem, accepts == right)
+    by_id = {turn.id: turn for turn in tree.turns}
+    corrections = [turn for turn in tree.turns if turn.role == "corrector" and "verdict" not in turn.info]
+    for turn in corrections:
         judged = judged_turn(turn, by_id)
-        before = None if judged is None else is_right(judged)
-        if before is None:
-            continue
-        if "verdict" in turn.info:
-            accepts = turn.info["verdict"] == "Correct"
-            sums.add("verifier_accuracy", problem, accepts == before)
-            sums.add("acceptance_precision" if accepts else "verifier_precision", problem, accepts == before)
-            sums.add("acceptance_recall" if before else "verifier_recall", problem, accepts == before)
-        elif turn.role == "corrector" and (after := is_right(turn)) is not None:
+        before, after = None if judged is None else is_right(judged), is_right(turn)
+        if before is not None and after is not None:
             sums.add("break_rate" if before else "fix_rate", problem, after != before)
 
 

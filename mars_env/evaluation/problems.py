@@ -34,10 +34,8 @@ def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str
         raise ConfigError(f"{names[0]} and {names[1]} must be runs of the same problems: {'; '.join(only)}")
     changed = {key for key in left if left[key] != right[key]}
     if changed:
-        raise ConfigError(
-            f"{names[0]} and {names[1]} hold {len(changed)} problems of the same id with another statement "
-            f"or reference ({_some(changed)}); play both on the same version of the set"
-        )
+        which = f"{len(changed)} problems of the same id, {_some(changed)}"
+        raise ConfigError(f"{which}, have another statement or reference in {names[1]} than in {names[0]}")
 
 
 def _some(keys: set[str]) -> str:

@@ -180,11 +180,7 @@ def first_problems(problems: ProblemSet, limit: int | None) -> ProblemSet:
 
 
 async def play_plan(
-    plan: Plan,
-    play: Play,
-    *,
-    out: Path | None = None,
-    on_tree: OnTree | None = None,
+    plan: Plan, play: Play, *, out: Path | None = None, on_tree: OnTree | None = None
 ) -> tuple[Report, list[Tree]]:
     """Play a plan; returns the report and the trees, in the order of problems and samples.
 
@@ -199,10 +195,8 @@ async def play_plan(
     """
     game = plan.game
     if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
-        raise ConfigError(
-            f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}, cannot be "
-            "graded: give a grader that needs none, or let the team answer them with mars_env.solve"
-        )
+        ungraded = f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}"
+        raise ConfigError(f"{ungraded}, cannot be graded: give another grader, or use mars_env.solve")
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
     if plan.baselines:
@@ -241,7 +235,7 @@ async def play_plan(
     trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, finished)
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
-    baselines, notes = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ([], [])
+    baselines, notes = await _baselines(plan, play, trees, out, on_tree) if plan.baselines else ([], [])
     prices = plan.prices
     try:
         if prices is not None:
@@ -274,12 +268,7 @@ def _require_solver(game: Game) -> None:
 
 
 async def _baselines(
-    plan: Plan,
-    game: Game,
-    play: Play,
-    trees: Sequence[Tree],
-    out: Path | None,
-    on_tree: OnTree | None,
+    plan: Plan, play: Play, trees: Sequence[Tree], out: Path | None, on_tree: OnTree | None
 ) -> tuple[list[Baseline], list[str]]:
     """What the System's tokens buy without the team, and notes on what could not be computed."""
     finished = [tree for tree in trees if not tree.fault]
@@ -341,7 +330,7 @@ async def _baselines(
                 f"{CONTINUED}: left out, since the System's {limit} tokens a problem are no more than the "
                 f"Solver's limit of {own}"
             )
-    if VERIFIER in game.rules.possible_agents:
+    if VERIFIER in plan.game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")
         await add_vote(lambda answer_of: weighted_vote(finished, checked, answer_of, voted_by), checked)
         add(lambda: retries(finished, checked))

@@ -1,7 +1,7 @@
 """What a turn and a tree show: whether they are right, their tokens, which turn judged which."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from mars_env.envs.visibility import SEARCH_UNKNOWN
 from mars_env.errors import ConfigError
@@ -38,6 +38,23 @@ def judged_turn(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
             return above
         parent = above.parent_id
     return None
+
+
+def judgements(tree: Tree) -> Iterator[tuple[Turn, bool, bool | None]]:
+    """Each verdict of a Verifier: the turn, whether it accepts, and whether it should (None if unknown)."""
+    by_id = {turn.id: turn for turn in tree.turns}
+    for turn in tree.turns:
+        if "verdict" in turn.info and not turn.action.interrupted:
+            judged = judged_turn(turn, by_id)
+            yield turn, turn.info["verdict"] == "Correct", None if judged is None else is_right(judged)
+
+
+def children_of(tree: Tree) -> dict[str | None, list[Turn]]:
+    """The turns below each turn, by its id; under None the roots."""
+    found: dict[str | None, list[Turn]] = {}
+    for turn in tree.turns:
+        found.setdefault(turn.parent_id, []).append(turn)
+    return found
 
 
 def first_attempts(tree: Tree) -> list[Turn]:
@@ -113,6 +130,11 @@ def is_search(tree: Tree) -> bool:
 def known_verdicts(turns: Sequence[Turn]) -> list[bool]:
     """Whether each turn is right, of those whose grade is known."""
     return [right for turn in turns if (right := is_right(turn)) is not None]
+
+
+def first_verdicts(tree: Tree) -> list[bool]:
+    """Whether each first attempt is right, of those whose grade is known."""
+    return known_verdicts(first_attempts(tree))
 
 
 def any_right(tree: Tree) -> bool | None:

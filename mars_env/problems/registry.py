@@ -45,12 +45,12 @@ _loaders: dict[str, Loader] = {}  # the sets of users
 _MODULE_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[\w.-]+)")
 
 
-def register_problem_set(name: str, loader: Loader) -> None:
+def register_problem_set(name: str, loader: Loader | ProblemSet) -> None:
     """Make a set known by name to `load_problems`, `make` and the command line.
 
     Args:
         name: Letters, digits, ``_``, ``-`` and ``.``; lower case by convention.
-        loader: Called as ``loader(seed=..., split=..., **options)`` each time the set is loaded.
+        loader: Called as ``loader(seed=..., split=..., **options)`` each time the set is loaded; or the set.
 
     Raises:
         ConfigError: The name is malformed, or another loader has it.
@@ -65,6 +65,7 @@ def register_problem_set(name: str, loader: Loader) -> None:
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a problem set's name may contain letters, digits, '_', '-' and '.', got {name!r}")
+    loader = _as_loader(loader, f"the set {name!r}")
     own = name in _FUNCTIONS or name in _HUB
     # A module that is imported again registers the same function again, which is not a clash.
     if own or full_name(_loaders.get(name, loader)) != full_name(loader):

@@ -20,11 +20,11 @@ from urllib.parse import quote
 
 from mars_env.evaluation.compare import Comparison
 from mars_env.evaluation.report import Report
-from mars_env.evaluation.trees import first_attempts, known_verdicts, sampled_tokens, system_right
+from mars_env.evaluation.trees import children_of, first_verdicts, sampled_tokens, system_right
 from mars_env.files import write_atomically, writing
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
-from mars_env.viewer.drawing import children_of, picture, templates
+from mars_env.viewer.drawing import picture, templates
 from mars_env.viewer.mathml import mathml
 from mars_env.viewer.programs import coloured
 from mars_env.viewer.prose import limited
@@ -241,7 +241,7 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
 
 
 def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
-    first = known_verdicts(first_attempts(tree))
+    first = first_verdicts(tree)
     system = system_right(tree)
     verdict = "fault" if tree.fault else _WORDS[system]
     if tree.final is None and not tree.fault and system is None:

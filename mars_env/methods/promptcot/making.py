@@ -138,14 +138,8 @@ async def _round(
         refer(design.problem, derive_seed(settings.seed, "refer", i)) for i, design in kept.items()
     )
     found = dict(zip(kept, references, strict=True))
-    return [
-        {
-            "index": i,
-            "fate": fate,
-            "problem": problem_row(_problem(i, kept[i], found[i])) if fate == "kept" else None,
-        }
-        for i, fate in zip(places, fates, strict=True)
-    ]
+    rows = {i: problem_row(_problem(i, design, found[i])) for i, design in kept.items()}
+    return [{"index": i, "fate": fate, "problem": rows.get(i)} for i, fate in zip(places, fates, strict=True)]
 
 
 def _problem(index: int, design: Design, reference: Reference) -> Problem:
