@@ -275,14 +275,11 @@ class _System:
 
 
 def _attempts(trees: Sequence[Tree], answer_of: AnswerOf = lambda turn: None) -> dict[str, list[Attempt]]:
-    return {
-        problem: [
-            Attempt(is_right(turn), sampled_tokens(turn), answer_of(turn))
-            for tree in group
-            for turn in first_attempts(tree)
-        ]
-        for problem, group in by_problem(trees).items()
-    }
+    found: dict[str, list[Attempt]] = {}
+    for problem, group in by_problem(trees).items():
+        turns = [turn for tree in group for turn in first_attempts(tree)]
+        found[problem] = [Attempt(is_right(turn), sampled_tokens(turn), answer_of(turn)) for turn in turns]
+    return found
 
 
 def _known_rates(name: str, shares: Mapping[str, float | None]) -> dict[str, float]:

@@ -135,9 +135,8 @@ _BOUNDS = {"rate": (-1.0, 1.0), "difference": (-2.0, 2.0)}
 
 def _known(metrics: Mapping[str, Metric]) -> set[str]:
     """The problems of which an attempt or an answer is known."""
-    return {
-        p for name in ("solver_accuracy", "system_accuracy") if name in metrics for p in metrics[name].pairs
-    }
+    named = [metrics[name] for name in ("solver_accuracy", "system_accuracy") if name in metrics]
+    return {problem for metric in named for problem in metric.pairs}
 
 
 def _difference(a: Metric, b: Metric, problems: Sequence[str]) -> Estimate:

@@ -252,11 +252,8 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
 
 def informative(metrics: Mapping[str, Metric]) -> list[str]:
     """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here."""
-    return [
-        name
-        for name, m in metrics.items()
-        if m.scale != "amount" or name in _REGISTERED or any(x for x, _ in m.pairs.values())
-    ]
+    empty = {name for name, m in metrics.items() if not any(x for x, _ in m.pairs.values())}
+    return [n for n, m in metrics.items() if m.scale != "amount" or n in _REGISTERED or n not in empty]
 
 
 def _named_after(trees: Sequence[Tree], metrics: dict[str, Metric]) -> dict[str, Metric]:
@@ -270,12 +267,8 @@ def _named_after(trees: Sequence[Tree], metrics: dict[str, Metric]) -> dict[str,
 
 def _graded_later(trees: Sequence[Tree]) -> set[str]:
     """Roles whose turns are graded elsewhere than at the root, searches apart."""
-    return {
-        turn.role
-        for tree in trees
-        for turn in tree.turns
-        if turn.parent_id is not None and turn.grade is not None and not is_search(tree)
-    }
+    turns = (turn for tree in trees if not is_search(tree) for turn in tree.turns)
+    return {turn.role for turn in turns if turn.parent_id is not None and turn.grade is not None}
 
 
 def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collection[str]) -> None:
@@ -364,7 +357,6 @@ def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[st
         pairs = pairs.reshape(len(problems), len(chosen), 2)
         columns = zip(*intervals(pairs[..., 0], pairs[..., 1], scale), strict=True)
         for m, column in zip(chosen, columns, strict=True):
-            value, low, high = map(optional, column)
             known = sum(w > 0 for _, w in m.pairs.values())
-            found[m.name] = Estimate(value, low, high, known, m.scale)
+            found[m.name] = Estimate(*map(optional, column), known, m.scale)
     return {name: found[name] for name in metrics}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.evaluation.baselines import Baseline
 from mars_env.evaluation.costs import Prices, cost, money, policies
@@ -20,16 +20,14 @@ REPORT = "report.json"
 SHOWN_REASONS = 5
 
 
-class MetricEstimate(BaseModel):
+class MetricEstimate(BaseModel, frozen=True, extra="forbid"):
     """One row of a report: a metric's title and its estimate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
     estimate: Estimate
 
 
-class RunDescription(BaseModel):
+class RunDescription(BaseModel, frozen=True, extra="forbid"):
     """What a report says of a run that its trees do not.
 
     Attributes:
@@ -45,8 +43,6 @@ class RunDescription(BaseModel):
         >>> RunDescription(title="t", problem_set="aime", generated=True).set_name
         'aime (generated, AIME-style)'
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
     problem_set: str
@@ -204,12 +200,11 @@ def build_report(
 def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
     """What counts and baselines say in notes: what was left out, and why."""
     finished = f"{sum(counts.faults.values())} of {counts.episodes}"
+    cut = _by_role(counts.interrupted, counts.turns)
     found = {
         f"Episodes not finished, left out of the System: {finished}": _reasons(counts.faults),
         "Grades UNKNOWN, left out of every rate": _reasons(counts.unknown),
-        "Turns cut off by context, filter or a broken tool, UNKNOWN and left out": _by_role(
-            counts.interrupted, counts.turns
-        ),
+        "Turns cut off by context, filter or a broken tool, UNKNOWN and left out": cut,
     }
     notes = [f"{what}: {which}" for what, which in found.items() if which]
     notes += [
@@ -251,9 +246,8 @@ def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
             ("Wrong solutions accepted", f"{counts.false_accepts:,}"),
             ("Right solutions rejected", f"{counts.false_rejects:,}"),
         ]
-    amounts = (counts.calls, counts.completion_tokens, counts.prompt_tokens)
-    names = ("Model calls", "Tokens sampled", "Tokens read")
-    rows += [(what, f"{n:,}") for what, n in zip(names, amounts, strict=True) if n]
+    tokens = {"Tokens sampled": counts.completion_tokens, "Tokens read": counts.prompt_tokens}
+    rows += [(what, f"{n:,}") for what, n in {"Model calls": counts.calls, **tokens}.items() if n]
     if counts.tool_calls:
         rows.append(("Calls of tools", f"{counts.tool_calls:,} in {counts.tool_seconds:,.3g} s"))
     return tuple((what, how_many) for what, how_many in rows if how_many)

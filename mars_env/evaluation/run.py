@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -216,13 +216,10 @@ async def play_plan(
         generated=plan.problems.generated,
         seed=plan.seed,
         rewards={**plan.config.get("rewards", {}), **team_reward},
-        commit=made_by.commit,
-        versions=made_by.versions,
+        **asdict(made_by),
     )
-    remarks = (
-        *(game.visibility.notes if game.visibility is not None else ()),
-        *getattr(_evaluated(game).grader, "notes", ()),
-    )
+    seen = game.visibility.notes if game.visibility is not None else ()
+    remarks = (*seen, *getattr(_evaluated(game).grader, "notes", ()))
 
     def finished(tree: Tree) -> None:
         """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
@@ -232,7 +229,7 @@ async def play_plan(
         if on_tree is not None:
             on_tree(tree)
 
-    trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, finished)
+    trees = await _play(play, _evaluated, plan, out, finished)
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
     baselines, notes = await _baselines(plan, play, trees, out, on_tree) if plan.baselines else ([], [])
@@ -299,10 +296,10 @@ async def _baselines(
         name: str, change: Callable[[Game], Game], samples: int, rules: str, size: int = 0, play: Play = play
     ) -> list[Tree]:
         """The trees of a baseline; one whose size follows from the budget has a folder for each size."""
-        part = replace(plan, samples=samples, seed=derive_seed(plan.seed, name))
-        identity = {**part.identity, "rules": rules}
+        config, seed = {**plan.config, "rules": rules}, derive_seed(plan.seed, name)
         folder = out / (f"{name}-{size}" if size else name) if out is not None else None
-        return await _play(play, change, part.jobs, identity, part, folder, on_tree)
+        part = replace(plan, samples=samples, seed=seed, config=config)
+        return await _play(play, change, part, folder, on_tree)
 
     alone = partial(_solver_alone, revisions=0)
     pool = max(plan.samples, _with_spare(affordable))
@@ -311,9 +308,8 @@ async def _baselines(
         votes = await played("baseline-vote", alone, _with_spare(needed), "solve, 0 revisions")
     revisions = math.ceil(1.5 * affordable)  # revisions tend to be shorter than first attempts
     revise = partial(_solver_alone, revisions=revisions)
-    refined = await played(
-        "baseline-refine", revise, plan.samples, f"solve, {revisions} revisions", revisions
-    )
+    rules = f"solve, {revisions} revisions"
+    refined = await played("baseline-refine", revise, plan.samples, rules, revisions)
     voted_by = _voted_by(plan.problems)
     add(lambda: single(finished, votes))
     await add_vote(lambda answer_of: majority_vote(finished, votes, answer_of, voted_by), votes)
@@ -326,10 +322,8 @@ async def _baselines(
             written = await played("baseline-go-on", alone, plan.samples, rules, limit, longer)
             add(lambda: replace(single(finished, written, CONTINUED), detail=f"1 sample, {limit} tokens"))
         else:
-            notes.append(
-                f"{CONTINUED}: left out, since the System's {limit} tokens a problem are no more than the "
-                f"Solver's limit of {own}"
-            )
+            why = f"the System's {limit} tokens a problem are no more than the Solver's limit of {own}"
+            notes.append(f"{CONTINUED}: left out, since {why}")
     if VERIFIER in plan.game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")
         await add_vote(lambda answer_of: weighted_vote(finished, checked, answer_of, voted_by), checked)
@@ -370,8 +364,7 @@ def _evaluated(game: Game) -> Game:
 
 def _solver_alone(game: Game, revisions: int) -> Game:
     """The game that the Solver plays alone."""
-    alone = replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None)
-    return _evaluated(alone)
+    return _evaluated(replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None))
 
 
 def _solver_and_verifier(game: Game) -> Game:
@@ -382,18 +375,12 @@ def _solver_and_verifier(game: Game) -> Game:
 
 
 async def _play(
-    play: Play,
-    change: Callable[[Game], Game],
-    jobs: Sequence[Job],
-    identity: Mapping[str, Any],
-    plan: Plan,
-    out: Path | None,
-    on_tree: OnTree | None,
+    play: Play, change: Callable[[Game], Game], plan: Plan, out: Path | None, on_tree: OnTree | None
 ) -> list[Tree]:
-    """All trees of the jobs, played now or found in the store."""
+    """All trees of a plan, played now or found in the store."""
     trees: dict[str, Tree] = {}
-    problems: list[Problem] = list(plan.problems)
-    with Store(out, identity, problems) if out is not None else nullcontext() as store:
+    jobs, problems = plan.jobs, list(plan.problems)
+    with Store(out, plan.identity, problems) if out is not None else nullcontext() as store:
         owed = [job for job in jobs if store is None or job.tree_id not in store.finished]
         played = play(owed, seed=plan.seed, concurrency=plan.concurrency, journal=store, change=change)
         async with aclosing(played):

@@ -118,20 +118,13 @@ def _problem(
 ) -> Problem:
     problem_id = f"{stem}/{index}" if id_field is None else _named_field(row, "id", id_field)
     used = {id_field, problem_field, answer_field}
-    metadata = {
-        "source": stem,
-        "licence": licence,
-        **{str(key): json_value(value) for key, value in row.items() if key not in used},
-    }
+    kept = {str(key): json_value(value) for key, value in row.items() if key not in used}
+    metadata = {"source": stem, "licence": licence, **kept}
     statement = _named_field(row, "problem", problem_field)
     if answer_field not in row and (row.get("rubric") or row.get("documents")):
         return Problem(problem_id, statement, None, "open", metadata)
-    return Problem(
-        problem_id,
-        statement,
-        _named_field(_with_one_answer(row, answer_field), "answer", answer_field),
-        metadata=metadata,
-    )
+    answer = _named_field(_with_one_answer(row, answer_field), "answer", answer_field)
+    return Problem(problem_id, statement, answer, metadata=metadata)
 
 
 def _with_one_answer(row: Row, field: str) -> Row:

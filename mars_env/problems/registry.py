@@ -1,13 +1,12 @@
 """Finds problem sets by name: the library's own, a user's, and those of installed packages."""
 
-import importlib
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import ConfigError
 from mars_env.identity import full_name
-from mars_env.lazy import declared, imported
+from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.text import suggestion
 
@@ -129,8 +128,7 @@ def held_out_by_default(name: str) -> str | None:
 
 def _imported(place: str) -> Any:
     """What stands at ``module:name`` of this package."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"mars_env.problems.{module}"), name)
+    return import_object(f"mars_env.problems.{place}")
 
 
 def _from_module(module_name: str, name: str) -> Loader:
