@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -81,18 +81,11 @@ def evaluate(  # public edge: one parameter is one option of the command
         grader=grader,
         turn_timeout=turn_timeout,
     )
-    plan = prepare(
-        env_spec,
-        with_tools(agents, tools),
-        options.loaded(problems, fields, split, env_spec.problems),
-        limit=limit,
-        elsewhere=workers is not None and not dry_run,
-        samples=n,
-        seed=seed,
-        concurrency=concurrency,
-        baselines=baselines,
-        prices=options.prices(price),
-    )
+    given = options.loaded(problems, fields, split, env_spec.problems)
+    repeats: dict[str, Any] = {"samples": n, "seed": seed, "concurrency": concurrency, "baselines": baselines}
+    repeats |= {"limit": limit, "prices": options.prices(price)}
+    elsewhere = workers is not None and not dry_run
+    plan = prepare(env_spec, with_tools(agents, tools), given, elsewhere=elsewhere, **repeats)
     if dry_run:
         most = cost_bound(plan)
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
@@ -123,7 +116,7 @@ def evaluate(  # public edge: one parameter is one option of the command
             console.print(f"mars-env: stopped: {kept if out else 'nothing was stored'}")
             raise
     if out is not None:
-        how = {"notes": [MADE_AGAIN], "display": Display(prompts_of(plan.game))}
+        how: dict[str, Any] = {"notes": [MADE_AGAIN], "display": Display(prompts_of(plan.game))}
         write_page(out / "report.html", trees, title=plan.title, report=report, **how)
     if json_output:
         say_json(report.json_text())

@@ -121,26 +121,19 @@ def train(  # public edge: one parameter is one option of the command
         return
     libraries = {"trackio": trackio, "wandb": wandb}
     loggers = _loggers(out, run_settings, tensorboard=tensorboard, libraries=libraries)
+    models = loaded_models(assigned, lora, run_settings)
     players = make_team(
         run_settings,
         env.possible_agents,
-        loaded_models(assigned, lora, run_settings),
+        models,
         agent=team_maker(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
         engine=engine,
         problems=env.problems,
     )
-    run_sync(
-        train_team(
-            env.game,
-            replace(players, made_by=team or players.made_by),
-            env.problems,
-            run_settings,
-            directory=out,
-            checkpoint_every=checkpoint_every,
-            loggers=loggers,
-        )
-    )
+    players = replace(players, made_by=team or players.made_by)
+    kept: dict[str, Any] = {"directory": out, "checkpoint_every": checkpoint_every, "loggers": loggers}
+    run_sync(train_team(env.game, players, env.problems, run_settings, **kept))
 
 
 def _loggers(

@@ -47,7 +47,7 @@ class MetricDifference(BaseModel, frozen=True, extra="forbid"):
         return value if "–" in (low, high) else f"{value} [{low}, {high}]"
 
 
-class Comparison(Tabled):
+class Comparison(Tabled, frozen=True):
     """Run B against run A; metrics that one of the runs lacks are absent."""
 
     names: tuple[str, str]

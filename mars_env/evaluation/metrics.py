@@ -357,6 +357,7 @@ def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[st
         pairs = pairs.reshape(len(problems), len(chosen), 2)
         columns = zip(*intervals(pairs[..., 0], pairs[..., 1], scale), strict=True)
         for m, column in zip(chosen, columns, strict=True):
+            value, low, high = map(optional, column)
             known = sum(w > 0 for _, w in m.pairs.values())
-            found[m.name] = Estimate(*map(optional, column), known, m.scale)
+            found[m.name] = Estimate(value, low, high, known, m.scale)
     return {name: found[name] for name in metrics}

@@ -59,7 +59,7 @@ class RunDescription(BaseModel, frozen=True, extra="forbid"):
         return f"{self.problem_set} (generated{style})" if self.generated else self.problem_set
 
 
-class Report(Tabled, RunDescription):
+class Report(Tabled, RunDescription, frozen=True):
     """What `mars_env.evaluate` found, as a value that is stored, read back and rendered.
 
     Attributes:

@@ -56,14 +56,8 @@ def training_curves(
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
     figure, axes = _axes(6.4, 3.2)
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
-        axes.plot(
-            *zip(*points, strict=True),
-            color=colour,
-            linewidth=1.8,
-            label=_plain(name),
-            marker="o",
-            markersize=2.5,
-        )
+        line: dict[str, Any] = {"color": colour, "linewidth": 1.8, "marker": "o", "markersize": 2.5}
+        axes.plot(*zip(*points, strict=True), label=_plain(name), **line)
     axes.set_xlabel(_plain(xlabel))
     axes.set_ylabel(_plain(ylabel))
     return _saved(figure)
