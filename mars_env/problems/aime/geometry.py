@@ -5,7 +5,7 @@ import random
 from fractions import Fraction
 from itertools import combinations, product
 
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, parts_sum, template
+from mars_env.problems.aime.template import LOWEST_TERMS, Question, need, parts_sum, template
 
 TRIPLES = (
     (3, 4, 5),
@@ -35,11 +35,10 @@ def apex(a: int, b: int, c: int) -> tuple[Fraction, Fraction]:
     return x, c * c - x * x
 
 
-def _triangle(rng: random.Random, high: int) -> tuple[int, int, int] | None:
+def _triangle(rng: random.Random, high: int) -> tuple[int, int, int]:
     """Three unequal sides of a proper triangle."""
     a, b, c = (rng.randint(4, high) for _ in range(3))
-    if len({a, b, c}) < 3 or 2 * max(a, b, c) >= a + b + c:
-        return None
+    need(len({a, b, c}) == 3 and 2 * max(a, b, c) < a + b + c)
     return a, b, c
 
 
@@ -81,12 +80,9 @@ def painted_block(rng: random.Random) -> Question:
 
 
 @template("geometry", level=2)
-def median_length(rng: random.Random) -> Question | None:
+def median_length(rng: random.Random) -> Question:
     """The square of a median, from coordinates."""
-    sides = _triangle(rng, 30)
-    if sides is None:
-        return None
-    a, b, c = sides
+    a, b, c = _triangle(rng, 30)
     x, y_squared = apex(a, b, c)
     squared = (x - Fraction(a, 2)) ** 2 + y_squared
     statement = (
@@ -97,14 +93,13 @@ def median_length(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=2)
-def common_tangent(rng: random.Random) -> Question | None:
+def common_tangent(rng: random.Random) -> Question:
     """The outer tangent of two circles, by trying integer lengths."""
     small_leg, large_leg, hypotenuse = rng.choice(TRIPLES)
     scale = rng.randint(1, 6)
     difference, centres = rng.choice((small_leg, large_leg)) * scale, hypotenuse * scale
     radius = rng.randint(1, max(1, (centres - difference) // 2 - 1))
-    if 2 * radius + difference >= centres:  # the circles would meet
-        return None
+    need(2 * radius + difference < centres)  # the circles do not meet
     length = next(n for n in range(1, centres) if n * n + difference * difference == centres * centres)
     statement = (
         f"Two circles with radii ${radius}$ and ${radius + difference}$ have centers that are ${centres}$"
@@ -115,12 +110,11 @@ def common_tangent(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=3)
-def points_inside_a_triangle(rng: random.Random) -> Question | None:
+def points_inside_a_triangle(rng: random.Random) -> Question:
     """Lattice points strictly inside a triangle, by testing each: it is on the same side of all edges."""
     (ax, ay), (bx, by), (cx, cy) = corners = [(rng.randint(0, 24), rng.randint(0, 24)) for _ in range(3)]
     area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay)
-    if abs(area) < 60:
-        return None
+    need(abs(area) >= 60)
     edges = list(zip(corners, corners[1:] + corners[:1], strict=True))
     count = sum(
         all(area * ((u - p) * (y - q) - (x - p) * (v - q)) > 0 for (p, q), (u, v) in edges)
@@ -134,12 +128,9 @@ def points_inside_a_triangle(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=3)
-def angle_bisector(rng: random.Random) -> Question | None:
+def angle_bisector(rng: random.Random) -> Question:
     """The square of an angle bisector, from coordinates."""
-    sides = _triangle(rng, 24)
-    if sides is None:
-        return None
-    a, b, c = sides
+    a, b, c = _triangle(rng, 24)
     x, y_squared = apex(a, b, c)
     foot = Fraction(a * c, b + c)  # BD : DC = AB : AC
     squared = (x - foot) ** 2 + y_squared
@@ -151,11 +142,10 @@ def angle_bisector(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=4)
-def diagonal_through_cubes(rng: random.Random) -> Question | None:
+def diagonal_through_cubes(rng: random.Random) -> Question:
     """Unit cubes that a space diagonal passes through, by listing where it crosses from one to the next."""
     size = [rng.randint(2, 45) * rng.randint(1, 12) for _ in range(3)]
-    if max(size) > 400 or len(set(size)) < 3:
-        return None
+    need(max(size) <= 400 and len(set(size)) == 3)
     common = math.lcm(*size)
     # Points, in units of 1/common of the diagonal, at which a coordinate is an integer; the last is its end.
     crossings = {i * (common // n) for n in size for i in range(1, n + 1)}
@@ -169,7 +159,7 @@ def diagonal_through_cubes(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=4)
-def circumcircle(rng: random.Random) -> Question | None:
+def circumcircle(rng: random.Random) -> Question:
     """A circumradius, from the coordinates of the center."""
     # Two right triangles with a common leg make a triangle whose area, and so whose radius, is rational.
     (leg, foot, slope), (other_leg, other_foot, other_slope) = (rng.choice(TRIPLES) for _ in range(2))
@@ -179,8 +169,7 @@ def circumcircle(rng: random.Random) -> Question | None:
     scale, other_scale = height // leg, height // other_leg
     a = abs(foot * scale + rng.choice((1, -1)) * other_foot * other_scale)
     b, c = slope * scale, other_slope * other_scale
-    if max(a, b, c) > 250 or len({a, b, c}) < 3 or a == 0:
-        return None
+    need(max(a, b, c) <= 250 and len({a, b, c}) == 3 and a != 0)
     x, y_squared = apex(a, b, c)
     # The center (a/2, h) is as far from A as from B: 2 h y = x^2 + y^2 - a x.
     center_squared = (x * x + y_squared - a * x) ** 2 / (4 * y_squared)
@@ -217,11 +206,10 @@ def triangles_in_a_polygon(rng: random.Random) -> Question:
 
 
 @template("geometry", level=5)
-def cyclic_quadrilateral(rng: random.Random) -> Question | None:
+def cyclic_quadrilateral(rng: random.Random) -> Question:
     """The square of a diagonal of a cyclic quadrilateral, from the cosines of opposite angles."""
     a, b, c, d = (rng.randint(2, 20) for _ in range(4))
-    if len({a, b, c, d}) < 4 or 2 * max(a, b, c, d) >= a + b + c + d:
-        return None
+    need(len({a, b, c, d}) == 4 and 2 * max(a, b, c, d) < a + b + c + d)
     # AC^2 = a^2 + b^2 - 2ab cos B = c^2 + d^2 + 2cd cos B, since B and D add up to 180 degrees.
     cosine = Fraction(a * a + b * b - c * c - d * d, 2 * (a * b + c * d))
     squared = a * a + b * b - 2 * a * b * cosine

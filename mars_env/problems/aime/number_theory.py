@@ -4,7 +4,7 @@ import math
 import random
 from itertools import product
 
-from mars_env.problems.aime.template import Question, listing, polynomial, template
+from mars_env.problems.aime.template import Question, listing, need, polynomial, template
 
 
 @template("number theory", level=1, least=1)
@@ -20,12 +20,11 @@ def digit_sum_multiples(rng: random.Random) -> Question:
 
 
 @template("number theory", level=1)
-def common_remainders(rng: random.Random) -> Question | None:
+def common_remainders(rng: random.Random) -> Question:
     """Chinese remainders, by trying integers one by one."""
     moduli = sorted(rng.sample(range(4, 20), 3))
     size = math.prod(moduli)
-    if math.lcm(*moduli) != size or not 200 <= size <= 999:
-        return None
+    need(math.lcm(*moduli) == size and 200 <= size <= 999)
     remainders = [rng.randrange(1, m) for m in moduli]
     answer = next(
         n for n in range(1, size + 1) if all(n % m == r for m, r in zip(moduli, remainders, strict=True))
@@ -36,12 +35,11 @@ def common_remainders(rng: random.Random) -> Question | None:
 
 
 @template("number theory", level=2)
-def divisors_that_are_multiples(rng: random.Random) -> Question | None:
+def divisors_that_are_multiples(rng: random.Random) -> Question:
     """Divisors of N that are multiples of d and not of e, by trial division up to the root of N."""
     exponents = {p: rng.randint(1, high) for p, high in ((2, 8), (3, 5), (5, 3), (7, 2))}
     number = math.prod(p**e for p, e in exponents.items())
-    if number > 10**7:
-        return None
+    need(number <= 10**7)
     p, q = rng.sample(sorted(exponents), 2)
     divisor, other = p ** rng.randint(1, exponents[p]), q ** rng.randint(1, exponents[q])
     low = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
@@ -56,12 +54,11 @@ def divisors_that_are_multiples(rng: random.Random) -> Question | None:
 
 
 @template("number theory", level=2)
-def sum_of_powers_remainder(rng: random.Random) -> Question | None:
+def sum_of_powers_remainder(rng: random.Random) -> Question:
     """Last three digits of a sum of two powers, by multiplying step by step."""
     a, b = sorted(rng.sample(range(2, 40), 2))
     p, q = rng.randint(30, 400), rng.randint(30, 400)
-    if a % 10 == 0 or b % 10 == 0:
-        return None
+    need(a % 10 != 0 and b % 10 != 0)
     total = 0
     for base, exponent in ((a, p), (b, q)):
         power = 1
@@ -101,14 +98,13 @@ def least_exponent(rng: random.Random) -> Question:
 
 
 @template("number theory", level=4)
-def pairs_with_lcm(rng: random.Random) -> Question | None:
+def pairs_with_lcm(rng: random.Random) -> Question:
     """Ordered pairs of multiples of d with a given least common multiple, by checking all divisors."""
     primes = rng.sample([2, 3, 5, 7, 11, 13], 3)
     exponents = [rng.randint(1, 3) for _ in primes]
     number = math.prod(p**e for p, e in zip(primes, exponents, strict=True))
     common = primes[0] ** rng.randint(0, exponents[0] - 1) * primes[1] ** rng.randint(0, 1)
-    if number > 200_000 or common == 1:
-        return None
+    need(number <= 200_000 and common > 1)
     powers = [[p**i for i in range(e + 1)] for p, e in zip(primes, exponents, strict=True)]
     usable = [d for d in map(math.prod, product(*powers)) if d % common == 0]
     answer = sum(1 for a in usable for b in usable if math.lcm(a, b) == number)
@@ -133,17 +129,15 @@ def quadratic_multiples(rng: random.Random) -> Question:
 
 
 @template("number theory", level=5)
-def quadratic_squares(rng: random.Random) -> Question | None:
+def quadratic_squares(rng: random.Random) -> Question:
     """All n that make n^2 + an + b a square, by trying all until squares are too far apart."""
     a, b = rng.randint(1, 60), rng.randint(-300, 900)
     gap = abs(a * a - 4 * b)
-    if gap == 0 or gap > 2500:
-        return None
+    need(0 < gap <= 2500)
     # Writing 4(n^2 + an + b) = (2n + a)^2 - D, both factors of D are at most |D|, so 2n + a is at most |D|.
     values = {n: n * n + a * n + b for n in range(1, gap // 2 + 1)}
     found = [n for n, value in values.items() if value >= 0 and math.isqrt(value) ** 2 == value]
-    if len(found) < 2:
-        return None
+    need(len(found) >= 2)
     statement = (
         f"Find the sum of all positive integers $n$ for which ${polynomial(1, a, b, variable='n')}$ "
         "is the square of an integer."

@@ -6,7 +6,15 @@ from fractions import Fraction
 from itertools import combinations, product
 
 from mars_env.problems.aime.combinatorics import COLORS, NAMES
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, determinant, listing, parts_sum, template
+from mars_env.problems.aime.template import (
+    LOWEST_TERMS,
+    Question,
+    determinant,
+    listing,
+    need,
+    parts_sum,
+    template,
+)
 
 Steps = Sequence[Mapping[int, Fraction]]
 """From each state of a chain, the chance of the step to each other one; the rest of the chance ends it."""
@@ -21,7 +29,7 @@ def _expected(start: int, steps: Steps, gains: Sequence[Fraction | int]) -> Frac
 
 
 @template("probability", level=1)
-def two_dice(rng: random.Random) -> Question | None:
+def two_dice(rng: random.Random) -> Question:
     """The sum of two different dice, by listing all rolls."""
     a, b = sorted(rng.sample([4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 30], 2))
     low = rng.randint(3, a + b - 3)
@@ -53,13 +61,12 @@ def same_color(rng: random.Random) -> Question:
 
 
 @template("probability", level=2)
-def random_divisibility(rng: random.Random) -> Question | None:
+def random_divisibility(rng: random.Random) -> Question:
     """A random integer divisible by one of two numbers and not by a third, by trying all."""
     a, b, c = rng.sample(range(2, 13), 3)
     bound = rng.randint(60, 500)
     hits = sum(1 for n in range(1, bound + 1) if (n % a == 0 or n % b == 0) and n % c)
-    if hits == 0:
-        return None
+    need(hits > 0)
     statement = (
         f"An integer is chosen at random from $1$ to ${bound}$, each with the same chance. The probability"
         f" that it is a multiple of ${a}$ or of ${b}$ (or of both), but not a multiple of ${c}$,"
@@ -69,11 +76,10 @@ def random_divisibility(rng: random.Random) -> Question | None:
 
 
 @template("probability", level=2)
-def taking_turns(rng: random.Random) -> Question | None:
+def taking_turns(rng: random.Random) -> Question:
     """Who hits first, from the equations that link one round to the next."""
     p, q = (Fraction(rng.randint(1, 7), rng.randint(3, 12)) for _ in range(2))
-    if not (0 < p < 1 and 0 < q < 1) or p == q:
-        return None
+    need(0 < p < 1 and 0 < q < 1 and p != q)
     first, second = rng.sample(NAMES, 2)
     win = _expected(0, [{1: 1 - p}, {0: 1 - q}], [p, 0])
     statement = (
@@ -104,7 +110,7 @@ def meeting_by_chance(rng: random.Random) -> Question:
 
 
 @template("probability", level=3)
-def matched_pairs(rng: random.Random) -> Question | None:
+def matched_pairs(rng: random.Random) -> Question:
     """An exact number of pairs among drawn things, by listing all draws."""
     pairs, drawn = rng.randint(4, 7), rng.randint(3, 6)
     whole = rng.randint(0, drawn // 2)
@@ -119,11 +125,9 @@ def matched_pairs(rng: random.Random) -> Question | None:
         ]
     )
     hands = list(combinations(range(2 * pairs), drawn))
-    if len(hands) > 2002:
-        return None
+    need(len(hands) <= 2002)
     hits = sum(1 for hand in hands if drawn - len({i // 2 for i in hand}) == whole)
-    if hits == 0:
-        return None
+    need(hits > 0)
     wanted = f"exactly ${whole}$ complete pairs are" if whole > 1 else "exactly one complete pair is"
     if whole == 0:
         wanted = "no complete pair is"
@@ -136,15 +140,14 @@ def matched_pairs(rng: random.Random) -> Question | None:
 
 
 @template("probability", level=4)
-def spread_of_a_draw(rng: random.Random) -> Question | None:
+def spread_of_a_draw(rng: random.Random) -> Question:
     """The difference between the largest and the smallest of some drawn numbers, by listing all draws."""
     n, drawn = rng.randint(8, 16), rng.randint(3, 4)
     low = rng.randint(drawn, n - 2)
     high = rng.randint(low, n - 1)
     draws = list(combinations(range(1, n + 1), drawn))
     hits = sum(1 for draw in draws if low <= draw[-1] - draw[0] <= high)
-    if hits == len(draws):
-        return None
+    need(hits < len(draws))
     wanted = f"exactly ${low}$" if low == high else f"at least ${low}$ and at most ${high}$"
     statement = (
         f"From the integers $1$ to ${n}$, ${drawn}$ different ones are chosen at random. The probability that"
@@ -155,13 +158,12 @@ def spread_of_a_draw(rng: random.Random) -> Question | None:
 
 
 @template("probability", level=4)
-def walk_to_an_end(rng: random.Random) -> Question | None:
+def walk_to_an_end(rng: random.Random) -> Question:
     """A biased walk that ends at either end, from its linear equations."""
     p = Fraction(rng.randint(1, 5), rng.randint(3, 7))
     length = rng.randint(4, 7)
     start = rng.randint(1, length - 1)
-    if not 0 < p < 1:
-        return None
+    need(0 < p < 1)
     steps = [{point - 1: 1 - p, point + 1: p} for point in range(length - 1)]  # from the point after it
     chance = _expected(start - 1, steps, [0] * (length - 2) + [p])
     animal = rng.choice(["frog", "beetle", "flea", "crab", "cricket", "robot"])
@@ -176,12 +178,11 @@ def walk_to_an_end(rng: random.Random) -> Question | None:
 
 
 @template("probability", level=5)
-def waiting_for_a_pattern(rng: random.Random) -> Question | None:
+def waiting_for_a_pattern(rng: random.Random) -> Question:
     """The expected number of flips until a pattern appears, from the equations of its prefixes."""
     pattern = "".join(rng.choice("HT") for _ in range(rng.randint(2, 5)))
     p = Fraction(rng.randint(1, 5), rng.randint(2, 6))
-    if not 0 < p < 1:
-        return None
+    need(0 < p < 1)
     starts = [pattern[:k] for k in range(len(pattern) + 1)]
 
     def longest(seen: str) -> int:

@@ -4,7 +4,7 @@ import math
 import random
 from fractions import Fraction
 
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, latex, parts_sum, signed, template
+from mars_env.problems.aime.template import LOWEST_TERMS, Question, latex, need, parts_sum, signed, template
 
 
 @template("sequences", level=1)
@@ -102,7 +102,7 @@ def row_of_digits(rng: random.Random) -> Question:
 
 
 @template("sequences", level=4)
-def returning_recurrence(rng: random.Random) -> Question | None:
+def returning_recurrence(rng: random.Random) -> Question:
     """A far term of a recurrence that returns to its start, term by term in exact fractions."""
     first, second = (Fraction(rng.randint(1, 30), rng.randint(1, 8)) for _ in range(2))
     constant = rng.choice([1, 1, 4, 9, 16])
@@ -111,8 +111,7 @@ def returning_recurrence(rng: random.Random) -> Question | None:
     a, b = first, second
     for _ in range(n - 2):
         a, b = b, root * (b + root) / a
-    if b in (first, second):
-        return None
+    need(b not in (first, second))
     inner = "1 + x_{n-1}" if root == 1 else f"{root}x_{{n-1}} + {constant}"
     statement = (
         f"A sequence begins with $x_1 = {latex(first)}$ and $x_2 = {latex(second)}$, and for $n \\ge 3$ its"
@@ -123,7 +122,7 @@ def returning_recurrence(rng: random.Random) -> Question | None:
 
 
 @template("sequences", level=4)
-def infinite_sum(rng: random.Random) -> Question | None:
+def infinite_sum(rng: random.Random) -> Question:
     """An infinite sum of a quadratic over powers, from linear equations between shifted sums."""
     a, b, c = rng.randint(1, 5), rng.randint(-4, 9), rng.randint(0, 9)
     ratio = rng.randint(2, 7)
@@ -132,8 +131,7 @@ def infinite_sum(rng: random.Random) -> Question | None:
     s1 = (1 + s0) / (ratio - 1)
     s2 = (1 + s0 + 2 * s1) / (ratio - 1)
     total = a * s2 + b * s1 + c * s0
-    if b == 0 or total <= 0:
-        return None
+    need(b != 0 and total > 0)
     numerator = f"{a if a > 1 else ''}k^2{signed(b) if abs(b) > 1 else signed(b)[0]}k{signed(c) if c else ''}"
     statement = f"The sum $$\\sum_{{k=1}}^{{\\infty}} \\frac{{{numerator}}}{{{ratio}^k}}$$ {LOWEST_TERMS}"
     return Question(statement, parts_sum(total), {"a": a, "b": b, "c": c, "ratio": ratio})
@@ -158,16 +156,14 @@ def last_in_the_circle(rng: random.Random) -> Question:
 
 
 @template("sequences", level=5, least=12)
-def first_multiple(rng: random.Random) -> Question | None:
+def first_multiple(rng: random.Random) -> Question:
     """The first term of a recurrence that is divisible by m, term by term."""
     p, q, modulus = rng.randint(1, 9), rng.choice([1, 1, -1, 2, 3]), rng.randint(30, 600)
-    if math.gcd(q, modulus) > 1 or (p, q) in ((1, -1), (2, -1)):
-        return None
+    need(math.gcd(q, modulus) == 1 and (p, q) not in ((1, -1), (2, -1)))
     a, b, n = 1, p % modulus, 2  # u_1 = 1, u_2 = p
     while b:
         a, b, n = b, (p * b + q * a) % modulus, n + 1
-        if n > 999:
-            return None
+        need(n <= 999)
     right = f"{p if p > 1 else ''}u_{{n-1}}{signed(q) if abs(q) > 1 else signed(q)[0]}u_{{n-2}}"
     statement = (
         f"Let $u_1 = 1$, $u_2 = {p}$, and $u_n = {right}$ for $n \\ge 3$. Find the least positive integer $n$"

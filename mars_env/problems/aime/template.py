@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -29,8 +30,18 @@ class Question:
     parameters: Mapping[str, Any]
 
 
-DrawQuestion = Callable[[random.Random], Question | None]
-"""Draws a question, or None if the draw is degenerate."""
+DrawQuestion = Callable[[random.Random], Question]
+"""Draws a question; `need` gives up a degenerate draw."""
+
+
+class _Degenerate(Exception):
+    """A draw lacks what its template needs."""
+
+
+def need(condition: bool) -> None:
+    """Give up a draw that does not meet a condition; another one follows."""
+    if not condition:
+        raise _Degenerate
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +56,11 @@ class Template:
 
     def draw(self, rng: random.Random) -> Question | None:
         """A question; None if the draw is degenerate, or the answer no integer from `least` to 999."""
-        found = self.any_question(rng)
-        fits = found and found.answer == int(found.answer) and self.least <= found.answer <= 999
-        return found if fits else None
+        with suppress(_Degenerate):
+            found = self.any_question(rng)
+            if found.answer == int(found.answer) and self.least <= found.answer <= 999:
+                return found
+        return None
 
 
 TEMPLATES: dict[str, Template] = {}
