@@ -107,12 +107,8 @@ def export(  # public edge: one parameter is one option of the command
 def cut_distribution(config: Mapping[str, Any]) -> str:
     """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that."""
     recorded = json.dumps([config.get("agents"), config.get("identity")])
-    found = {
-        f"{name}={value}"
-        for name, value in _CUTS.findall(recorded)
-        if float(value) and not (name == "top_p" and float(value) >= 1)
-    }
-    return ", ".join(sorted(found))
+    found = {(name, value) for name, value in _CUTS.findall(recorded) if float(value)}
+    return ", ".join(sorted(f"{n}={value}" for n, value in found if n != "top_p" or float(value) < 1))
 
 
 def _called(name: str) -> PromptOf:

@@ -23,12 +23,10 @@ from mars_env.sync import run_sync
 from mars_env.text import choices, shown, suggestion, visible
 from mars_env.types import Action, Problem, Tree, Verdict
 
-_AFTER_RESET = frozenset(
-    {
-        *("agent_selection", "infos", "problem", "rewards", "terminations", "tree", "tree_seed"),
-        *("truncations", "_cumulative_rewards", "_grower", "_order"),
-    }
-)
+_AFTER_RESET = {
+    *("agent_selection", "infos", "problem", "rewards", "terminations", "tree", "tree_seed"),
+    *("truncations", "_cumulative_rewards", "_grower", "_order"),
+}
 """What an episode has: `MarsEnv.reset` sets it."""
 
 
@@ -74,9 +72,8 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self.game, self.problems, self.render_mode = game, problems, render_mode
         self.metadata = {**self.metadata, "name": name}
         self.possible_agents = list(game.rules.possible_agents)
-        self.observation_spaces = {
-            agent: gymnasium.spaces.Dict(dict(game.rules.fields(agent))) for agent in self.possible_agents
-        }
+        fields = {agent: dict(game.rules.fields(agent)) for agent in self.possible_agents}
+        self.observation_spaces = {agent: gymnasium.spaces.Dict(each) for agent, each in fields.items()}
         self.action_spaces = {agent: UnicodeText() for agent in self.possible_agents}
         self._rng = np.random.default_rng()
         self._episode = -1

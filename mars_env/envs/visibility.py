@@ -52,10 +52,10 @@ _NAMES: Mapping[Sees, str] = {
     "answers": "whether an answer can be read",
 }
 
-_HOW_TO_RUN = frozenset(
-    {"form", "time_limit", "memory_limit", "exact", "tolerance", "comparison", "checker", "prelude"}
-    | {"fn_name", "method", "integer_keys", "entry_point", "imports", "prompt"}
-)
+_HOW_TO_RUN = {
+    *("form", "time_limit", "memory_limit", "exact", "tolerance", "comparison", "checker", "prelude"),
+    *("fn_name", "method", "integer_keys", "entry_point", "imports", "prompt"),
+}
 """Fields of a code problem's reference that say how its tests are run; all others are secret."""
 
 EXAMPLES = "examples"
@@ -135,9 +135,8 @@ def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
     if tests:
         how = {name: value for name, value in _tested(problem).items() if name in _HOW_TO_RUN}
         reference = {**how, "tests": tests, "solutions": []}
-    return Problem(
-        problem.id, problem.statement, reference, problem.kind, {"truncated": True} if truncated else {}
-    )
+    metadata = {"truncated": True} if truncated else {}
+    return Problem(problem.id, problem.statement, reference, problem.kind, metadata)
 
 
 def has_reference(problem: Problem) -> bool:

@@ -65,10 +65,8 @@ class Comparison(Tabled, frozen=True):
 
     def tables(self) -> list[Table]:
         """One table: each metric of the two runs, and the difference."""
-        rows = (
-            (row.title, row.a, row.b, row.difference_text + (" *" if row.clear else ""))
-            for row in self.rows.values()
-        )
+        marks = {name: " *" if row.clear else "" for name, row in self.rows.items()}
+        rows = ((r.title, r.a, r.b, r.difference_text + marks[name]) for name, r in self.rows.items())
         caption = " ".join([f"{self.headline}.", *self.remarks()])
         return [Table(("", *self.names, "Difference"), tuple(rows), caption=caption)]
 

@@ -207,15 +207,11 @@ def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, .
         "Turns cut off by context, filter or a broken tool, UNKNOWN and left out": cut,
     }
     notes = [f"{what}: {which}" for what, which in found.items() if which]
-    notes += [
-        f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}"
-        for role, reasons in sorted(counts.reward_faults.items())
-    ]
-    notes += [
-        f"{baseline.name}: it spent fewer tokens than the System ({baseline.tokens:.0f} per problem)"
-        for baseline in baselines
-        if baseline.short
-    ]
+    for role, reasons in sorted(counts.reward_faults.items()):
+        notes.append(f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}")
+    for each in (baseline for baseline in baselines if baseline.short):
+        spent = f"({each.tokens:.0f} per problem)"
+        notes.append(f"{each.name}: it spent fewer tokens than the System {spent}")
     return tuple(notes)
 
 

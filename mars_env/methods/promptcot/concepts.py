@@ -153,12 +153,8 @@ async def annotate(
         return None
 
     names = [str(getattr(model, "name", "") or type(model).__name__) for model in models]
-    found = await gather_all(
-        one(place, model, author) for place in range(len(problems)) for author, model in enumerate(models)
-    )
-    made = list(zip(found, names * len(problems), strict=True))
-    return AnnotatedDesigns(
-        tuple(design for design, _ in made if design is not None),
-        tuple(name for design, name in made if design is not None),
-        sum(design is None for design, _ in made),
-    )
+    pairs = [(place, author) for place in range(len(problems)) for author in range(len(models))]
+    found = await gather_all(one(place, models[author], author) for place, author in pairs)
+    made = [(each, names[author]) for each, (_, author) in zip(found, pairs, strict=True) if each is not None]
+    designs, authors = tuple(each for each, _ in made), tuple(name for _, name in made)
+    return AnnotatedDesigns(designs, authors, len(found) - len(made))

@@ -134,9 +134,8 @@ async def _round(
             fates.append("kept")
             seen.add(own)
     kept = {i: d for i, d, fate in zip(places, designs, fates, strict=True) if d and fate == "kept"}
-    references = await gather_all(
-        refer(design.problem, derive_seed(settings.seed, "refer", i)) for i, design in kept.items()
-    )
+    seeds = {i: derive_seed(settings.seed, "refer", i) for i in kept}
+    references = await gather_all(refer(kept[i].problem, seed) for i, seed in seeds.items())
     found = dict(zip(kept, references, strict=True))
     rows = {i: problem_row(_problem(i, design, found[i])) for i, design in kept.items()}
     return [{"index": i, "fate": fate, "problem": rows.get(i)} for i, fate in zip(places, fates, strict=True)]

@@ -132,9 +132,8 @@ class WrittenTests:
             self._answers(_ask_output(statement, text), self.voters, derive_seed(seed, "output", i), "output")
             for i, text in enumerate(inputs)
         )
-        results = [
-            plurality([None if v is None else v.rstrip() for v in votes], self.threshold) for votes in each
-        ]
+        said = [[None if vote is None else vote.rstrip() for vote in votes] for votes in each]
+        results = [plurality(votes, self.threshold) for votes in said]
         kept = [
             ({"input": text, "output": str(output)}, share)
             for text, (output, share) in zip(inputs, results, strict=True)

@@ -188,9 +188,8 @@ async def m_step(designers: Designers, designs: Sequence[Design], loop: Loop) ->
 async def explain(designers: Designers, designs: Sequence[Design], sampling: Sampling) -> list[Design | None]:
     """Each design with the rationale model's greedy rationale; None where that cannot be used."""
     greedy = replace(sampling, temperature=0.0, seed=0)
-    each = await gather_all(
-        rationales(designers.rationale, designers.writing, design, 1, greedy) for design in designs
-    )
+    model, writing = designers.rationale, designers.writing
+    each = await gather_all(rationales(model, writing, design, 1, greedy) for design in designs)
     return [found[0] if found else None for found in each]
 
 

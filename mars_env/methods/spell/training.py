@@ -200,9 +200,8 @@ async def spell_batches(
     whole_waves()
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
-    memory, _ = QuestionMemory().plus(
-        _REMEMBERED.validate_python([new for row in rows for new in row["new"]])
-    )
+    remembered = _REMEMBERED.validate_python([new for row in rows for new in row["new"]])
+    memory, _ = QuestionMemory().plus(remembered)
     config = settings.train
     lost = LostTrees(
         lambda turn: turn.policy in team.policies and config.trains(turn.role), settings.problems_per_step
