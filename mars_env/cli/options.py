@@ -39,7 +39,7 @@ Json = Annotated[bool, typer.Option("--json")]
 
 HELP = {
     "agents": "Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).",
-    "tools": "What agents may call that name no tools: python, public_tests, my_module:my_tool, joined by +.",
+    "tools": "Tools of agents that name none: python, public_tests, my_module:my_tool, joined by +.",
     "problems": "Other problems: a set's name or a file; - is standard input.",
     "fields": "Other names of a file's fields: id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
     "split": "Split of the set, e.g. train or test, where its own choice is not meant.",
