@@ -15,8 +15,10 @@ from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
+from mars_env.evaluation.metrics import register_metric
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.run import cost_bound, play_plan
+from mars_env.lazy import import_object
 from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
@@ -73,7 +75,8 @@ def evaluate(  # public edge: one parameter is one option of the command
     """
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
-    options.register_metrics(metric)
+    for name in metric or ():
+        register_metric(name.rpartition(":")[2], import_object(name))
     env_spec = replace(
         spec(env_id, **options.settings(set_)),
         rewards=options.pairs(reward, "--reward"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +13,11 @@ import typer
 from rich import progress
 
 from mars_env.api import load_problems
-from mars_env.cli.screen import Screen, say, say_json
+from mars_env.cli.screen import Screen, say
 from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.evaluation.costs import checked_prices
-from mars_env.lazy import import_object
 from mars_env.problems import ProblemSet
-from mars_env.rollout.records import tagged
 from mars_env.text import suggestion
 
 if TYPE_CHECKING:
@@ -68,11 +66,6 @@ def progress_bar() -> progress.Progress:
     shown = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn)
     name = progress.TextColumn("{task.description}", markup=False)
     return progress.Progress(name, *(column() for column in shown), console=Screen(stderr=True))
-
-
-def print_json_line(row: Mapping[str, Any]) -> None:
-    """One row of JSON on standard output."""
-    say_json(json.dumps(tagged(row), allow_nan=False))
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -160,11 +153,3 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
         except ConfigError as error:
             raise ConfigError(f"--price takes READ,SAMPLED or POLICY=READ,SAMPLED, got {value!r}") from error
     return result or None
-
-
-def register_metrics(values: Sequence[str] | None) -> None:
-    """Register metrics of the form ``my_module:my_metric`` under the function's own name."""
-    from mars_env.evaluation import register_metric
-
-    for value in values or ():
-        register_metric(value.rpartition(":")[2], import_object(value))
