@@ -58,8 +58,7 @@ def doctor() -> None:
         say(f"in separate environments (docs/dependencies.md): {', '.join(apart)}")
     console.print(f"device: {_device()}")
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
-    probes = run_sync(sandbox.probe_all())
-    for probe in probes:
+    for probe in run_sync(sandbox.probe_all()):
         lacks = ", ".join(sorted(map(str, probe.missing))) or "nothing missing"
         works = Text("yes", style="green") if probe.works else f"no: {probe.why}"
         sandboxes.add_row(probe.name, works, lacks)

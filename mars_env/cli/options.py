@@ -18,13 +18,11 @@ from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.evaluation.costs import checked_prices
 from mars_env.problems import ProblemSet
-from mars_env.text import suggestion
 
 if TYPE_CHECKING:
     from mars_env.serving.recorder import Recorder
     from mars_env.serving.server import TeamServer
 
-FIELDS = ("id", "problem", "answer")
 
 # Types of options, each of which several commands have.
 Required = Annotated[str, typer.Option()]
@@ -110,9 +108,6 @@ def loaded(
     if problems is None and fields is not None:
         raise ConfigError("--fields names the fields of a file: add --problems FILE")
     named = pairs(fields.split(",") if fields is not None else None, "--fields")
-    if unknown := next((name for name in named if name not in FIELDS), None):
-        hint = suggestion(unknown, FIELDS)
-        raise ConfigError(f"--fields has no {unknown!r}; it takes {', '.join(FIELDS)}{hint}")
     by_field = {name: field or None for name, field in named.items()}
     if problems == STREAM:
         with read_from(Path(STREAM)) as file:

@@ -111,10 +111,15 @@ class Report(Tabled, RunDescription, frozen=True):
         metrics = Table(
             _METRIC_COLUMNS,
             tuple((what, number_text(e.value, e.scale), interval(e), str(e.problems)) for what, e in rows),
-            caption=f"{self.title}, {self.headline}. {_UNIT}",
+            caption=f"{self.title}, {self.headline}. Intervals are 95%, the problem is the unit.",
         )
         found = [
-            Table(_BASELINE_COLUMNS, self._baseline_rows(), "Baselines", caption=f"{self.title}: {_EQUAL}"),
+            Table(
+                _BASELINE_COLUMNS,
+                self._baseline_rows(),
+                "Baselines",
+                caption=f"{self.title}: equal-token baselines.",
+            ),
             Table(("Counts", ""), count_rows(self.counts), "Counts", align="left"),
             Table(("Made with", ""), self._origin_rows(), "Made with", align="left"),
         ]
@@ -153,8 +158,7 @@ class Report(Tabled, RunDescription, frozen=True):
 
 _METRIC_COLUMNS = ("", "Value", "95% interval", "Problems")
 _BASELINE_COLUMNS = ("At the System's tokens", "Size", "Accuracy", "Tokens a problem", "System minus it")
-_EQUAL = "equal-token baselines."
-_UNIT = "Intervals are 95%, the problem is the unit."
+
 _HEADLINE = {"system_accuracy": "System", "solver_accuracy": "first attempt", "gain": "difference"}
 
 

@@ -9,7 +9,7 @@ from contextlib import aclosing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from mars_env.checks import require_integer
 from mars_env.envs.game import Game
@@ -37,7 +37,7 @@ from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attemp
 from mars_env.files import write_atomically, writing
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Store, play_all, read_run
-from mars_env.rollout.engine import Journal, OnTurns
+from mars_env.rollout.engine import OnTurns
 from mars_env.seeds import derive_seed
 from mars_env.text import counted, logger, shown
 from mars_env.types import Agent, Problem, Sampling, Tree
@@ -52,19 +52,11 @@ CONTINUED = "Single agent, going on writing"
 OnTree = Callable[[Tree], None]
 
 
-class Play(Protocol):
-    """Plays jobs: in this process (`LocalPlay`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
+Play = Callable[..., AsyncGenerator[Tree]]
+"""Plays jobs: in this process (`LocalPlay`), or on a cluster (`mars_env.distributed.Fleet.play_all`).
 
-    def __call__(
-        self,
-        jobs: Iterable[Job],
-        *,
-        seed: int,
-        concurrency: int,
-        journal: Journal | None,
-        change: Callable[[Game], Game],
-    ) -> AsyncGenerator[Tree]:
-        """Yields each tree as soon as it is finished; `change` makes what is played of the game."""
+Called as ``play(jobs, seed=..., concurrency=..., journal=..., change=...)``, where `change` makes what is
+played of the game. Yields each tree as soon as it is finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,8 +361,7 @@ def _solver_alone(game: Game, revisions: int) -> Game:
 
 def _solver_and_verifier(game: Game) -> Game:
     """The game in which the Solver answers and the Verifier judges once."""
-    feedback = bool(getattr(game.rules, "public_feedback", False))
-    rules = SolveVerifyCorrect(Schedule(rounds=0), feedback)
+    rules = SolveVerifyCorrect(Schedule(rounds=0), bool(getattr(game.rules, "public_feedback", False)))
     return _evaluated(replace(game, rules=rules, team_reward=None, grower=Linear))
 
 

@@ -85,9 +85,8 @@ class Scaffold(BaseModel, frozen=True, extra="forbid"):
             ordered = [c for c in criteria if FORMAT not in c.tags]
             some = ordered[: math.floor(share * len(ordered) + 1e-6)]
             return [c for c in criteria if FORMAT in c.tags or c in some]
-        number = round(share * len(criteria))
-        drawn = np.random.default_rng(seed).choice(len(criteria), number, replace=False)
-        return [criteria[place] for place in sorted(drawn)]
+        rng, number = np.random.default_rng(seed), len(criteria)
+        return [criteria[i] for i in sorted(rng.choice(number, round(share * number), replace=False))]
 
 
 class Scaffolded:

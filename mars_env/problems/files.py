@@ -13,6 +13,7 @@ from mars_env.lazy import needs
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, json_value, read_problems, required_text
 from mars_env.problems.written import is_written, read_written
+from mars_env.text import suggestion
 from mars_env.types import Problem
 
 SUFFIXES = (".jsonl", ".ndjson", ".parquet")
@@ -48,10 +49,9 @@ def load_file(
         ...     load_file(file, fields={"problem": "question"})[0].reference
         '2'
     """
-    unknown = set(fields or ()) - set(FIELDS)
-    if unknown:
-        others = ", ".join(sorted(unknown))
-        raise ConfigError(f"fields maps 'id', 'problem' and 'answer' to a row's own names, not {others!r}")
+    if unknown := sorted({*(fields or ())} - FIELDS.keys()):
+        wrong = f"{unknown[0]!r}{suggestion(unknown[0], FIELDS)}"
+        raise ConfigError(f"fields names a row's 'id', 'problem' and 'answer', not {wrong}")
     path = Path(path)
     if not path.is_dir() and path.suffix in SUFFIXES and is_written(file_rows(path)):
         return read_written(path.stem, file_rows(path))

@@ -20,8 +20,7 @@ _VERSION: Final = 1
 
 @cache
 def _problems() -> tuple[Problem, ...]:
-    lines = _DATA.read_text(encoding="utf-8").splitlines()
-    return tuple(parse_problem(json.loads(line)) for line in lines)
+    return tuple(parse_problem(json.loads(line)) for line in _DATA.read_text(encoding="utf-8").splitlines())
 
 
 def programs_problems(
