@@ -113,13 +113,9 @@ class Report(Tabled, RunDescription, frozen=True):
             tuple((what, number_text(e.value, e.scale), interval(e), str(e.problems)) for what, e in rows),
             caption=f"{self.title}, {self.headline}. Intervals are 95%, the problem is the unit.",
         )
+        equal = f"{self.title}: equal-token baselines."
         found = [
-            Table(
-                _BASELINE_COLUMNS,
-                self._baseline_rows(),
-                "Baselines",
-                caption=f"{self.title}: equal-token baselines.",
-            ),
+            Table(_BASELINE_COLUMNS, self._baseline_rows(), "Baselines", caption=equal),
             Table(("Counts", ""), count_rows(self.counts), "Counts", align="left"),
             Table(("Made with", ""), self._origin_rows(), "Made with", align="left"),
         ]
