@@ -340,8 +340,7 @@ def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
     by_id = {turn.id: turn for turn in tree.turns}
     corrections = [turn for turn in tree.turns if turn.role == "corrector" and "verdict" not in turn.info]
     for turn in corrections:
-        judged = judged_turn(turn, by_id)
-        before, after = None if judged is None else is_right(judged), is_right(turn)
+        before, after = is_right(judged_turn(turn, by_id)), is_right(turn)
         if before is not None and after is not None:
             sums.add("break_rate" if before else "fix_rate", problem, after != before)
 

@@ -12,9 +12,9 @@ AnswerOf = Callable[[Turn], Hashable | None]
 """What a turn votes for in a majority vote; None where it holds no answer."""
 
 
-def is_right(turn: Turn) -> bool | None:
-    """Whether a turn was judged correct; None where it was not judged or the grade is UNKNOWN."""
-    if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
+def is_right(turn: Turn | None) -> bool | None:
+    """Whether a turn was judged correct; None where there is none, without a grade or with an UNKNOWN one."""
+    if turn is None or turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
         return None
     return turn.grade.verdict is Verdict.CORRECT
 
@@ -45,8 +45,7 @@ def judgements(tree: Tree) -> Iterator[tuple[Turn, bool, bool | None]]:
     by_id = {turn.id: turn for turn in tree.turns}
     for turn in tree.turns:
         if "verdict" in turn.info and not turn.action.interrupted:
-            judged = judged_turn(turn, by_id)
-            yield turn, turn.info["verdict"] == "Correct", None if judged is None else is_right(judged)
+            yield turn, turn.info["verdict"] == "Correct", is_right(judged_turn(turn, by_id))
 
 
 def children_of(tree: Tree) -> dict[str | None, list[Turn]]:

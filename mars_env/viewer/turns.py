@@ -116,7 +116,7 @@ def _badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tu
 def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
     """What a Verifier says, and whether it is right."""
     says = f"says {one_line(str(verdict), 20)}"
-    truth = None if judged is None else is_right(judged)
+    truth = is_right(judged)
     if truth is None:
         return "says", says
     return ("right", f"{says}, rightly") if truth == (verdict == "Correct") else ("wrong", f"{says}, wrongly")
