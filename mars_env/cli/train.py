@@ -121,11 +121,10 @@ def train(  # public edge: one parameter is one option of the command
         return
     libraries = {"trackio": trackio, "wandb": wandb}
     loggers = _loggers(out, run_settings, tensorboard=tensorboard, libraries=libraries)
-    models = loaded_models(assigned, lora, run_settings)
     players = make_team(
         run_settings,
         env.possible_agents,
-        models,
+        loaded_models(assigned, lora, run_settings),
         agent=team_maker(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
         engine=engine,
