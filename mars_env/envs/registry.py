@@ -244,10 +244,6 @@ def list_envs() -> list[str]:
         >>> "aime-solve-verify-correct" in ids, "reports-spell" in ids, "aime-spell" in ids
         (True, True, False)
     """
-    pairs = product(list_problem_sets(), rules_names())
-    fitting = (
-        f"{problems}-{rules}"
-        for problems, rules in pairs
-        if not {problems, rules} & _IDS.keys() and (problems in WITH_DOCUMENTS) == (rules in _ON_DOCUMENTS)
-    )
-    return sorted([*_IDS, *fitting])
+    pairs = (pair for pair in product(list_problem_sets(), rules_names()) if not {*pair} & _IDS.keys())
+    fitting = (pair for pair in pairs if (pair[0] in WITH_DOCUMENTS) == (pair[1] in _ON_DOCUMENTS))
+    return sorted([*_IDS, *map("-".join, fitting)])

@@ -240,11 +240,8 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
             del sums.pairs[name]  # no agent verifies in this game
-    metrics = {
-        name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged)
-        for name in {**TITLES, **sums.pairs}
-        if sums.pairs[name]
-    }
+    kept = [name for name in {**TITLES, **sums.pairs} if sums.pairs[name]]
+    metrics = {name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged) for name in kept}
     if {"system_accuracy", "search_pass@n"} <= metrics.keys() and "gain" not in metrics:
         metrics["system_accuracy"] = replace(metrics["system_accuracy"], title="Search Pass@1, chosen node")
     return _named_after(trees, metrics)
