@@ -111,21 +111,21 @@ class _Session(channel.Peer):
             raise AttributeError(name)
         return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
 
-    def exchange(self, packet: bytes, sent: list[Any]) -> Any:
+    def exchange(self, message: bytes, sent: list[Any]) -> Any:
         """The answer to a request, or to being loaded if that is empty.
 
         It is under way from the request's first byte to the answer's last; the program is to blame for
         whatever ends it meanwhile.
         """
         outermost = not self.under_way
-        self.used |= bool(packet)
-        if packet and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
+        self.used |= bool(message)
+        if message and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
             raise ProgramGone("the program ended before the request", "unasked")
         began = time.monotonic()
         self.under_way = True
         try:
-            if packet:
-                self.write(packet)
+            if message:
+                self.write(message)
             return self.receive(sent)
         except OSError as error:
             raise ProgramGone("the program ended before it answered") from error
@@ -173,10 +173,10 @@ class _RecordedSession(_Session):
 
         random.seed(0)  # so that randomised tests make the same requests in each run
 
-    def write(self, packet: bytes) -> None:
+    def write(self, message: bytes) -> None:
         if self.at == len(self.answers):
-            _end(("ask", packet.decode("latin-1")))
-        if packet != self.requests[self.at - 1]:
+            _end(("ask", message.decode("latin-1")))
+        if message != self.requests[self.at - 1]:
             _end(("unlike", self.unordered))
 
     def read(self) -> bytes | None:
