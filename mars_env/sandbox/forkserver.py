@@ -9,6 +9,7 @@ import contextlib
 import functools
 import marshal
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ _INSIDE = ("folders", "kernel", "watch", "questions", "program", "boot")
 
 
 @functools.cache
-def compiled_module(name: str, source: str) -> bytes:
+def _compiled_module(name: str, source: str) -> bytes:
     """A module's code, to be run inside; compiled only once."""
     # Postpone annotations with a compiler flag: importing __future__ would cost time at each start.
     source = source.replace("\nfrom __future__ import annotations\n", "\n\n")
@@ -65,7 +66,7 @@ def _inside() -> list[tuple[str, bytes]]:
     folder, package = Path(__file__).with_name("inside"), "mars_env.sandbox.inside"
     sources = {f"{package}.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _INSIDE}
     # The package itself is empty, apart from what its modules put into it.
-    return [(name, compiled_module("sandbox", source)) for name, source in {package: "", **sources}.items()]
+    return [(name, _compiled_module("sandbox", source)) for name, source in {package: "", **sources}.items()]
 
 
 _STUB = """
@@ -120,14 +121,14 @@ class ForkServer:
         process: subprocess.Popen[bytes],
         control: socket.socket,
         errors: int,
-        order: Callable[[], Mapping[str, Any]],
         folders: bool,
+        own_users: bool,
     ) -> None:
         self.owner = os.getpid()
         self.boxes: set[LocalBox] = set()
         self._backend = backend
         self._process, self._control, self._errors = process, control, errors
-        self._order, self._folders = order, folders
+        self._folders, self._own_users = folders, own_users
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._unused = asyncio.Event()
         self._unused.set()
@@ -165,11 +166,13 @@ class ForkServer:
             box = LocalBox(self._backend, ours, workdir, self._forget)
             self.boxes.add(box)
         self._unused.clear()
-        order = {**self._order(), **({} if workdir is None else {"workdir": workdir})}
+        # A user id of its own: the kernel's process count for it covers this box alone.
+        uid = random.SystemRandom().randrange(1 << 30, 1 << 31) if self._own_users else None
+        order = marshal.dumps({"workdir": workdir or "/tmp", "uid": uid}, 2)
         try:
             async with self._at_once:
                 try:
-                    socket.send_fds(self._control, [marshal.dumps(order, 2)], [theirs.fileno()])
+                    socket.send_fds(self._control, [order], [theirs.fileno()])
                 except OSError as error:
                     raise SandboxError(f"the {self._backend.name} sandbox has ended ({error})") from error
                 finally:
@@ -217,9 +220,10 @@ async def start(
     backend: Backend,
     wall: Sequence[str],
     config: Mapping[str, Any],
-    order: Callable[[], Mapping[str, Any]] = dict,
+    modules: Mapping[str, str],
     *,
     folders: bool = False,
+    own_users: bool = False,
 ) -> ForkServer:
     """Start a fork server behind the command `wall` (behind nothing if it is empty).
 
@@ -227,13 +231,15 @@ async def start(
         backend: Its name and what it guarantees appear in results.
         wall: A command that runs the command line appended to it.
         config: The configuration of `inside.boot`, without the control socket.
-        order: Makes the further settings of each box.
+        modules: Source of the modules that programs can import, by name.
         folders: Whether each box needs its own folder on the host.
+        own_users: Whether each box runs as a user of its own, which only root can arrange.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     errors = memory_file(b"")
-    full = {**config, "control": theirs.fileno(), "environment": ENVIRONMENT}
+    compiled = {name: _compiled_module(name, source) for name, source in modules.items()}
+    full = {**config, "modules": compiled, "control": theirs.fileno(), "environment": ENVIRONMENT}
     code = memory_file(marshal.dumps((_inside(), full), 2))
     try:
         process = subprocess.Popen(
@@ -255,7 +261,7 @@ async def start(
     finally:
         theirs.close()
         os.close(code)
-    server = ForkServer(backend, process, ours, errors, order, folders)
+    server = ForkServer(backend, process, ours, errors, folders, own_users)
     await server.ready()
     return server
 

@@ -72,7 +72,7 @@ class _Server:
             config["mounts"] = [kernel.mount_arguments(*mount) for mount in config["mounts"]]
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        if config["landlock"] is not None:
+        if "landlock" in config:
             config["landlock"] = kernel.landlock_rules(**config["landlock"])
         open_streams()
         preload(config["modules"], config["packages"])
@@ -144,8 +144,8 @@ class _Box:
         self.workdir = order["workdir"]
         self.main = f"{self.workdir}/main.py"
         self.folders = config["folders"] if self.namespaces else [self.workdir]
-        self.confine, self.filter = config["confine"], config["seccomp"]
-        self.count_processes = config["count_processes"]
+        self.confine, self.filter = config.get("confine", True), config.get("seccomp")
+        self.count_processes = config.get("count_processes")
         self.ruleset, self.listener = None, -1
         self.me = os.getpid()
         self.pidfd = kernel.open_pidfd(self.me)
@@ -155,11 +155,11 @@ class _Box:
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         if self.confine:
-            if config["landlock"] is not None:
+            if "landlock" in config:
                 self.ruleset = kernel.landlock_ruleset(config["landlock"], self.workdir)
             kernel.drop_capabilities()
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        if config["asks"] is not None:
+        if "asks" in config:
             # Loaded once: it names no process, and each child inherits it.
             fd = kernel.load_filter(config["asks"], kernel.SECCOMP_NEW_LISTENER)
             self.listener = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
