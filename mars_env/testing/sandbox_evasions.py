@@ -22,9 +22,9 @@ def _most_held(result: Result) -> float:
     return max(map(float, re.findall(rb"held ([\d.]+)", result.stdout)), default=0.0)
 
 
-async def _must_hold(backend: Backend, source: str, most: float, *ended: Ended) -> None:
+async def _must_hold(backend: Backend, source: str, most: float, *ended: Ended, **names: int) -> None:
     """Run a program that reports what it holds: it must end at a limit, or never hold a quarter too much."""
-    result = await run_python(backend, source, TIGHT)
+    result = await run_python(backend, source, TIGHT, **names)
     assert _most_held(result) <= 1.25 * most, result
     if result.ended not in ended:
         assert result.ended is Ended.EXITED, result
@@ -96,12 +96,12 @@ async def counts_memory_that_is_in_no_process(backend: Backend) -> None:
 async def counts_memory_in_sockets(backend: Backend) -> None:
     source = """
         try:
-            for _ in range(8):
+            for _ in range(<forks>):
                 if os.fork() == 0: break
         except OSError: pass
         kept, size = [], 0
         try:
-            while len(kept) < 120:
+            while len(kept) < <pairs>:
                 pair = socket.socketpair()
                 kept.append(pair)
                 for s in pair:
@@ -114,21 +114,10 @@ async def counts_memory_in_sockets(backend: Backend) -> None:
         time.sleep(2)
         print("held", size >> 20)
     """
-    await _must_hold(backend, source, 256, Ended.MEMORY, Ended.FILES)
-    few = """
-        kept = []
-        for _ in range(100):
-            pair = socket.socketpair()
-            kept.append(pair)
-            for s in pair:
-                s.setblocking(False)
-                try:
-                    while True: s.send(b"x" * 32768)
-                except BlockingIOError: pass
-        time.sleep(2)
-    """
+    await _must_hold(backend, source, 256, Ended.MEMORY, Ended.FILES, forks=8, pairs=120)
     # Fewer than the open files that a program may have, and more than its memory.
-    result = await run_python(backend, few, Limits(cpu_seconds=10, memory_bytes=32 * MIB))
+    few = Limits(cpu_seconds=10, memory_bytes=32 * MIB)
+    result = await run_python(backend, source, few, forks=0, pairs=100)
     assert result.ended is Ended.MEMORY, result
 
 

@@ -183,10 +183,7 @@ def _answer(data: bytes, number: int) -> bytes | None:
     """The program's answer with that number; None if it ended first or sent something else."""
     found = _plain(data)
     text = found[number] if isinstance(found, list) and len(found) > number else None
-    try:
-        return text.encode("latin-1") if isinstance(text, str) else None
-    except UnicodeEncodeError:
-        return None
+    return text.encode("ascii", "replace") if isinstance(text, str) else None
 
 
 def _plain(data: bytes) -> Any:

@@ -31,7 +31,7 @@ from time import monotonic as clock
 
 from mars_env.sandbox.inside import folders, kernel, questions
 from mars_env.sandbox.inside.program import open_streams, preload, run_child
-from mars_env.sandbox.inside.watch import CALM_MS, Usage, Watch, exceeded, pause
+from mars_env.sandbox.inside.watch import CALM_MS, Look, Usage, Watch, exceeded, pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing is slow to import
@@ -225,7 +225,9 @@ class _Box:
         os.close(failure_r)
         spent = self.wipe()
         if not reason:  # it ended between two looks
-            reason = self.exceeded_at_the_end(request["limits"], usage)
+            seen = Look()
+            seen.memory = usage.peak_kib * 1024 - self.watch.own_bytes
+            reason = exceeded(request["limits"], seen, usage)
         killed = os.WIFSIGNALED(status)
         how = f"signal {os.WTERMSIG(status)}" if killed else f"exit {os.WEXITSTATUS(status)}"
         if failure:
@@ -273,14 +275,6 @@ class _Box:
         finally:
             self.poll.unregister(pidfd)
             os.close(pidfd)
-
-    def exceeded_at_the_end(self, limits: dict[str, Any], usage: Usage) -> str:
-        """The name of the limit that ended processes have exceeded; empty if none."""
-        if usage.cpu > limits["cpu_seconds"]:
-            return "cpu"
-        if usage.peak_kib * 1024 - self.watch.own_bytes > limits["memory_bytes"]:
-            return "memory"
-        return ""
 
     def reap(self, pid: int, usage: Usage, flags: int = os.WNOHANG) -> int | None:
         """Collect ended processes; returns the status of `pid` if it is one of them."""
