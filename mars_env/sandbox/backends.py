@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox import seccomp
-from mars_env.sandbox.forkserver import ForkServer, interpreter, start
+from mars_env.sandbox.forkserver import ForkServer, interpreter
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import DISK_CEILING, Guarantee, Limits, Result
 from mars_env.sandbox.packages import OFFERED, folders_of
@@ -122,7 +122,7 @@ class Bubblewrap:
             "count_processes": root or _kernel() >= (5, 14),
             "packages": {name: f"{_PACKAGES}/{name}" for name in packages},
         }
-        return await start(self, wall, config, modules, own_users=root)
+        return await ForkServer(self, wall, config, modules, own_users=root).ready()
 
 
 def _mounts() -> list[tuple[str, str, str, int, str]]:
@@ -162,7 +162,7 @@ class Landlock:
             "seccomp": seccomp.build(namespaces=False),
             "packages": packages,
         }
-        return await start(self, [], config, modules, folders=True)
+        return await ForkServer(self, [], config, modules, folders=True).ready()
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Unsafe:
         """Start its fork server, with a warning (once); see `Backend.start`."""
         _warn_unsafe()
         config = {"namespaces": False, "confine": False, "packages": folders_of(self.packages)}
-        return await start(self, [], config, modules, folders=True)
+        return await ForkServer(self, [], config, modules, folders=True).ready()
 
 
 @functools.cache

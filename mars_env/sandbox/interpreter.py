@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 from collections import OrderedDict
@@ -16,6 +15,7 @@ from mars_env.sandbox.inside.repl import ANSWER, CALL, CALLS
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Limits, Result
 from mars_env.sandbox.pool import Pool
+from mars_env.sync import end_tasks
 
 _MODULE: Final = "mars_env_repl"
 _DAY: Final = 86_400.0
@@ -125,9 +125,7 @@ class Interpreter:
         if channel is not None:
             channel[1].close()
         if session is not None:
-            session.cancel()
-            with contextlib.suppress(asyncio.CancelledError, SandboxError):
-                await session
+            await end_tasks([session])
 
     async def _start(self) -> None:
         await self._home.admit(self)

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import textwrap
+from typing import Any
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
 from mars_env.sandbox.backends import library_folder
@@ -22,7 +23,7 @@ def _most_held(result: Result) -> float:
     return max(map(float, re.findall(rb"held ([\d.]+)", result.stdout)), default=0.0)
 
 
-async def _must_hold(backend: Backend, source: str, most: float, *ended: Ended, **names: int) -> None:
+async def _must_hold(backend: Backend, source: str, most: float, *ended: Ended, **names: Any) -> None:
     """Run a program that reports what it holds: it must end at a limit, or never hold a quarter too much."""
     result = await run_python(backend, source, TIGHT, **names)
     assert _most_held(result) <= 1.25 * most, result

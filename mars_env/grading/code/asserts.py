@@ -24,6 +24,7 @@ from mars_env.grading.code.outcomes import (
     was_killed,
 )
 from mars_env.sandbox import Ended, Job, Lease, Limits, Result
+from mars_env.sync import end_tasks
 
 _SERVE = "from mars_env.grading.code import program\nprogram._serve()\n"
 _REPLAY = "from mars_env.grading.code import program\nprogram._replay()\n"
@@ -59,19 +60,15 @@ async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result, failed: l
     """Why a failure is not the program's: its suite fails with the reference solution too; empty if it is.
 
     That can only be if the suite could not be replayed, or if a test does more with objects of a program than
-    can be done from another process. Without a reference solution, the program is to blame for whatever a
-    program can cause: its objects, an endless conversation, and the order of a set.
+    can be done from another process. Without a reference solution, the program is to blame: its objects, an
+    endless conversation and the order of a set can cause the same.
     """
     why = _not_played(suite)
-    unplayed = f"{why}, which needs a sandbox with channels" if why else ""
-    if not why and not _held_objects(suite):
+    if not (why or _held_objects(suite)) or not task.reference.get("solutions"):
         return ""
-    if not task.reference.get("solutions"):
-        kind, *unordered = _report(suite)
-        return unplayed if kind == "unlike" and not any(unordered) else ""
     ran, control = await _converse(lease, task, task.reference["solutions"][0])
     if why:
-        return unplayed if _not_played(control) else ""
+        return f"{why}, which needs a sandbox with channels" if _not_played(control) else ""
     passed = [result.passed for result in _results(task, ran, control)]
     fails_too = _held_objects(control) and any(i >= len(passed) or not passed[i] for i in failed)
     return "the tests fail with the reference solution's objects too" if fails_too else ""
@@ -148,9 +145,7 @@ async def _converse(lease: Lease, task: Task, program: str, spare: float = math.
         matters = not kind or (kind in ("gone", "unasked") and program_run.done())
         return await program_run if matters else Result(Ended.EXITED, exit_code=0), suite
     finally:
-        for run in (program_run, suite_run):
-            run.cancel()
-        await asyncio.gather(program_run, suite_run, return_exceptions=True)
+        await end_tasks([program_run, suite_run])
 
 
 async def _replay(

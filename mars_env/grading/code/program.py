@@ -210,22 +210,22 @@ class _TestsObject(Proxy):
         self._ask("assign", self, (name, value), {})
 
 
-USES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "call": lambda target, arguments, keywords: target(*arguments, **keywords),
-    "next": lambda target, arguments, keywords: next(target),
-    "iter": lambda target, arguments, keywords: iter(target),
-    "item": lambda target, arguments, keywords: target[arguments[0]],
-    "attribute": lambda target, arguments, keywords: getattr(target, arguments[0]),
-    "length": lambda target, arguments, keywords: len(target),
-    "truth": lambda target, arguments, keywords: bool(target),
+USES: dict[str, Callable[..., Any]] = {
+    "call": lambda target, /, *arguments, **keywords: target(*arguments, **keywords),
+    "next": next,
+    "iter": iter,
+    "item": lambda target, key: target[key],
+    "attribute": getattr,
+    "length": len,
+    "truth": bool,
 }
 """What each side may do with an object of the other, by the operation's name."""
-_PROGRAM_USES: dict[str, Callable[[Any, Any, Any], Any]] = {
+_PROGRAM_USES: dict[str, Callable[..., Any]] = {
     **USES,
-    "isinstance": lambda target, arguments, keywords: isinstance(arguments[0], target),
-    "str": lambda target, arguments, keywords: str(target),
-    "repr": lambda target, arguments, keywords: repr(target),
-    "global": lambda target, arguments, keywords: target,
+    "isinstance": lambda target, value: isinstance(value, target),
+    "str": str,
+    "repr": repr,
+    "global": lambda target: target,
 }
 
 
@@ -242,14 +242,19 @@ class Peer:
     arguments, keywords)``, ``("stop",)`` at the end of an iterator, or ``("raised", ...)``. Before a side
     answers, it may make requests itself.
 
-    Args:
+    Attributes:
         first: Number of the first object that is kept here, 0 or below; those kept there have other signs.
-        proxy: Makes the stand-in of an object that is kept there.
+        proxy: The class that stands in for objects that are kept there.
         other: The class of exceptions that this side does not know.
+        gone: What is raised when the other side has ended the conversation.
     """
 
-    def __init__(self, first: int, proxy: Callable[..., Any], other: type[Exception] = RuntimeError) -> None:
-        self.first, self.proxy, self.other = first, proxy, other
+    first = 0
+    proxy: type[Proxy]
+    other: type[Exception] = RuntimeError
+    gone: type[BaseException] = SystemExit
+
+    def __init__(self) -> None:
         self.kept: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.proxies: dict[int, Any] = {}
@@ -314,10 +319,6 @@ class Peer:
             self.write(self.reply(message[1:], containers))
         raise self.gone("ended before it answered")
 
-    def gone(self, why: str) -> BaseException:
-        """What is raised when the other side has ended the conversation."""
-        return SystemExit(why)
-
     def reply(self, request: Any, containers: list[Any]) -> bytes:
         """The answer to a request. The arguments are sent back too, because a function may change them."""
         operation, target, arguments, keywords = request
@@ -338,9 +339,8 @@ class Peer:
 class _Server(Peer):
     """The program's side."""
 
-    def __init__(self) -> None:
-        super().__init__(0, _TestsObject)
-        self.namespace: dict[str, Any] = {}
+    proxy = _TestsObject
+    namespace: dict[str, Any]
 
     def run(self, prelude: bool, imports: list[str]) -> None:
         """Load the program, then answer until the requests end."""
@@ -360,7 +360,7 @@ class _Server(Peer):
         """Use an object of the program, or by its name a function or class."""
         if operation in ("call", "isinstance", "global") and isinstance(target, str):
             target = _find(self.namespace, target)
-        return _PROGRAM_USES[operation](target, arguments, keywords)
+        return _PROGRAM_USES[operation](target, *arguments, **keywords)
 
     def failed(self, error: BaseException) -> None:
         """Show what the program raised."""
