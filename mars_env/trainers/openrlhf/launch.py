@@ -1,12 +1,11 @@
-"""The launcher: checks the flags, writes the problems' ids, and trains."""
+"""The launcher: checks the flags, and trains."""
 
 import os
 
 from mars_env.trainers.openrlhf.arguments import parsed_arguments
 from mars_env.trainers.openrlhf.command_line import Flags
-from mars_env.trainers.openrlhf.flags import complete, dataset_path, resolved
+from mars_env.trainers.openrlhf.flags import complete, resolved
 from mars_env.trainers.openrlhf.planning.checks import check_launch
-from mars_env.trainers.openrlhf.rollouts.problems import write_ids
 from mars_env.trainers.openrlhf.settings import read_flags
 from mars_env.trainers.openrlhf.versions import require_stack
 
@@ -21,12 +20,8 @@ def launch(given: Flags) -> None:
     settings, flags = read_flags(given)
     require_stack()
     settings = resolved(settings, flags)
-    flags = complete(settings, flags)
-    args = parsed_arguments(flags)
+    args = parsed_arguments(complete(settings, flags))
     check_launch(settings, args)
-    write_ids(settings.training_problems(), dataset_path(flags, "problems"))
-    if settings.eval_problems:
-        write_ids(settings.evaluation_problems(), dataset_path(flags, "evaluation"))
     # Workers that are started for this run read this before they import anything.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from mars_env.trainers.openrlhf.workers.driver import train_policies

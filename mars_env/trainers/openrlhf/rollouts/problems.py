@@ -1,73 +1,56 @@
-"""OpenRLHF's data loader draws the problems. It needs a file of ids, and a ledger of trees.
+"""The problems of a run, pass after pass, and a ledger of trees.
 
-OpenRLHF stores the loader's position in its checkpoints. Rollouts run ahead of training, so the position
-alone would lose problems at a resume: the ledger is stored with it, and says what was drawn but not trained.
+OpenRLHF stores the ledger in its checkpoints. Rollouts run ahead of training, so it says what was drawn but not
+trained, too: a resumed run plays that again.
 """
 
-import json
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
-from mars_env.errors import ConfigError, StoreError
-from mars_env.files import write_atomically, writing
+import numpy as np
+
+from mars_env.errors import StoreError
 from mars_env.problems import ProblemSet
 from mars_env.rollout.engine import Job
 from mars_env.rollout.pipeline import UpdateBatch
-
-INPUT, SOURCE = "input", "datasource"
-"""Fields of the file: the problem's id, and the name of the set."""
-
-
-def write_ids(problems: ProblemSet, path: Path, **more: str) -> Path:
-    """Write problems' ids as a data set for OpenRLHF, a line each, with `more` fields, and its folder."""
-    if not len(problems):
-        raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to train on")
-    rows = ({INPUT: problem.id, SOURCE: problems.name, **more} for problem in problems)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def require_plain(path: str | Path) -> None:
-    """Reject a path that OpenRLHF would read as several data sets, or as a part of one, with ConfigError."""
-    if any(mark in str(path) for mark in ",@"):
-        raise ConfigError(
-            f"OpenRLHF cannot read {str(path)!r}, since it divides names of data sets at ',' and '@': give a "
-            "folder without them"
-        )
+from mars_env.seeds import derive_seed
 
 
 class DrawnProblems:
-    """OpenRLHF's loader with the ledger; it replaces the loader in everything that OpenRLHF does with it.
+    """Draws problems, each once in a pass, and notes what is trained.
 
     One thread may draw from it while another asks for its state.
 
     Args:
-        loader: OpenRLHF's stateful data loader; gives batches of one row, the id in the second field.
         problems: The problems.
         passes: Passes over the problems (``--train.num_episodes``).
+        seed: Seed of the order of each pass.
 
     Attributes:
         updates: Number of batches so far, those of earlier runs included.
         trained: Ids of trained groups whose trees are not wholly trained.
     """
 
-    def __init__(self, loader: Any, problems: ProblemSet, passes: int) -> None:
-        self._loader, self._passes = loader, passes
+    def __init__(self, problems: ProblemSet, passes: int, seed: int) -> None:
         self._problems = {problem.id: problem for problem in problems}
+        self._passes, self._seed = passes, seed
         self._lock = threading.Lock()
-        self._rows: Iterator[Any] | None = None
-        self._pass = 0
+        self._drawn, self._rest = 0, self._all()
         self._resumed: list[Job] = []
         self._open: dict[str, Job] = {}
         self.trained: set[str] = set()
         self.updates = 0
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._problems)
+
+    def _all(self) -> Iterator[Job]:
+        for sample in range(self._passes):
+            order = np.random.default_rng(derive_seed(self._seed, "pass", sample)).permutation(len(self))
+            problems = list(self._problems.values())
+            yield from (Job(problems[i], sample) for i in order)
 
     def steps(self, size: int) -> Iterator[list[Job]]:
         """The remaining jobs, `size` at a time: first those that an earlier run had started."""
@@ -76,6 +59,13 @@ class DrawnProblems:
             yield resumed[first : first + size]
         while jobs := self._draw(size):
             yield jobs
+
+    def _draw(self, size: int) -> list[Job]:
+        with self._lock:
+            jobs = list(islice(self._rest, size))
+            self._drawn += len(jobs)
+            self._open.update((job.tree_id, job) for job in jobs)
+            return jobs
 
     def note(self, batch: UpdateBatch, lost: Collection[str] = ()) -> None:
         """Record that a batch goes to the trainer, so that it is not trained again after a resume.
@@ -92,11 +82,10 @@ class DrawnProblems:
             self.trained = {id for id in self.trained if id.startswith(closed)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The loader's state and the ledger, which OpenRLHF stores in its checkpoints."""
+        """The ledger."""
         with self._lock:
             return {
-                "loader": self._loader.state_dict(),
-                "pass": self._pass,
+                "drawn": self._drawn,
                 "open": [(job.problem.id, job.sample) for job in self._open.values()],
                 "trained": sorted(self.trained),
                 "updates": self.updates,
@@ -110,22 +99,7 @@ class DrawnProblems:
                     f"the checkpoint's run had started the problem {unknown[0]!r}, which does not exist now: "
                     "resume with the same problems, or give another --ckpt.path"
                 )
-            self._loader.load_state_dict(state["loader"])
-            self._pass, self.updates = state["pass"], state["updates"]
+            self._drawn, self._rest = state["drawn"], islice(self._all(), state["drawn"], None)
             self._resumed = [Job(self._problems[id], sample) for id, sample in state["open"]]
             self._open = {job.tree_id: job for job in self._resumed}
-            self.trained = set(state["trained"])
-
-    def _draw(self, size: int) -> list[Job]:
-        with self._lock:
-            jobs: list[Job] = []
-            while len(jobs) < size and self._pass < self._passes:
-                if self._rows is None:
-                    self._rows = iter(self._loader)
-                row = next(self._rows, None)
-                if row is None:
-                    self._rows, self._pass = None, self._pass + 1
-                    continue
-                jobs.append(Job(self._problems[row[1][0]], self._pass))
-            self._open.update((job.tree_id, job) for job in jobs)
-            return jobs
+            self.trained, self.updates = set(state["trained"]), state["updates"]

@@ -18,9 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import ray
-import torch
-from openrlhf.trainer.ppo_trainer import prepare_datasets
-from openrlhf.utils import get_strategy
 from openrlhf.utils.logging_utils import init_logger
 
 from mars_env.agents.registry import roles_of
@@ -82,7 +79,8 @@ class _Run:
         require_gpus(arguments.values())
         install_engines(settings)
         processes = {name: placed(each) for name, each in arguments.items()}
-        self.prompts = self._prompts(processes[next(iter(processes))].tokenizer)
+        problems = settings.training_problems()[: args.data.max_samples]
+        self.prompts = DrawnProblems(problems, args.train.num_episodes, settings.seed)
         load_models(processes.values(), scheduled_steps(settings, args, len(self.prompts)))
         self.policies = {name: PolicyTrainer(settings, each) for name, each in processes.items()}
         self.engines = {name: list(map(RayEngine, each.engines)) for name, each in processes.items()}
@@ -164,12 +162,6 @@ class _Run:
                     closing.callback(logger.close)
             closing.callback(self.pool.shutdown)
             closing.callback(self.feed.close)
-
-    def _prompts(self, tokenizer: Any) -> DrawnProblems:
-        """OpenRLHF's loader, which draws the problems for all policies; it needs a tokenizer for nothing."""
-        torch.manual_seed(self.args.train.seed)  # for the order in which the loader draws
-        loader, _, _ = prepare_datasets(get_strategy(self.args), tokenizer)
-        return DrawnProblems(loader, self.settings.training_problems(), self.args.train.num_episodes)
 
     def _model(self, name: str) -> Model:
         """The engines of a policy as the model of its agents, in segments if the settings say so."""

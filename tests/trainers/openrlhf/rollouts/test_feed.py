@@ -25,16 +25,6 @@ SETTINGS = TeamSettings(
 )
 
 
-class Loader(list):
-    """Rows as OpenRLHF's loader gives them."""
-
-    def state_dict(self):
-        return {}
-
-    def load_state_dict(self, state):
-        pass
-
-
 @pytest.fixture
 def feed_of():
     """Feeds by how their agents act; what is not closed by a test is closed after it."""
@@ -42,8 +32,7 @@ def feed_of():
 
     def made(act, size=2, **overlap):
         problems = SETTINGS.training_problems()
-        rows = Loader([None, [problem.id], [""], [None]] for problem in problems)
-        drawn, game = DrawnProblems(rows, problems, 1), SETTINGS.game()
+        drawn, game = DrawnProblems(problems, 1, seed=0), SETTINGS.game()
         settings, agents = SETTINGS.model_copy(update=overlap), assign_agents(game.rules, act)
         feeds.append(RolloutFeed(game, agents, drawn, size, settings, lambda policy: None))
         return feeds[-1], drawn
@@ -119,7 +108,7 @@ def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(feed_
     sizes = []
     while (batch := feed.next()) is not None:
         sizes.append(bool(batch.groups))
-    assert sizes == [False, True, True, True, True, True]
+    assert sorted(sizes) == [False, True, True, True, True, True]
     assert drawn.state_dict()["open"] == [(poisoned.id, 0)]
 
 

@@ -1,42 +1,20 @@
-"""The ledger around OpenRLHF's loader: what was drawn and not trained is not lost."""
+"""The ledger of problems: what was drawn and not trained is not lost."""
 
 import json
 
 from messages import raises
 
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import StoreError
 from mars_env.problems import ProblemSet
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, write_ids
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.types import Group, Problem
 
 PROBLEMS = ProblemSet("sums", [Problem(f"p{i}", f"{i} + {i}?", str(2 * i)) for i in range(5)])
 
 
-class Loader:
-    """Five rows in an order of its own for each pass; as torchdata's, it goes on in the middle of one."""
-
-    def __init__(self):
-        self.pass_, self.at = 0, 0
-
-    def __len__(self):
-        return 5
-
-    def __iter__(self):
-        while self.at < 5:
-            self.at += 1
-            yield ["sums"], [f"p{(self.at + 2 * self.pass_) % 5}"], [""], [None]
-        self.pass_, self.at = self.pass_ + 1, 0
-
-    def state_dict(self):
-        return {"pass": self.pass_, "at": self.at}
-
-    def load_state_dict(self, state):
-        self.pass_, self.at = state["pass"], state["at"]
-
-
 def drawn(passes=2):
-    return DrawnProblems(Loader(), PROBLEMS, passes)
+    return DrawnProblems(PROBLEMS, passes, seed=0)
 
 
 def trains(groups=(), trees=()):
@@ -50,6 +28,7 @@ def ids(steps):
 def test_each_pass_plays_each_problem_once_under_a_name_of_its_own():
     steps = ids(drawn().steps(4))
     assert list(map(len, steps)) == [4, 4, 2]
+    assert [tree[:2] for tree in sum(steps, [])[:5]] != [tree[:2] for tree in sum(steps, [])[5:]]
     assert sorted(tree for step in steps for tree in step) == sorted(
         f"p{i}#{sample}" for i in range(5) for sample in range(2)
     )
@@ -67,7 +46,7 @@ def test_a_resumed_run_begins_again_what_was_not_trained_and_draws_the_rest():
     assert second.updates == 1
     assert second.trained == {f"{begun[0][2]}/0"}  # of the only tree that is not wholly trained
     again = ids(second.steps(3))
-    assert again[:2] == [[begun[0][2], *begun[1][:2]], [begun[1][2]]]
+    assert again == [[begun[0][2], *begun[1][:2]], [begun[1][2]], *ids(steps)]
     assert sorted([*begun[0][:2], *(tree for step in again for tree in step)]) == whole
 
 
@@ -84,20 +63,6 @@ def test_a_state_at_the_end_of_a_pass_goes_on_with_the_next():
 def test_a_checkpoint_of_other_problems_is_refused():
     first = drawn()
     next(first.steps(2))
-    other = DrawnProblems(Loader(), PROBLEMS[3:], 1)
+    other = DrawnProblems(PROBLEMS[3:], 1, seed=0)
     with raises(StoreError):
         other.load_state_dict(first.state_dict())
-
-
-def test_ids_are_written_as_a_data_set(tmp_path):
-    path = write_ids(PROBLEMS[:2], tmp_path / "deep" / "p.jsonl")
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert rows == [{"input": "p0", "datasource": "sums"}, {"input": "p1", "datasource": "sums"}]
-    with raises(ConfigError):
-        write_ids(PROBLEMS[:0], path)
-
-
-def test_a_folder_that_cannot_be_is_told_of_in_a_sentence(tmp_path):
-    (tmp_path / "file").touch()
-    with raises(StoreError):
-        write_ids(PROBLEMS, tmp_path / "file" / "p.jsonl")
