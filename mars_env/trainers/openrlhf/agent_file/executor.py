@@ -16,7 +16,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
-from mars_env.trainers.checks import OPENRLHF, check_agents, require_trainable
+from mars_env.trainers.checks import check_agents, require_trainable
 from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel
@@ -103,7 +103,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         models = {POLICY: model}
         team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))
         if label == TRAIN:
-            check_agents(team, self._config, OPENRLHF, models)
+            check_agents(team, self._config, models, door="OpenRLHF")
         await preflight(team, self._games[label])
         await require_room(rules, team, self._problems[label])
         return team

@@ -28,7 +28,7 @@ from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import run_sync
-from mars_env.trainers.checks import OPENRLHF, check_agents
+from mars_env.trainers.checks import check_agents
 from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.policies import arguments_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, require_alive
@@ -97,7 +97,7 @@ class _Run:
             self._agents(settings.evaluation_game().rules, evaluation=True)
         game = settings.game()
         team = Team(self._agents(game.rules), self.policies)
-        trained = check_agents(team.agents, self.config, OPENRLHF, self.policies)
+        trained = check_agents(team.agents, self.config, self.policies, door="OpenRLHF")
         run_sync(preflight(team.agents, game, trained))
         updates = {policy.resume().get("update", 0) for policy in self.policies.values()}
         if len(updates) != 1:
