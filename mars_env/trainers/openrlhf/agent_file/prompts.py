@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.files import write_atomically, writing
 from mars_env.problems import ProblemSet
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -25,14 +23,8 @@ AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 
 def read_settings(path: str | Path) -> TeamSettings:
     """The settings in a JSON file; a `ConfigError` if one does not fit, or has no effect here."""
-    try:
+    with explained(ConfigError, f"the settings {path} do not fit TeamSettings", OSError, ValueError):
         settings = TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the settings {path} cannot be read: {error}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the whole file"
-        raise ConfigError(f"the settings {path} do not fit TeamSettings: {where}: {first['msg']}") from error
     for name in _LAUNCHER_ONLY:
         if getattr(settings, name):
             raise ConfigError(
