@@ -21,7 +21,15 @@ from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import groups_of, read_run
-from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
+from mars_env.rollout.exports import (
+    PromptOf,
+    dpo_rows,
+    prompted,
+    sft_rows,
+    turn_rows,
+    write_jsonl,
+    write_parquet,
+)
 from mars_env.text import counted
 from mars_env.types import Message, Observation, Turn
 
@@ -99,8 +107,8 @@ def export(  # public edge: one parameter is one option of the command
             if tokenizer or prompt:
                 prompt_of = _decoded(tokenizer) if tokenizer else _called(prompt or "")
             rows_of = sft_rows if format == "sft" else dpo_rows
-            rows = rows_of(stored.trees, game, prompt_of, roles=role, least=least)
-            number = write_jsonl(rows, target)
+            turns = prompted(stored.trees, game, prompt_of, role)
+            number = write_jsonl(rows_of(turns, least), target)
     say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
 
 
