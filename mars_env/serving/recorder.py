@@ -243,11 +243,11 @@ class Recorder:
             biased=bool(biasing_fields(body)),
         )
         choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index") or 0))
-        replies = []
-        for place, (completion, choice) in enumerate(zip(found, choices, strict=True)):
-            name = f"{answer.get('id', '')}:{place}" if place else str(answer.get("id", ""))
-            replies.append(Reply(completion, choice["message"], name))
-        return replies
+        name = str(answer.get("id", ""))
+        return [
+            Reply(completion, choice["message"], f"{name}:{place}" if place else name)
+            for place, (completion, choice) in enumerate(zip(found, choices, strict=True))
+        ]
 
     async def _streamed(
         self,
