@@ -49,6 +49,8 @@ def value_at(node: Node, point: Mapping[str, Any], digits: int, *, real: bool) -
     while True:
         try:
             return _Evaluator(point, digits, real).value(node), digits
+        except ZeroDivisionError as error:
+            raise Undefined("a division by zero") from error
         except _MorePrecision as more:
             if more.digits > most:
                 raise OverLimit("a number is larger than the limit") from more
@@ -85,10 +87,7 @@ class _Evaluator:
         if kind == "mul":
             return self.checked(self.value(args[0]) * self.value(args[1]))
         if kind == "div":
-            below = self.value(args[1])
-            if below == 0:
-                raise Undefined("a division by zero")
-            return self.checked(self.value(args[0]) / below)
+            return self.checked(self.value(args[0]) / self.value(args[1]))
         if kind == "pow":
             return self.checked(self.power(*args))
         if kind == "call":
@@ -127,20 +126,14 @@ class _Evaluator:
     def power(self, base_node: Node, exponent_node: Node) -> Any:
         base, exact = self.value(base_node), exact_value(exponent_node, WORKER_BITS)
         exponent = self.value(exponent_node) if exact is None else self.fraction(exact)
-        if exact is None and self.real and exponent == _MP.nint(exponent) and abs(exponent) < 10**6:
-            exact = Fraction(int(exponent))
         if base == 0:
             if isinstance(exponent, _MP.mpc) or exponent <= 0:
                 raise Undefined("a power of zero")
             return base
         self.guard(base, exponent)
-        if exact is not None and exact.denominator == 1:
-            return _MP.power(base, exact.numerator)
-        if not self.real or base > 0:
-            return _MP.power(base, exponent)
-        if exact is None or exact.denominator % 2 == 0:
-            raise Undefined("a root of a negative number")
-        return _MP.power(-base, exponent) * (-1 if exact.numerator % 2 else 1)
+        if self.real and base < 0 and exact is not None and exact.denominator % 2:  # an odd root is real
+            return _MP.power(-base, exponent) * (-1 if exact.numerator % 2 else 1)
+        return _MP.power(base, exponent)
 
     def guard(self, base: Any, exponent: Any) -> None:
         """Refuse a power before it is computed if its logarithm is too large."""
@@ -170,10 +163,7 @@ class _Evaluator:
         if name in _TRIGONOMETRY:
             if abs(first) > 10**12:
                 raise OverLimit("an angle is larger than the limit")
-            try:
-                return self.corrected(name, getattr(_MP, name.replace("arc", "a"))(first))
-            except ZeroDivisionError as pole:
-                raise Undefined(f"{name} at a pole") from pole
+            return self.corrected(name, getattr(_MP, name.replace("arc", "a"))(first))
         if name in _OF_REALS:
             if any(isinstance(v, _MP.mpc) and abs(v.imag) > self.rounding * (1 + abs(v)) for v in args):
                 raise Undefined("a complex value where a real one is needed")
@@ -200,10 +190,8 @@ class _Evaluator:
         return _MP.mpf(0) if abs(value) < self.rounding else value
 
     def logarithm(self, value: Any, base: Any) -> Any:
-        if value == 0 or base == 0 or base == 1:
-            raise Undefined("a logarithm of zero")
-        if self.real and (value < 0 or base < 0):
-            raise Undefined("a logarithm of a negative number")
+        if base == 0:
+            raise Undefined("a logarithm to the base zero")
         return _MP.log(value) / _MP.log(base)
 
     def determinant(self, matrix: Node) -> Any:

@@ -1,8 +1,10 @@
 r"""Exact rational arithmetic on parsed answers, with hard bounds on every value."""
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from mars_env.grading.math.nodes import Node, OverLimit
@@ -47,7 +49,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
     if kind == "quantity" and node.value == "%":
         inner = exact_value(node.args[0], bits)
         return None if inner is None else inner / 100
-    if kind not in _OPERATIONS:
+    if kind not in ("neg", "pow", "call", *_STEPS):
         return None
     values = []
     for child in node.args:
@@ -55,14 +57,21 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         if value is None:
             return None
         values.append(value)
-    if kind == "call":
-        return _call(node.name, values, bits)
-    if kind == "pow":
-        return _power(values[0], values[1], bits)
-    return _arithmetic(kind, values, bits)
+    try:
+        if kind == "neg":
+            return -values[0]
+        if kind == "call":
+            return _call(node.name, values, bits)
+        if kind == "pow":
+            return _power(*values, bits)
+        return reduce(lambda total, value: _bounded(_STEPS[kind](total, value), bits), values)
+    except ZeroDivisionError as error:
+        raise Undefined("a division by zero") from error
 
 
-_OPERATIONS = frozenset(("add", "mul", "div", "neg", "pow", "call"))
+_STEPS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "add": operator.add, "mul": operator.mul, "div": operator.truediv,
+}  # fmt: skip
 
 
 def _bounded(value: Fraction, bits: int) -> Fraction:
@@ -71,40 +80,12 @@ def _bounded(value: Fraction, bits: int) -> Fraction:
     return value
 
 
-def _arithmetic(kind: str, values: list[Fraction], bits: int) -> Fraction:
-    if kind == "neg":
-        return -values[0]
-    total = values[0]
-    for value in values[1:]:
-        if kind == "add":
-            total += value
-        elif kind == "mul":
-            total *= value
-        elif value == 0:
-            raise Undefined("a division by zero")
-        else:
-            total /= value
-        _bounded(total, bits)
-    return total
-
-
 def _power(base: Fraction, exponent: Fraction, bits: int) -> Fraction | None:
-    if base == 0:
-        if exponent < 0:
-            raise Undefined("a power of zero")
-        return Fraction(int(exponent == 0))
-    if base == 1:
-        return base
     if exponent.denominator != 1:
-        if base < 0 and exponent.denominator % 2 == 0:
-            return None
         root = _root(base, exponent.denominator)
         return None if root is None else _power(root, Fraction(exponent.numerator), bits)
-    power = abs(exponent.numerator)
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
-    if base == -1:
-        return Fraction(1 - 2 * (power % 2))
-    if (size - 1) * power > bits or power > bits:
+    if (size - 1) * abs(exponent.numerator) > bits:
         raise OverLimit("a power is larger than the limit")
     return _bounded(base**exponent.numerator, bits)
 
@@ -116,24 +97,16 @@ def _root(value: Fraction, degree: int) -> Fraction | None:
         return None if inner is None else -inner
     if degree > 64:
         return None
-    parts = []
-    for part in (value.numerator, value.denominator):
-        root = math.isqrt(part) if degree == 2 else _integer_root(part, degree)
-        if root**degree != part:
-            return None
-        parts.append(root)
-    return Fraction(parts[0], parts[1])
+    root = Fraction(_integer_root(value.numerator, degree), _integer_root(value.denominator, degree))
+    return root if root**degree == value else None
 
 
 def _integer_root(value: int, degree: int) -> int:
-    low, high = 0, 1 << (value.bit_length() // degree + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if middle**degree <= value:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    """The integer part of a root, by Newton's method from above."""
+    root = 1 << value.bit_length() // degree + 1
+    while root and (lower := ((degree - 1) * root + value // root ** (degree - 1)) // degree) < root:
+        root = lower
+    return root
 
 
 def _call(name: str, values: list[Fraction], bits: int) -> Fraction | None:
@@ -146,12 +119,6 @@ def _call(name: str, values: list[Fraction], bits: int) -> Fraction | None:
         return None
     found = _OF_INTEGERS[name](bits, *(value.numerator for value in values))
     return None if found is None else _bounded(Fraction(found), bits)
-
-
-def _remainder(bits: int, value: int, modulus: int) -> int:
-    if modulus == 0:
-        raise Undefined("a division by zero")
-    return value % modulus
 
 
 def _factorial(bits: int, value: int, step: int = 1) -> int:
@@ -176,6 +143,6 @@ _OF_RATIONALS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _OF_INTEGERS: dict[str, Callable[..., int | None]] = {
     "gcd": lambda bits, *values: math.gcd(*values), "lcm": lambda bits, *values: math.lcm(*values),
-    "rem": _remainder, "factorial": _factorial, "factorial2": lambda bits, value: _factorial(bits, value, 2),
-    "binom": _binomial,
+    "rem": lambda bits, value, modulus: value % modulus, "binom": _binomial,
+    "factorial": _factorial, "factorial2": lambda bits, value: _factorial(bits, value, 2),
 }  # fmt: skip

@@ -74,7 +74,7 @@ class Factors:
     def peek(self, ahead: int = 0) -> Token:
         """The token `ahead` places ahead; after the last one, a token of the kind "end"."""
         place = self.place + ahead
-        return self.tokens[place] if place < len(self.tokens) else Token("end", "", False)
+        return self.tokens[place] if place < len(self.tokens) else Token("end", "")
 
     def next(self) -> Token:
         """Pass the token here and return it."""
@@ -163,7 +163,7 @@ class Factors:
         if token.text == "{":
             return self.group()
         if token.kind == "num" and len(token.text) > 1 and token.text.isdigit():
-            self.tokens[self.place] = token._replace(text=token.text[1:], spaced=False)
+            self.tokens[self.place] = token._replace(text=token.text[1:])
             return num(int(token.text[0]))
         if sign := self.accept("-"):
             return with_sign(sign, self.argument())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 
@@ -81,7 +81,4 @@ def substitute(node: Node, old: Node, new: Node) -> Node:
     """The node with every occurrence of one part replaced."""
     if node == old:
         return new
-    if not node.args:
-        return node
-    children = tuple(substitute(child, old, new) for child in node.args)
-    return Node(node.kind, children, node.value, node.decimal)
+    return replace(node, args=tuple(substitute(child, old, new) for child in node.args))

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -83,7 +82,7 @@ class WorkerPool:
         limits: VerdictLimits | None = None,
         judge: str = "mars_env.grading.math.judge",
     ) -> None:
-        self.capacity = workers if workers is not None else _cpus()
+        self.capacity = workers if workers is not None else len(os.sched_getaffinity(0))
         if self.capacity < 1:
             raise ValueError(f"a pool needs at least one worker, got {workers}")
         self.limits = limits or VerdictLimits()
@@ -203,11 +202,8 @@ class _Worker:
         return {"fault": fault}
 
     def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
-        if (
-            self.process is None
-            or self.process.poll() is not None
-            or self.served >= self.limits.recycle_after
-        ):
+        spent = self.served >= self.limits.recycle_after
+        if self.process is None or self.process.poll() is not None or spent:
             self._start()
         self.served += message["function"] == "judge"
         reply = self._answer(message, self.limits.wall_seconds)
@@ -246,13 +242,13 @@ class _Worker:
     def _answer(self, message: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """What the worker answers to a message; None if it has ended."""
         assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
-        poll, deadline = select.poll(), time.monotonic() + seconds
+        poll = select.poll()
         poll.register(self.process.stdout, select.POLLIN | select.POLLHUP)
         try:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
         except BrokenPipeError as broken:
             raise _Lost("a worker ended before it got the request") from broken
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        if not poll.poll(seconds * 1000):
             raise _Lost("a worker did not answer within the wall-clock ceiling")
         line = os.read(self.process.stdout.fileno(), 65_536)  # so short that a pipe never splits it
         return json.loads(line) if line else None
@@ -275,9 +271,3 @@ class _Lost(Exception):
     def __init__(self, why: str, *, crashed: bool = False) -> None:
         super().__init__(why)
         self.crashed = crashed
-
-
-def _cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -171,12 +171,10 @@ _MONEY = re.compile(
 
 
 class Token(NamedTuple):
-    """A lexical unit: its kind (num, sym, word, text, cmd, op, env), text, and whether space precedes it."""
+    """A lexical unit: its kind (num, repeat, science, based, sym, text, cmd, op, env) and its text."""
 
     kind: str
     text: str
-    spaced: bool
-    base: str = ""
 
 
 def tidy(text: str) -> str:
@@ -271,17 +269,17 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
         Unreadable: A character is not in the grammar.
     """
     tokens: list[Token] = []
-    modes: list[str] = []  # for each open brace: "" or the font command that opened it
-    place, spaced, brackets = 0, False, 0
+    modes: list[tuple[str, int]] = []  # for each open brace: the font in it, and its place if it opens that
+    place, brackets = 0, 0
     while place < len(text):
-        mode = modes[-1] if modes else ""
+        mode = modes[-1][0] if modes else ""
         if mode in _BOLD and _LETTER.match(text, place - 1):
-            tokens.append(Token("sym", f"bold {text[place]}", spaced))
-            place, spaced = place + 1, False
+            tokens.append(Token("sym", f"bold {text[place]}"))
+            place += 1
             continue
         if mode and (word := _TEXT_WORD.match(text, place)):
-            tokens.append(_text_word(word.group(), mode, spaced, tokens[:-1]))
-            place, spaced = word.end(), False
+            tokens.append(_text_word(word.group(), mode, _is_value(tokens[-2:-1])))
+            place = word.end()
             continue
         match = _TOKEN.match(text, place)
         if match is None:
@@ -292,110 +290,92 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
             kind = "num"
         place += len(piece)
         if kind == "space" or piece in SPACING:
-            spaced = True
-            if piece in (r"\left", r"\right") and text[place : place + 1] == ".":
-                place += 1
-            continue
-        if kind == "wrap":
-            modes.append(piece[:-1].strip().rstrip("*"))
-            tokens.append(Token("op", "{", spaced, "font"))
+            place += piece in (r"\left", r"\right") and text[place : place + 1] == "."
+        elif kind == "wrap":
+            modes.append((piece[:-1].strip().rstrip("*"), len(tokens)))
+            tokens.append(Token("op", "{"))
         elif kind == "word":
-            tokens.extend(_letters(piece, spaced, tokens))
+            tokens.extend(_letters(piece, _is_value(tokens[-1:])))
         else:
             piece = _ALIASES.get(piece, piece)
             if piece == "{":
-                modes.append(mode)
-            elif piece == "}" and modes:
-                modes.pop()
-            if piece in ("(", "[", r"\{"):
-                brackets += 1
-            elif piece in (")", "]", r"\}"):
-                brackets -= 1
-            tokens.append(_token(kind, piece, spaced))
-        spaced = False
+                modes.append((mode, -1))
+            brackets += (piece in ("(", "[", r"\{")) - (piece in (")", "]", r"\}"))
+            opened = modes.pop()[1] if piece == "}" and modes else -1
+            if opened >= 0 and _is_one(tokens[opened + 1 :]):
+                del tokens[opened]
+            else:
+                tokens.append(_token(kind, piece))
     return _join_text(tokens)
 
 
-def _token(kind: str, piece: str, spaced: bool) -> Token:
+def _is_one(inner: list[Token]) -> bool:
+    """Whether the braces of a font may be left out: around words, or around one token."""
+    return len(inner) == 1 or any(token.kind == "text" or token.text in ("and", "or") for token in inner)
+
+
+def _is_value(last: list[Token]) -> bool:
+    """Whether the last token may end a value, so that ``min`` means minutes, and not the function."""
+    return any(token.kind == "num" or token.text in ("}", ")", r"\div") for token in last)
+
+
+def _token(kind: str, piece: str) -> Token:
     if kind in ("grouped", "commas", "spaced"):
-        return Token("num", re.sub(r"[^0-9.]", "", piece), spaced)
+        return Token("num", re.sub(r"[^0-9.]", "", piece))
     if kind in ("repeat", "based", "science", "num", "env"):
-        return Token(kind, piece, spaced)
+        return Token(kind, piece)
     if piece in ("and", "or"):
-        return Token("op", piece, spaced)
-    return Token("cmd" if piece.startswith("\\") and piece[1:].isalpha() else "op", piece, spaced)
+        return Token("op", piece)
+    return Token("cmd" if piece.startswith("\\") and piece[1:].isalpha() else "op", piece)
 
 
-def _text_word(word: str, mode: str, spaced: bool, before: list[Token]) -> Token:
+def _text_word(word: str, mode: str, after_value: bool) -> Token:
     bare = word.rstrip(".")
     if mode == r"\mathbb":
-        return Token("cmd", "\\" + bare * 2, spaced)
+        return Token("cmd", "\\" + bare * 2)
     if bare.lower() in ("and", "or"):
-        return Token("op", bare.lower(), spaced)
-    if (
-        bare in ("min", "sec")
-        and mode == r"\mathrm"
-        and before
-        and (before[-1].kind == "num" or before[-1].text in ("}", r"\div"))
-    ):
-        return Token("text", bare, spaced)  # minutes, and not the function
+        return Token("op", bare.lower())
+    if after_value and mode == r"\mathrm" and bare in ("min", "sec"):
+        return Token("text", bare)
     if bare in ("e", "i") and mode in (r"\text", r"\textrm"):
-        return Token("sym", bare, spaced)
+        return Token("sym", bare)
     if mode in _SYMBOL_FONTS:
         if bare in _WORD_COMMANDS:
-            return Token("cmd", "\\" + bare, spaced)
+            return Token("cmd", "\\" + bare)
         if len(bare) == 1 and bare in "eidxyzijkabcnCPT":
-            return Token("sym", bare, spaced)
+            return Token("sym", bare)
     if mode in (r"\mathcal", r"\mathscr"):
-        return Token("sym", bare, spaced)
-    return Token("text", word if word.endswith("m.") else bare, spaced)
+        return Token("sym", bare)
+    return Token("text", word if word.endswith("m.") else bare)
 
 
-def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
+def _letters(run: str, after_value: bool) -> list[Token]:
     """A run of letters outside text mode: a function, a word, a name, or a product of letters."""
     low = run.lower()
     if low in ("and", "or"):
-        return [Token("op", low, spaced)]
+        return [Token("op", low)]
     low = _WORD_ALIASES.get(low, low)
-    after_value = bool(before) and (before[-1].kind == "num" or before[-1].text in ("}", ")"))
-    if after_value and spaced and run in ("min", "sec"):
-        return [Token("text", run, spaced)]  # minutes, and not the function
+    if after_value and run in RAW_UNITS:
+        return [Token("text", run)]
     if low in _WORD_COMMANDS and (run == low or low == "infty" or run.istitle()):
-        return [Token("cmd", "\\" + low, spaced)]
+        return [Token("cmd", "\\" + low)]
     if len(run) == 1:
-        return [Token("sym", run, spaced)]
+        return [Token("sym", run)]
     if run in ("mod", "cis"):
         raise Unreadable(f"the word {run!r} is not supported here")
-    if (after_value and run in RAW_UNITS) or low in SHORT_WORDS or len(run) >= 4:
-        return [Token("text" if not run.isupper() else "sym", run, spaced)]
     if run.isupper():
-        return [Token("sym", run, spaced)]
-    if len(run) == 3 and run[0].isupper() and run[1:].islower():
-        return [Token("text", run, spaced)]
-    return [Token("sym", letter, spaced and i == 0) for i, letter in enumerate(run)]
+        return [Token("sym", run)]
+    if low in SHORT_WORDS or len(run) >= 4 or (len(run) == 3 and run.istitle()):
+        return [Token("text", run)]
+    return [Token("sym", letter) for letter in run]
 
 
 def _join_text(tokens: list[Token]) -> list[Token]:
-    """Drop braces of font commands around words or one token, and join neighbouring words into one text."""
-    kept: list[Token | None] = []
-    opened: list[int] = []
+    """The tokens with neighbouring words joined into one text."""
+    joined: list[Token] = []
     for token in tokens:
-        kept.append(token)
-        if token.text == "{" and token.kind == "op":
-            opened.append(len(kept) - 1)
-        elif token.text == "}" and token.kind == "op" and opened:
-            start = opened.pop()
-            brace = kept[start]
-            inner = [t for t in kept[start + 1 : -1] if t is not None]
-            wordy = len(inner) == 1 or any(t.kind == "text" or t.text in ("and", "or") for t in inner)
-            if brace is not None and brace.base == "font" and inner and wordy:
-                kept[start] = kept[-1] = None
-    flat: list[Token] = []
-    for item in kept:
-        if item is None:
-            continue
-        if item.kind == "text" and flat and flat[-1].kind == "text":
-            before = flat.pop()
-            item = Token("text", f"{before.text} {item.text}", before.spaced)
-        flat.append(item)
-    return flat
+        if token.kind == "text" and joined and joined[-1].kind == "text":
+            before = joined.pop()
+            token = before._replace(text=f"{before.text} {token.text}")
+        joined.append(token)
+    return joined

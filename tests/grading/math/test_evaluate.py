@@ -46,10 +46,9 @@ def test_zero_has_positive_powers_only():
             value(text, {"x": Fraction(0)})
 
 
-def test_minus_one_has_powers_up_to_a_million():
-    assert value("(-1)^n", {"n": Fraction(999_999)})[0] == -1
-    with pytest.raises(Undefined):
-        value("(-1)^n", {"n": Fraction(1_000_001)})
+@pytest.mark.parametrize("power", [999_999, 1_000_001])
+def test_minus_one_has_large_powers(power):
+    assert value("(-1)^n", {"n": Fraction(power)})[0] == -1
 
 
 @pytest.mark.parametrize(
