@@ -5,7 +5,6 @@ import operator
 from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
-from typing import Any
 
 from mars_env.grading.math.nodes import Node, OverLimit
 
@@ -65,8 +64,8 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         if kind == "pow":
             return _power(*values, bits)
         return reduce(lambda total, value: _bounded(_STEPS[kind](total, value), bits), values)
-    except ZeroDivisionError as error:
-        raise Undefined("a division by zero") from error
+    except (ZeroDivisionError, ValueError) as error:
+        raise Undefined("a division by zero, or a factorial of a negative number") from error
 
 
 _STEPS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
@@ -82,66 +81,32 @@ def _bounded(value: Fraction, bits: int) -> Fraction:
 
 def _power(base: Fraction, exponent: Fraction, bits: int) -> Fraction | None:
     if exponent.denominator != 1:
-        root = _root(base, exponent.denominator)
-        return None if root is None else _power(root, Fraction(exponent.numerator), bits)
+        return None
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
     if (size - 1) * abs(exponent.numerator) > bits:
         raise OverLimit("a power is larger than the limit")
     return _bounded(base**exponent.numerator, bits)
 
 
-def _root(value: Fraction, degree: int) -> Fraction | None:
-    """The real rational root, with the sign of the value; None if there is none."""
-    if value < 0:
-        inner = _root(-value, degree) if degree % 2 else None
-        return None if inner is None else -inner
-    if degree > 64:
-        return None
-    root = Fraction(_integer_root(value.numerator, degree), _integer_root(value.denominator, degree))
-    return root if root**degree == value else None
-
-
-def _integer_root(value: int, degree: int) -> int:
-    """The integer part of a root, by Newton's method from above."""
-    root = 1 << value.bit_length() // degree + 1
-    while root and (lower := ((degree - 1) * root + value // root ** (degree - 1)) // degree) < root:
-        root = lower
-    return root
-
-
 def _call(name: str, values: list[Fraction], bits: int) -> Fraction | None:
-    if name == "root":
-        whole = values[1].denominator == 1 and values[1] >= 1
-        return _root(values[0], values[1].numerator) if whole else None
-    if name in _OF_RATIONALS:
-        return Fraction(_OF_RATIONALS[name](*values))
     if name not in _OF_INTEGERS or any(value.denominator != 1 for value in values):
         return None
-    found = _OF_INTEGERS[name](bits, *(value.numerator for value in values))
-    return None if found is None else _bounded(Fraction(found), bits)
+    return _bounded(Fraction(_OF_INTEGERS[name](bits, *(value.numerator for value in values))), bits)
 
 
 def _factorial(bits: int, value: int, step: int = 1) -> int:
-    if value < 0:
-        raise Undefined("a factorial of a negative number")
     if value > bits or math.lgamma(value + 1) / math.log(2) / step > bits:
         raise OverLimit("a factorial is larger than the limit")
-    return math.factorial(value) if step == 1 else math.prod(range(value, 0, -step))
+    return math.prod(range(value, 0, -step))
 
 
-def _binomial(bits: int, top: int, below: int) -> int | None:
-    if below < 0 or top < 0:
-        return None
+def _binomial(bits: int, top: int, below: int) -> int:
     if top.bit_length() * min(below, abs(top - below)) > 8 * bits:
         raise OverLimit("a binomial coefficient is larger than the limit")
     return math.comb(top, below)
 
 
-_OF_RATIONALS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "floor": math.floor, "ceil": math.ceil, "max": lambda *values: max(values),
-    "min": lambda *values: min(values),
-}  # fmt: skip
-_OF_INTEGERS: dict[str, Callable[..., int | None]] = {
+_OF_INTEGERS: dict[str, Callable[..., int]] = {
     "gcd": lambda bits, *values: math.gcd(*values), "lcm": lambda bits, *values: math.lcm(*values),
     "rem": lambda bits, value, modulus: value % modulus, "binom": _binomial,
     "factorial": _factorial, "factorial2": lambda bits, value: _factorial(bits, value, 2),

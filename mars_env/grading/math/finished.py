@@ -21,12 +21,12 @@ from itertools import combinations
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, operators, word_set
-from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix, normal
+from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
 from mars_env.grading.math.units import Unit, letter_unit, unit, value_and_unit
 
 _RATIONAL = word_set("/ ^ product scientific")
 _CLOSED = _RATIONAL | word_set("root log constant sum")
-_CONTAINERS = word_set("list set group matrix row setop builder mod approx")
+_CONTAINERS = word_set("list set group matrix row setop builder where mod approx")
 _MULTIPLES = word_set("add neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
     word_set("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
@@ -34,7 +34,6 @@ _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "l
 """Functions of one kind: a reference that holds one of them allows all."""
 _MAX_TERMS = 8
 """A sum of more terms is not compared term by term: it is not finished."""
-_COMPARISONS = word_set("< > <= >= !=")
 
 
 def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
@@ -51,14 +50,11 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
         (False, False, True)
     """
     rounded = any(part.decimal for part in reference.walk())
-    if reference.kind == "text":
-        reference = normal(reference)
-    elif is_residue(reference):
+    if is_residue(reference):
         reference = as_family(reference)
     theirs = [node for ways in _numbers(reference, is_name, rounded=True) for node in ways]
-    joint = _is_joint(answer)
     return reference == answer or all(
-        any(_suffices(peer, node, integer) for node in ways for peer in _peers(node, theirs, joint))
+        any(_suffices(peer, node, integer) for node in ways for peer in _peers(node, theirs))
         for ways in _numbers(answer, is_label, rounded=rounded)
     )
 
@@ -66,31 +62,24 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
 def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Iterator[tuple[Node, ...]]:
     """The numbers and expressions that an answer consists of, each in all ways that a chain writes it."""
     parts: tuple[Node, ...] = ()
-    if _COMPARISONS & {*operators(node)}:
-        node = normal(node)  # "x < 1 \\cup x > 3"
     if node.kind == "relation":
         ways = _values(node, named, rounded)
-        if ways and ways[-1] is not node and (len(ways) == 1 or ways[-1].kind in _CONTAINERS):
-            parts = ways[-1:]
-        elif ways:
+        if ways and not _has_parts(ways[-1]):
             yield ways
         else:
-            parts = tuple(side for side in node.args if not _is_bare_name(side))
-    elif node.kind == "where":
-        parts = node.args[:1]
-    elif node.kind == "builder":
-        parts = tuple(part for part in node.args if not _is_bare_name(part))
-    elif node.kind in _CONTAINERS or _is_multiple(node):
+            parts = ways[-1:] or tuple(side for side in node.args if not _is_bare_name(side))
+    elif _has_parts(node):
         parts = node.args
-    elif node.kind not in ("text", "dots"):
+    elif node.kind not in ("sym", "text", "dots"):
         yield (node,)
     for part in parts:
         yield from _numbers(part, named, rounded=rounded)
 
 
-def _is_multiple(node: Node) -> bool:
-    r"""``2 (1, 2)``, ``\mathbb{R} - \{1\}``."""
-    return node.kind in _MULTIPLES and any(part.kind in _CONTAINERS for part in node.walk())
+def _has_parts(node: Node) -> bool:
+    r"""Whether a node consists of several answers; so do ``2 (1, 2)`` and ``\mathbb{R} - \{1\}``."""
+    inside = node.walk() if node.kind in _MULTIPLES else (node,)
+    return any(part.kind in _CONTAINERS for part in inside)
 
 
 def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tuple[Node, ...]:
@@ -101,7 +90,7 @@ def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tup
     signs, args = operators(relation), relation.args
     if not set(signs) <= {"=", "~", "=="}:
         to_solve = any(free_symbols(side) and not _is_bare_name(side) for side in args)
-        return (relation,) if to_solve and _COMPARISONS & {*signs} else ()
+        return (relation,) if to_solve else ()
     if "~" in signs[1:] and not rounded:
         args = args[: signs.index("~") + 1]
     last = args[-1].args[-1] if args[-1].kind == "mul" else args[-1]
@@ -118,24 +107,14 @@ def _is_bare_name(node: Node) -> bool:
     return node.kind == "sym" or (node.kind == "call" and not node.name[1:2].isalpha())
 
 
-def _is_joint(answer: Node) -> bool:
-    """Whether several inequalities must hold at once: each should then say something."""
-    conditions = [part for part in answer.args if _COMPARISONS & {*operators(part)}]
-    joint = answer.kind == "list" and answer.value != "or" and len(conditions) > 1
-    return joint or any(part.kind == "setop" and part.value == "cap" for part in answer.walk())
-
-
-def _peers(node: Node, theirs: list[Node], joint: bool) -> list[Node]:
+def _peers(node: Node, theirs: list[Node]) -> list[Node]:
     """The numbers of the reference that have a number's value; all of them if none has."""
     value = exact_value(node, WORKER_BITS)
-    same = [other for other in theirs if exact_value(other, WORKER_BITS) == value]
-    return same if joint and value is not None else same or theirs or [node]
+    return [other for other in theirs if exact_value(other, WORKER_BITS) == value] or theirs or [node]
 
 
 def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     """Whether one number, of a reference, allows what another leaves to compute."""
-    if answer.kind == "sym":
-        return True
     value, of = value_and_unit(reference)
     if isinstance(of, Unit):
         answer = letter_unit(answer, of)[0]
@@ -145,7 +124,7 @@ def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     exact = exact_value(value, WORKER_BITS)
     allowed = _CLOSED if exact is None else _RATIONAL
     if exact is not None and not held:
-        allowed = frozenset() if integer and exact.denominator == 1 else word_set("/ scientific")
+        allowed = frozenset() if integer else word_set("/ scientific")
         if of == "deg":
             allowed = word_set("/ product constant")  # radians
     if is_complex(value) and Node("const", value="e") in value.walk():

@@ -209,9 +209,8 @@ class _Parser(Factors):
         else:
             return None
         whole = decimal(before.text)
-        power = self.peek().text == "^" and r"\circ" not in (self.peek(1).text, self.peek(2).text)
         proper = top.kind == bottom.kind == "num" and 0 < top.value < bottom.value  # type: ignore[operator]
-        if proper and node == whole and not power:
+        if proper and node == whole and self.peek().text != "^":
             return self.postfix(Node("add", (whole, Node("div", (top, bottom))), "mixed"))
         self.place = place
         return None

@@ -21,7 +21,7 @@ SYNONYMS = {
     "∞": "infinity",
     "infinitely many solutions": "infinitely many",
 }
-_LABELLED = word_set("sin cos tan abs floor ceil det max min gcd lcm")
+_LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm")
 """Functions of a name that may be what is asked for."""
 
 

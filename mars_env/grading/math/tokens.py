@@ -120,7 +120,7 @@ _TOKEN = re.compile(
     |(?P<spaced>[1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9/])(?:\.[0-9]+)?)
     |(?P<num>[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?:\.(?![.0-9]))?)
     |(?P<wrap>\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|emph|mbox|hbox|math(?:rm|bf|it|sf|bb|cal|scr)|operatorname\*?|boldsymbol|bm|underline)\s*\{)
-    |(?P<env>\\(?:begin|end)\s*\{[A-Za-z]+\*?\})
+    |(?P<env>\\(?:begin|end)\s*\{[A-Za-z]+\*?\}(?:(?<=array\})\s*\{[lcr|\s]*\})?)
     |(?P<cmd>\\[A-Za-z]+|\\.)
     |(?P<word>[A-Za-z]+)
     |(?P<op>\.\.\.|<=|>=|!=|\*\*|[-+*/^_=<>(){}\[\]|,;:!'%~&$?\"`@#.])
@@ -251,6 +251,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
         r", \1\\in\\mathbb{R}, \2",
     ),
     (" to ", re.compile(r"(?<=\d) to (?=\d)"), ":"),
+    (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
     (r"\$", _EACH, r"\1\\text{ per \2}"),
