@@ -108,6 +108,6 @@ def _binomial(bits: int, top: int, below: int) -> int:
 
 _OF_INTEGERS: dict[str, Callable[..., int]] = {
     "gcd": lambda bits, *values: math.gcd(*values), "lcm": lambda bits, *values: math.lcm(*values),
-    "rem": lambda bits, value, modulus: value % modulus, "binom": _binomial,
+    "binom": _binomial,
     "factorial": _factorial, "factorial2": lambda bits, value: _factorial(bits, value, 2),
 }  # fmt: skip

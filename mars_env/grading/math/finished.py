@@ -22,7 +22,7 @@ from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_compl
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, operators, word_set
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
-from mars_env.grading.math.units import Unit, letter_unit, unit, value_and_unit
+from mars_env.grading.math.units import Unit, letter_unit, value_and_unit
 
 _RATIONAL = word_set("/ ^ product scientific")
 _CLOSED = _RATIONAL | word_set("root log constant sum")
@@ -97,12 +97,12 @@ def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tup
     values = tuple(arg for arg in args if not (named(arg) or names_matrix(arg, last)))
     if len(values) == len(args) and any(map(free_symbols, args)):
         return (relation,)
-    return values or args[-1:]
+    return values
 
 
 def _is_bare_name(node: Node) -> bool:
     """``x``, ``f(x)``, ``|x|`` and ``(x, y)``."""
-    if node.kind == "group" or (node.kind == "call" and node.value == "abs"):
+    if node.kind == "group" or node.value == "abs":
         return all(map(_is_bare_name, node.args))
     return node.kind == "sym" or (node.kind == "call" and not node.name[1:2].isalpha())
 
@@ -171,17 +171,16 @@ def _work(node: Node) -> frozenset[str]:
 def _work_of_sum(node: Node) -> frozenset[str]:
     if node.value == "mixed":
         return word_set("/")
-    if _has_units(node):
-        return frozenset()
-    terms = [term.args[0] if term.kind == "quantity" else term for term in node.args]
-    pairs = combinations(terms, 2)
-    alike = len(terms) > _MAX_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
+    if len({term.value for term in node.args if term.kind == "quantity"}) == len(node.args):
+        return frozenset()  # 5 hours 30 minutes
+    pairs = combinations(node.args, 2)
+    alike = len(node.args) > _MAX_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
     return word_set("sum arithmetic" if alike else "sum")
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
     """The factors above and below the line of a product or fraction."""
-    if node.kind not in ("mul", "div", "neg", "quantity") or _is_scientific(node):
+    if node.kind not in ("mul", "div", "neg", "quantity"):
         return [node], []
     top, bottom = _factors(node.args[0])
     if node.kind in ("mul", "div"):
@@ -202,24 +201,14 @@ def _is_scientific(node: Node) -> bool:
     return exponent.kind == "num"
 
 
-def _has_units(node: Node) -> bool:
-    """``5 hours 30 minutes``: a sum whose terms have different units."""
-    if any(term.kind != "quantity" for term in node.args):
-        return False
-    sizes = {of.factor for of in (unit(term.name) for term in node.args) if of is not None}
-    return len(sizes) == len(node.args)
-
-
 def _sums(node: Node) -> int:
-    """How many sums an expression has, other than mixed numbers and compound units."""
-    return sum(part.kind == "add" and part.value != "mixed" and not _has_units(part) for part in node.walk())
+    """How many sums an expression has."""
+    return sum(part.kind == "add" for part in node.walk())
 
 
 def _is_rational(node: Node) -> bool:
     """Whether a number is rational, with a denominator that could be written."""
     try:
-        if exact_value(node, WORKER_BITS) is not None:
-            return True
         value = value_at(node, {}, digits_needed(node), real=not is_complex(node))[0]
     except (Undefined, Unreadable, OverLimit):
         return False

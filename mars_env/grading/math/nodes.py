@@ -16,7 +16,7 @@ class Unreadable(ValueError):
     """The text is not in the grammar."""
 
 
-class OverLimit(ValueError):
+class OverLimit(OverflowError):
     """The text, or a value in it, is larger than the limits allow."""
 
 

@@ -42,7 +42,7 @@ def is_infinite(node: Node) -> int:
 def set_like(node: Node) -> bool:
     """Whether a node can only be a set of real numbers (an interval in brackets may be a pair)."""
     if node.kind == "relation":
-        return any(op in ("<", ">", "<=", ">=", "!=") for op in node.pair) or node.value == ("in",)
+        return any(op in ("<", ">", "<=", ">=", "!=") for op in node.pair)
     if node.kind == "list":
         return any(map(set_like, node.args)) or _several_intervals(node)
     if node.kind == "group":
@@ -115,8 +115,6 @@ def _end(node: Node) -> Any:
     """The value of an end of an interval."""
     if sign := is_infinite(node):
         return mpmath.mpf("inf") * sign
-    if free_symbols(node):
-        raise Unreadable("an end of an interval has variables")
     try:
         return value_at(node, {}, digits_needed(node), real=True)[0]
     except Undefined as undefined:
@@ -130,7 +128,7 @@ def _region(node: Node) -> Region:
     if kind == "group" and len(node.args) == 2:
         left, right = node.pair
         low, high = map(_end, node.args)
-        if low > high or (low == high and (left, right) != ("[", "]")):
+        if low > high:
             raise Unreadable("the ends of an interval are in the wrong order")
         return _intersection(
             _compared(">=" if left == "[" else ">", low), _compared("<=" if right == "]" else "<", high)
@@ -152,7 +150,7 @@ def _region(node: Node) -> Region:
         if head.kind != "sym" or free_symbols(condition) != {head.name}:
             raise Unreadable("a set of things that are not real numbers")
         return _intersection(within, _region(condition))
-    if operators(node) == ("in",) and node.args[0].kind == "sym":
+    if operators(node) == ("in",):
         return _region(node.args[1])
     if kind == "relation":
         steps = zip(node.args, node.pair, node.args[1:], strict=False)
@@ -165,10 +163,7 @@ def _region(node: Node) -> Region:
 def _several(node: Node) -> Region:
     kinds = {item.kind for item in node.args}
     if kinds <= {"group", "setop", "set"} and set_like(node):
-        regions = list(map(_region, node.args))
-        if any(not _is_empty(_intersection(a, b)) for k, a in enumerate(regions) for b in regions[:k]):
-            raise Unreadable("intervals that overlap, without a word that joins them")
-        return _union(*regions)
+        return _union(*map(_region, node.args))
     if kinds - {"relation", "list"} or len(set(map(variable_of, node.args))) != 1:
         raise Unreadable("conditions on several variables")
     parts = list(map(_region, node.args))

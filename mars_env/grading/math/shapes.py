@@ -1,11 +1,10 @@
 r"""Recognises the shape of an answer, and puts it into the plain form in which answers are compared."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product, repeat
 
 from mars_env.grading.math.evaluate import free_symbols
-from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, num, operators, substitute, word_set
 from mars_env.grading.math.spelled import spelled_number
 
@@ -34,9 +33,7 @@ def is_label(node: Node) -> bool:
     """
     if node.kind in ("sym", "text"):
         return True
-    if node.kind == "call" and (
-        len(node.name.rstrip("'")) == 1 or (node.name[0] in UNKNOWN_FUNCTIONS and not node.name[1].isalpha())
-    ):
+    if node.kind == "call" and len(node.name.rstrip("'")) == 1:
         return True
     if node.kind == "call" and node.name in _LABELLED:
         return all(child.kind in ("sym", "matrix") for child in node.args)
@@ -54,10 +51,7 @@ def _has_coefficient(node: Node) -> bool:
 
 
 def is_name(node: Node) -> bool:
-    """Whether a left side is only a name: ``x``, ``f(x)``, ``(x, y)``, ``NO/BO``, but not ``x + y``."""
-    if node.kind == "div":  # a ratio of two segments
-        names = [part.name for part in node.args if part.kind == "sym"]
-        return len(names) == 2 and all(len(n) > 1 and n.isalpha() and n.isupper() for n in names)
+    """Whether a left side is only a name: ``x``, ``f(x)``, ``(x, y)``, but not ``x + y``."""
     if node.kind in ("group", "ratio"):
         return all(map(is_name, node.args))
     return node.kind in ("sym", "text", "call") and is_label(node)
@@ -95,7 +89,7 @@ def in_base(node: Node) -> tuple[str, str] | None:
 
 def is_residue(node: Node) -> bool:
     """``3 mod 5``, or a name that is congruent to it."""
-    if operators(node) == ("==",) and is_label(node.args[0]):
+    if operators(node) == ("==",):
         node = node.args[1]
     return node.kind == "mod"
 
@@ -108,22 +102,21 @@ def as_family(residue: Node) -> Node:
     return Node("where", (every, Node("relation", (k, Node("const", value="Z")), ("in",))))
 
 
-def integer_names(remarks: tuple[Node, ...]) -> list[str] | None:
-    """The names that remarks say are integers; None if they say anything else."""
+def integer_names(remarks: Sequence[Node]) -> list[str]:
+    """The names that remarks say are integers; none if they say anything else."""
     said = parameters(remarks)
-    return [remark.args[0].name for remark in said] if len(said) == len(remarks) else None
+    return [remark.args[0].name for remark in said] if len(said) == len(remarks) else []
 
 
 def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
-    """A function's rule with its arguments renamed to match the other's."""
-    if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
-        return node
-    if free_symbols(node) & {name.name for name in {*new} - {*old}}:
-        return node  # the name means something else there
-    between = [Node("sym", value=f"argument {k}") for k in range(len(old))]
-    for before, after in (*zip(old, between, strict=True), *zip(between, new, strict=True)):
-        node = substitute(node, before, after)
-    return node
+    """A function's rule with its one argument renamed.
+
+    Raises:
+        Unreadable: There are several, one is no variable, or the new name means something else there.
+    """
+    if len(old + new) > 2 or {old[0].kind, new[0].kind} != {"sym"} or new[0].name in free_symbols(node):
+        raise Unreadable("a function of other arguments")
+    return substitute(node, old[0], new[0])
 
 
 def items_of(node: Node) -> tuple[Node, ...]:
@@ -254,7 +247,7 @@ def _is_function(node: Node) -> bool:
     return node.kind == "call" and len(node.name) == 1 and all(part.kind == "sym" for part in node.args)
 
 
-def parameters(items: tuple[Node, ...]) -> list[Node]:
+def parameters(items: Sequence[Node]) -> list[Node]:
     """The items that say only that a name is an integer."""
     of_integers = (item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N"))
     return [item for item in of_integers if item.args[0].kind == "sym"]
