@@ -34,7 +34,7 @@ from mars_env.grading.math.shapes import (
     without_domain,
 )
 from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
-from mars_env.grading.math.vectors import same_fonts
+from mars_env.grading.math.vectors import in_plain
 
 _MAX_ITEMS = 64
 Compare = Callable[[Node, Node, float | None], bool]
@@ -59,8 +59,8 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         >>> same("25 \\text{ cm}", "0.25 \\text{ m}"), same("25", "25 \\text{ or } 26")
         (True, False)
     """
-    reference, answer = same_fonts(without_domain(reference), without_domain(answer))
-    return _same(time_span(normal(reference)), time_span(normal(answer)), tolerance)
+    reference, answer = (time_span(normal(in_plain(without_domain(node)))) for node in (reference, answer))
+    return _same(reference, answer, tolerance)
 
 
 def _same(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -326,9 +326,9 @@ def _value(equation: Node, tolerance: float | None) -> Node:
 def _measure(r: Node, a: Node, tolerance: float | None) -> bool:
     (value, of), (value2, of2) = value_and_unit(r), value_and_unit(a)
     if isinstance(of, Unit) and of2 is None:
-        value2, of2 = letter_unit(value2, of)
+        value2, of2 = letter_unit(value2)
     if isinstance(of2, Unit) and of is None:
-        value, of = letter_unit(value, of2)
+        value, of = letter_unit(value)
     if of == of2:
         return _number(value, value2, tolerance)
     if "%" in (of, of2):

@@ -28,6 +28,7 @@ _MATRICES = word_set("matrix pmatrix bmatrix Bmatrix smallmatrix array cases")
 _ALIGNED = word_set("aligned align align* gathered gather gather* split")
 """Environments that hold equations one below the other; ``&`` only aligns them."""
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
+_LITERALS = {"repeat": repeating, "science": scientific, "based": lambda text: based(*text.split("_"))}
 _INVERSES = word_set("sin cos tan cot sec csc")
 _BEGINNINGS = (
     word_set(r"( [ { \{ \frac \sqrt \binom \sum \prod \boxed \langle \ldots \lfloor \lceil")
@@ -171,13 +172,8 @@ class Factors:
         text = token.text
         if token.kind == "num":
             return self.digits(text)
-        if token.kind == "repeat":
-            return repeating(text)
-        if token.kind == "science":
-            return scientific(text)
-        if token.kind == "based":
-            digits, _, base = text.partition("_")
-            return based(digits, base.strip("{}"))
+        if token.kind in _LITERALS:
+            return _LITERALS[token.kind](text)
         if token.kind == "sym" or text in _GREEK:
             return self.symbol(text.removeprefix("\\"), plain=plain)
         if token.kind == "text":

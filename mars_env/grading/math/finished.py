@@ -27,7 +27,7 @@ from mars_env.grading.math.units import Unit, letter_unit, value_and_unit
 _RATIONAL = word_set("/ ^ product scientific")
 _CLOSED = _RATIONAL | word_set("root log constant sum")
 _CONTAINERS = word_set("list set group matrix row setop builder where mod approx")
-_MULTIPLES = word_set("add neg mul quantity")
+_MULTIPLES = word_set("neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
     word_set("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
 )
@@ -77,7 +77,7 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
 
 
 def _has_parts(node: Node) -> bool:
-    r"""Whether a node consists of several answers; so do ``2 (1, 2)`` and ``\mathbb{R} - \{1\}``."""
+    """Whether a node consists of several answers; so does ``2 (1, 2)``."""
     inside = node.walk() if node.kind in _MULTIPLES else (node,)
     return any(part.kind in _CONTAINERS for part in inside)
 
@@ -117,7 +117,7 @@ def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     """Whether one number, of a reference, allows what another leaves to compute."""
     value, of = value_and_unit(reference)
     if isinstance(of, Unit):
-        answer = letter_unit(answer, of)[0]
+        answer = letter_unit(answer)[0]
     held, left = _work(reference), _work(answer)
     if "name" in held:
         return "series" not in left - held

@@ -44,7 +44,7 @@ def based(digits: str, base: str) -> Node:
     if len(digits) > _MAX_DIGITS:
         raise OverLimit(f"a number has more digits than the limit of {_MAX_DIGITS}")
     try:
-        radix = _BASE_WORDS.get(base.lower()) or int(base)
+        radix = _BASE_WORDS.get(base.lower()) or int(base.strip("{}"))
         whole, _, part = digits.partition(".")
         value = Fraction(int(whole + part, radix), radix ** len(part))
     except ValueError as error:

@@ -46,7 +46,8 @@ def read_answer(text: str, *, commas: bool = True) -> Node:
         return Node("text", value=han[1])
     cleaned = tidy(text)
     if clock := _CLOCK.fullmatch(cleaned):
-        return _time(clock)
+        hour, minute, half = clock.groups()
+        return Node("time", value=(str(int(hour)), minute or "00", (half or "").lower()))
     return _Parser(tokenize(cleaned, commas=commas)).whole()
 
 
@@ -89,11 +90,6 @@ _CLOCK = re.compile(
     r"(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
-
-
-def _time(match: re.Match[str]) -> Node:
-    hour, minute, half = match.groups()
-    return Node("time", value=(str(int(hour)), minute or "00", (half or "").lower()))
 
 
 class _Parser(Factors):

@@ -256,13 +256,9 @@ class _Worker:
     def stop(self) -> None:
         """Kill the worker and reap it."""
         process, self.process = self.process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if process is not None:
+            with process:  # closes its pipes and waits for its end
+                process.kill()
 
 
 class _Lost(Exception):

@@ -2,6 +2,7 @@ r"""Recognises the shape of an answer, and puts it into the plain form in which 
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product, repeat
 
 from mars_env.grading.math.evaluate import free_symbols
@@ -120,23 +121,8 @@ def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
 
 
 def items_of(node: Node) -> tuple[Node, ...]:
-    """The members of a collection; their values if all of them are about one variable."""
-    if node.kind not in ("list", "set"):
-        return _spread(node)
-    items = node.args
-    names = {item.args[0] for item in items if operators(item) == ("=",)}
-    if len(names) == 1 and is_label(next(iter(names))) and operators(items[0]) == ("=",):
-        # "x = 1, 2" as well as "x = 1, x = 2"
-        items = tuple(item.args[1] if operators(item) == ("=",) else item for item in items)
-    return tuple(x for item in items for x in _spread(item)) if len(items) > 1 else items
-
-
-def _spread(item: Node) -> tuple[Node, ...]:
-    r"""The values of ``x = \\pm 3`` or ``x \\in \\{1, 2\\}``, otherwise the node itself."""
-    if item.kind == "list":
-        return (item,) if item.value == "and" or is_mapping(item) else items_of(item)
-    named = operators(item) in (("=",), ("in",)) and is_label(item.args[0])
-    return item.args[1].args if named and item.args[1].kind in ("list", "set") else (item,)
+    """The members of a collection; of anything else, the node itself."""
+    return node.args if node.kind in ("list", "set") else (node,)
 
 
 def is_mapping(node: Node) -> bool:
@@ -188,8 +174,6 @@ def normal(node: Node) -> Node:
         return _words(node)
     if node.kind == "relation" and (shown := _relation_as_value(node)) is not None:
         return normal(shown)
-    if (rewritten := _rewritten(node)) is not None:
-        return normal(rewritten)
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
     if node.kind == "relation":
@@ -213,32 +197,16 @@ def _scaled_matrix(node: Node) -> Node:
 
 
 def _relation_as_value(node: Node) -> Node | None:
-    """The set that contains ``x``, the assignments of ``x = y = 2``."""
+    """The set that contains ``x``, the assignments of ``x = y = 2``, ``y > 1`` for ``f(x) > 1``."""
     relations, (left, *_, last) = operators(node), node.args
-    if relations == ("in",) and left.kind in ("sym", "group") and last.kind in ("set", "group", "setop"):
+    if relations == ("in",) and last.kind in ("set", "group", "setop"):
         return last if left.kind == "sym" or last.kind == "set" else None
     names = node.args[:-1]
     if set(relations) == {"="} and len(names) > 1 and all(name.kind == "sym" for name in names):
         return Node("list", tuple(Node("relation", (name, last), ("=",)) for name in names), "comma")
-    return None
-
-
-def _rewritten(node: Node) -> Node | None:
-    r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``; otherwise None."""
-    args = node.args
-    if (
-        node.kind == "add"
-        and args[0].value == "R"
-        and args[1].kind == "neg"
-        and args[1].args[0].kind == "set"
-    ):
-        return Node("setop", (args[0], args[1].args[0]), "setminus")
-    if operators(node) == ("=",) and args[1].kind == "sym" and args[0].kind in EXPRESSIONS:
-        named = any(part.kind == "sym" for part in args[0].walk())
-        return None if named else Node("relation", (args[1], args[0]), ("=",))
-    if operators(node) and not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
-        bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
-        return Node("relation", bounded, operators(node))
+    if {*relations} <= {"<", ">", "<=", ">="} and any(map(_is_function, node.args)):
+        bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in node.args)
+        return Node("relation", bounded, relations)
     return None
 
 
@@ -298,9 +266,7 @@ def _choose(node: Node, choice: Iterator[bool]) -> Node:
         plus = next(choice) == (node.kind == "pm")
         inner = _choose(node.args[0], choice)
         return inner if plus else Node("neg", (inner,))
-    if not node.args:
-        return node
-    return Node(node.kind, tuple(_choose(child, choice) for child in node.args), node.value, node.decimal)
+    return replace(node, args=tuple(_choose(child, choice) for child in node.args))
 
 
 def normal_text(text: str) -> str:
@@ -311,16 +277,10 @@ def normal_text(text: str) -> str:
 
 
 def as_interval(node: Node) -> Node | None:
-    """``a < x < b``, ``b > x > a`` and ``x in [a, b]`` as an interval in brackets."""
+    """``a < x < b`` as an interval in brackets."""
     if node.kind == "group" and len(node.args) == 2:
         return node
     ops, args = operators(node), node.args
-    if ops == ("in",) and args[0].kind == "sym":
-        return as_interval(args[1])
-    if len(ops) != 2 or args[1].kind != "sym":
-        return None
-    if {*ops} <= {">", ">="}:
-        ops, args = ops[::-1], args[::-1]
-    elif not {*ops} <= {"<", "<="}:
+    if len(ops) != 2 or args[1].kind != "sym" or not {*ops} <= {"<", "<="}:
         return None
     return Node("group", (args[0], args[2]), ("[" if "=" in ops[0] else "(", "]" if "=" in ops[1] else ")"))

@@ -95,14 +95,6 @@ FUNCTIONS = word_set(
     " gcd lcm max min sqrt abs floor ceil binom"
 )
 _WORD_COMMANDS = FUNCTIONS | {"pi", "infty", "theta", "alpha", "beta", "gamma", "lambda", "cup"}
-_WORD_ALIASES = {
-    "infinity": "infty",
-    "inf": "infty",
-    "oo": "infty",
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-}
 SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
 RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
@@ -202,12 +194,9 @@ def tidy(text: str) -> str:
     for marker, pattern, replacement in _REWRITTEN:
         if marker in text:
             text = pattern.sub(replacement, text)
-    text = text.strip().strip('`"')
     while end := _END.search(text, max(0, len(text) - 8)):
         text = text[: end.start()].rstrip()
-    if text.endswith(".") and not text.endswith(("..", "m.")):
-        text = text[:-1]
-    return in_digits(text.strip())
+    return in_digits(text.removesuffix(".").strip())
 
 
 def _declared(remark: re.Match[str]) -> str:
@@ -245,11 +234,6 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\math", re.compile(r"\\(math(?:bb|bf|rm|it))\s*([A-Za-z])(?![A-Za-z])"), r"\\\1{\2}"),
     (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
-    (
-        r"\mathbb{R}",
-        re.compile(r",(?:\\ |\s)*([a-z]),\s*([a-z]\s*\\in\s*\\mathbb\{R\}\s*)\Z"),
-        r", \1\\in\\mathbb{R}, \2",
-    ),
     (" to ", re.compile(r"(?<=\d) to (?=\d)"), ":"),
     (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
@@ -312,7 +296,7 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
 
 def _is_one(inner: list[Token]) -> bool:
     """Whether the braces of a font may be left out: around words, or around one token."""
-    return len(inner) == 1 or any(token.kind == "text" or token.text in ("and", "or") for token in inner)
+    return len(inner) == 1 or any(token.kind == "text" for token in inner)
 
 
 def _is_value(last: list[Token]) -> bool:
@@ -325,8 +309,6 @@ def _token(kind: str, piece: str) -> Token:
         return Token("num", re.sub(r"[^0-9.]", "", piece))
     if kind in ("repeat", "based", "science", "num", "env"):
         return Token(kind, piece)
-    if piece in ("and", "or"):
-        return Token("op", piece)
     return Token("cmd" if piece.startswith("\\") and piece[1:].isalpha() else "op", piece)
 
 
@@ -338,16 +320,12 @@ def _text_word(word: str, mode: str, after_value: bool) -> Token:
         return Token("op", bare.lower())
     if after_value and mode == r"\mathrm" and bare in ("min", "sec"):
         return Token("text", bare)
-    if bare in ("e", "i") and mode in (r"\text", r"\textrm"):
-        return Token("sym", bare)
     if mode in _SYMBOL_FONTS:
         if bare in _WORD_COMMANDS:
             return Token("cmd", "\\" + bare)
         if len(bare) == 1 and bare in "eidxyzijkabcnCPT":
             return Token("sym", bare)
-    if mode in (r"\mathcal", r"\mathscr"):
-        return Token("sym", bare)
-    return Token("text", word if word.endswith("m.") else bare)
+    return Token("text", bare)
 
 
 def _letters(run: str, after_value: bool) -> list[Token]:
@@ -355,18 +333,14 @@ def _letters(run: str, after_value: bool) -> list[Token]:
     low = run.lower()
     if low in ("and", "or"):
         return [Token("op", low)]
-    low = _WORD_ALIASES.get(low, low)
     if after_value and run in RAW_UNITS:
         return [Token("text", run)]
-    if low in _WORD_COMMANDS and (run == low or low == "infty" or run.istitle()):
-        return [Token("cmd", "\\" + low)]
-    if len(run) == 1:
-        return [Token("sym", run)]
-    if run in ("mod", "cis"):
-        raise Unreadable(f"the word {run!r} is not supported here")
+    name = "infty" if low in ("infinity", "inf", "oo") else low
+    if name in _WORD_COMMANDS and not run.isupper():
+        return [Token("cmd", "\\" + name)]
     if run.isupper():
         return [Token("sym", run)]
-    if low in SHORT_WORDS or len(run) >= 4 or (len(run) == 3 and run.istitle()):
+    if low in SHORT_WORDS or len(run) >= 4:
         return [Token("text", run)]
     return [Token("sym", letter) for letter in run]
 
