@@ -62,7 +62,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         if kind == "call":
             return _call(node.name, values, bits)
         if kind == "pow":
-            return _power(*values, bits)
+            return _power(values[0], values[1], bits)
         return reduce(lambda total, value: _bounded(_STEPS[kind](total, value), bits), values)
     except (ZeroDivisionError, ValueError) as error:
         raise Undefined("a division by zero, or a factorial of a negative number") from error

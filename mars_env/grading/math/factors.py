@@ -28,7 +28,9 @@ _MATRICES = word_set("matrix pmatrix bmatrix Bmatrix smallmatrix array cases")
 _ALIGNED = word_set("aligned align align* gathered gather gather* split")
 """Environments that hold equations one below the other; ``&`` only aligns them."""
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
-_LITERALS = {"repeat": repeating, "science": scientific, "based": lambda text: based(*text.split("_"))}
+_LITERALS: dict[str, Callable[[str], Node]] = {
+    "repeat": repeating, "science": scientific, "based": lambda text: based(*text.split("_")),
+}  # fmt: skip
 _INVERSES = word_set("sin cos tan cot sec csc")
 _BEGINNINGS = (
     word_set(r"( [ { \{ \frac \sqrt \binom \sum \prod \boxed \langle \ldots \lfloor \lceil")
@@ -100,6 +102,11 @@ class Factors:
         outer, self.bars, self.colons = (self.bars, self.colons), bars, colons
         yield
         self.bars, self.colons = outer
+
+    def within(self, *closing: str, bars: int = 0, colons: bool = True) -> tuple[Node, str]:
+        """What is between brackets, and the closing one."""
+        with self.inside(bars=bars, colons=colons):
+            return self.listing(), self.expect(*closing)
 
     def begins_factor(self, token: Token) -> bool:
         """Whether a factor can start with this token."""
@@ -189,9 +196,7 @@ class Factors:
             return self.braces()
         if text in _DELIMITED:
             closing, name = _DELIMITED[text]
-            with self.inside(bars=int(text == "|"), colons=self.colons):
-                inner = self.listing()
-                self.expect(closing)
+            inner, _ = self.within(closing, bars=int(text == "|"), colons=self.colons)
             return Node("call", (inner,), name)
         if text in _CURRENCY:
             sign = self.accept("-") or "+"
@@ -262,16 +267,12 @@ class Factors:
 
     def arguments(self) -> tuple[Node, ...]:
         """The arguments of a function, up to the closing bracket."""
-        with self.inside():
-            inner = self.listing()
-            self.expect(")")
+        inner, _ = self.within(")")
         return inner.args if inner.value == "comma" else (inner,)
 
     def bracketed(self, opening: str) -> Node:
         """A tuple, an interval, or an expression in brackets."""
-        with self.inside():
-            inner = self.listing()
-            closing = self.expect(*_BRACKETS[opening])
+        inner, closing = self.within(*_BRACKETS[opening])
         if inner.value == "comma":
             return Node("group", inner.args, ("(", ")") if opening == r"\langle" else (opening, closing))
         if (opening, closing) not in (("(", ")"), ("[", "]")):

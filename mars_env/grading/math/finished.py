@@ -1,6 +1,6 @@
 r"""One rule: an answer is at least as finished as its reference.
 
-Without it, copying the question pays: ``882 - 27`` equals 855, ``2^{100} \bmod 7`` equals 2 and ``2x = 10``
+Without it, copying the question pays: ``882 - 27`` equals 855, ``\binom{5}{2}`` equals 10 and ``2x = 10``
 means ``x = 5``, but none of them is an answer. The rule takes the numbers of an answer one by one (members of
 lists, ends of intervals, right sides), and what each leaves to compute. By reference:
 
@@ -8,7 +8,7 @@ lists, ends of intervals, right sides), and what each leaves to compute. By refe
   unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
 - Another rational number, as ``\frac{3}{4}``, allows one fraction, powers of literals, and their products.
 - Any other number, as ``2\sqrt{3}``, also allows roots, logarithms, constants, and one sum of unlike terms.
-- Anything else, as ``\bmod``, a binomial, a sum of two fractions or a sum over an index, needs a reference
+- Anything else, as a binomial, a sum of two fractions or a sum over an index, needs a reference
   that holds the same.
 - A reference without variables needs an answer without variables: ``2x = 10`` is not ``x = 5``.
 - An expression in variables may be in any form, except for a sum or product over an index.

@@ -92,7 +92,7 @@ class WorkerPool:
     def _start(self) -> None:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(self.capacity, "mars-env-grading")
-        self._workers, self._unfinished = list[_Worker](), set[Future[Reply]]()
+        self._workers, self._unfinished = dict[int, _Worker](), set[Future[Reply]]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
@@ -128,12 +128,13 @@ class WorkerPool:
     def close(self) -> None:
         """Finish the submitted requests, then end the workers."""
         self._threads.shutdown()
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.stop()
 
     def pids(self) -> list[int]:
         """Process ids of the workers that are running."""
-        return [worker.process.pid for worker in self._workers if worker.process is not None]
+        running = [worker.process for worker in list(self._workers.values())]
+        return [process.pid for process in running if process is not None]
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -142,30 +143,23 @@ class WorkerPool:
         self.close()
 
 
-def _judged(workers: list[_Worker], limits: VerdictLimits, judge: str, request: dict[str, Any]) -> Reply:
-    """Have an idle worker answer, or a new one."""
-    worker = next((one for one in workers if one.busy.acquire(blocking=False)), None)
-    if worker is None:
-        worker = _Worker(limits, judge)
-        workers.append(worker)
+def _judged(workers: dict[int, _Worker], limits: VerdictLimits, judge: str, request: dict[str, Any]) -> Reply:
+    """Have the worker of this thread answer."""
+    worker = workers.setdefault(threading.get_ident(), _Worker(limits, judge))
     try:
         return worker.reply(request)
     except Exception as error:  # a bug here is a fault of the machinery
         worker.stop()
         return {"fault": f"{type(error).__name__}: {error}"}
-    finally:
-        worker.busy.release()
 
 
 class _Worker:
-    """One worker process and the conversation with it; used by the thread that holds `busy`."""
+    """One worker process at a time and the conversation with it; used by one thread."""
 
     def __init__(self, limits: VerdictLimits, judge: str) -> None:
         self.limits, self.module = limits, judge
         self.process: subprocess.Popen[bytes] | None = None
         self.served, self.fit = 0, set[str]()
-        self.busy = threading.Lock()
-        self.busy.acquire()
 
     def reply(self, request: dict[str, Any]) -> Reply:
         """Judge the reference, then the answer."""

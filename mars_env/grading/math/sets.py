@@ -28,10 +28,6 @@ class Region(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-_EVERYTHING = Region((), lambda x: True)
-_NOTHING = Region((), lambda x: False)
-
-
 def is_infinite(node: Node) -> int:
     """1 for plus infinity, -1 for minus infinity, otherwise 0."""
     if node.kind == "const" and node.value == "inf":
@@ -124,7 +120,7 @@ def _end(node: Node) -> Any:
 def _region(node: Node) -> Region:
     kind = node.kind
     if kind == "const" and node.value in ("R", "empty"):
-        return _EVERYTHING if node.value == "R" else _NOTHING
+        return _intersection() if node.value == "R" else _union()
     if kind == "group" and len(node.args) == 2:
         left, right = node.pair
         low, high = map(_end, node.args)
@@ -137,19 +133,15 @@ def _region(node: Node) -> Region:
         return _union(*(_compared("=", _end(item)) for item in node.args))
     if kind == "setop":
         first, second = map(_region, node.args)
-        if node.value == "cup":
-            return _union(first, second)
         if node.value == "setminus":
             return Region(first.ends + second.ends, lambda x: first.holds(x) and not second.holds(x))
-        return _intersection(first, second)
+        return (_union if node.value == "cup" else _intersection)(first, second)
     if kind == "builder":
         head, condition = node.args
-        within = _EVERYTHING
-        if operators(head) == ("in",):
-            head, within = head.args[0], _region(head.args[1])
-        if head.kind != "sym" or free_symbols(condition) != {head.name}:
+        name, *within = head.args if operators(head) == ("in",) else (head,)
+        if name.kind != "sym" or free_symbols(condition) != {name.name}:
             raise Unreadable("a set of things that are not real numbers")
-        return _intersection(within, _region(condition))
+        return _intersection(*map(_region, (*within, condition)))
     if operators(node) == ("in",):
         return _region(node.args[1])
     if kind == "relation":

@@ -16,7 +16,6 @@ _NO_SOLUTION = re.compile(
 )
 SYNONYMS = {
     "dne": "does not exist",
-    "undefined": "undefined",
     "infinite": "infinity",
     "∞": "infinity",
     "infinitely many solutions": "infinitely many",
@@ -154,22 +153,18 @@ def without_domain(node: Node) -> Node:
         return node
     value, (name, _) = node.args[0], node.args[1].args
     of = value.args[-1] if is_equation(value) else value
-    return (
-        value if of.kind in EXPRESSIONS and name.kind == "sym" and free_symbols(of) == {name.name} else node
-    )
+    return value if of.kind in EXPRESSIONS and free_symbols(of) == free_symbols(name) else node
 
 
 def normal(node: Node) -> Node:
     """The form in which an answer is compared: double signs expanded, remarks apart, numbers in digits."""
-    if node.kind == "list" and (declared := parameters(node.args)):
+    if node.kind == "list" and node.value != "or" and (declared := _declared(node.args)):
         rest = tuple(item for item in node.args if item not in declared)
-        if rest:
-            main = rest[0] if len(rest) == 1 else Node("list", rest, node.value)
-            return Node("where", (normal(main), *declared))
-    if node.kind == "list" and node.value != "or" and len(kept := _without_reals(node.args)) < len(node.args):
-        return normal(kept[0] if len(kept) == 1 else Node("list", kept, node.value))
-    if node.kind == "where" and all(_says_nothing(remark) for remark in node.args[1:]):
-        return normal(node.args[0])
+        main = rest[0] if len(rest) == 1 else replace(node, args=rest)
+        return normal(Node("where", (main, *declared)))
+    if node.kind == "where":
+        main, remarks = normal(node.args[0]), [part for part in node.args[1:] if not _says_nothing(part)]
+        return Node("where", (main, *remarks)) if remarks else main
     if node.kind == "text":
         return _words(node)
     if node.kind == "relation" and (shown := _relation_as_value(node)) is not None:
@@ -177,10 +172,10 @@ def normal(node: Node) -> Node:
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
     if node.kind == "relation":
-        node = Node("relation", tuple(map(_scaled_matrix, node.args)), node.value)
+        node = replace(node, args=tuple(map(_scaled_matrix, node.args)))
     node = _scaled_matrix(node)
     if node.kind in ("list", "set"):
-        return Node(node.kind, tuple(variant for item in node.args for variant in _signs(item)), node.value)
+        return replace(node, args=tuple(variant for item in node.args for variant in _signs(item)))
     variants = _signs(node)
     joiner = "and" if "!=" in operators(node) else "or"
     return variants[0] if len(variants) == 1 else Node("list", tuple(variants), joiner)
@@ -221,12 +216,11 @@ def parameters(items: Sequence[Node]) -> list[Node]:
     return [item for item in of_integers if item.args[0].kind == "sym"]
 
 
-def _without_reals(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The items without those that say only that a name in another item is a real number."""
-    reals = [item for item in items if operators(item) == ("in",) and item.args[1].value == "R"]
-    rest = [item for item in items if item not in reals]
-    used = {part for item in rest for part in item.walk() if part.kind == "sym"}
-    return tuple(item for item in items if item in rest or item.args[0] not in used)
+def _declared(items: tuple[Node, ...]) -> list[Node]:
+    """The items that say only that a name in another item is an integer or a real number."""
+    of = [item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N", "R")]
+    used = {part for item in items if item not in of for part in item.walk() if part.kind == "sym"}
+    return [item for item in of if item.args[0] in used]
 
 
 def _says_nothing(remark: Node) -> bool:
