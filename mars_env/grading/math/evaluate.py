@@ -13,7 +13,7 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, word_set
+from mars_env.grading.math.nodes import TRIGONOMETRY, Node, OverLimit, Unreadable, word_set
 
 BASE_DIGITS = 60
 _MAX_DIGITS = 12_000
@@ -24,9 +24,6 @@ _MAX_TERMS = 10_000
 """The most terms of a sum or product that is evaluated."""
 _MP = mpmath.MPContext()
 """A separate context whose precision changes: a worker is one process that handles one verdict at a time."""
-_TRIGONOMETRY = word_set(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"
-)
 
 
 class _MorePrecision(ArithmeticError):
@@ -153,7 +150,7 @@ class _Evaluator:
             if base == 0:
                 raise Undefined("a logarithm to the base zero")
             return self.corrected(_MP.log(first) / _MP.log(base))
-        if name in _TRIGONOMETRY:
+        if name in TRIGONOMETRY:
             return self.corrected(getattr(_MP, name.replace("arc", "a"))(first))
         if name in _OF_REALS:
             if any(isinstance(v, _MP.mpc) and abs(v.imag) > self.rounding * (1 + abs(v)) for v in args):

@@ -403,8 +403,6 @@ def _subscript(node: Node) -> str:
 
 def _choices(size: Node, part: Node) -> Node | None:
     """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
-    if size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T":
-        return Node("call", (size, part), "binom")
-    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
-        return Node("call", (size, part), "binom")
-    return None
+    named = size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T"
+    numbers = size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3  # type: ignore[operator]
+    return Node("call", (size, part), "binom") if named or numbers else None

@@ -20,7 +20,7 @@ from itertools import combinations
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, operators, word_set
+from mars_env.grading.math.nodes import TRIGONOMETRY, Node, OverLimit, Unreadable, num, operators, word_set
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
 from mars_env.grading.math.units import Unit, letter_unit, value_and_unit
 
@@ -29,7 +29,7 @@ _CLOSED = _RATIONAL | word_set("root log constant sum")
 _CONTAINERS = word_set("list set group matrix row setop builder where mod approx")
 _MULTIPLES = word_set("neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
-    word_set("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
+    TRIGONOMETRY, "trig"
 )
 """Functions of one kind: a reference that holds one of them allows all."""
 _MAX_TERMS = 8

@@ -41,8 +41,6 @@ def repeating(text: str) -> Node:
 
 def based(digits: str, base: str) -> Node:
     """A number in another base: its value, and its digits as they are written."""
-    if len(digits) > _MAX_DIGITS:
-        raise OverLimit(f"a number has more digits than the limit of {_MAX_DIGITS}")
     try:
         radix = _BASE_WORDS.get(base.lower()) or int(base.strip("{}"))
         whole, _, part = digits.partition(".")

@@ -68,6 +68,9 @@ def num(value: Fraction | int, *, decimal: bool = False) -> Node:
     return Node("num", value=Fraction(value), decimal=decimal)
 
 
+TRIGONOMETRY = word_set(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"
+)
 EXPRESSIONS = word_set("num based sym const add mul div neg pow call sum prod")
 """Kinds of nodes that represent a number."""
 

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mars_env.grading.math.nodes import OverLimit, Unreadable, word_set
+from mars_env.grading.math.nodes import TRIGONOMETRY, OverLimit, Unreadable, word_set
 from mars_env.grading.math.spelled import in_digits
 
 MAX_LENGTH = 10_000
@@ -90,10 +90,7 @@ _ALIASES = {
     r"\to": r"\rightarrow", r"\R": r"\RR", "**": "^", r"\tg": r"\tan", r"\arctg": r"\arctan",
     r"\ctg": r"\cot", "$": r"\$", r"\textdollar": r"\$",
 }  # fmt: skip
-FUNCTIONS = word_set(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp"
-    " gcd lcm max min sqrt abs floor ceil binom"
-)
+FUNCTIONS = TRIGONOMETRY | word_set("ln log lg exp gcd lcm max min sqrt abs floor ceil binom")
 _WORD_COMMANDS = FUNCTIONS | {"pi", "infty", "theta", "alpha", "beta", "gamma", "lambda", "cup"}
 SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
 RAW_UNITS = word_set(

@@ -125,15 +125,15 @@ def unit(name: str) -> Unit | None:
     name = " ".join(words)
     if not name:
         return Unit(scale, ()) if scale != 1 else None
-    top, *below = (part.split() for part in name.replace(" per ", "/").split("/"))
     powers = dict[str, int]()
-    for sign, words in ((1, top), *((-1, words) for words in below)):
+    for place, part in enumerate(name.replace(" per ", "/").split("/")):
         # "m s^-1" is a product; a name of several words, such as "square m", is one factor
-        product = all(word.partition("^")[0] in _UNITS for word in words)
-        for factor in ([word] for word in words) if product else [words]:
+        product = all(word.partition("^")[0] in _UNITS for word in part.split())
+        for factor in part.split() if product else [part]:
             size, base, power = _factor(factor)
-            scale *= size ** (sign * power)
-            powers[base] = powers.get(base, 0) + sign * power
+            power = -power if place else power
+            scale *= size**power
+            powers[base] = powers.get(base, 0) + power
     if set(powers) == {"unit"}:
         return None
     return Unit(scale, tuple(sorted(powers.items())))
@@ -157,9 +157,9 @@ def is_known(of: Unit | str | None) -> TypeGuard[Unit]:
     return isinstance(of, Unit) and all(base in DIMENSIONS for base, _ in of.dimension)
 
 
-def _factor(words: list[str]) -> tuple[Fraction, str, int]:
+def _factor(written: str) -> tuple[Fraction, str, int]:
     """The size, the base and the power of one factor of a unit."""
-    name, _, exponent = " ".join(words).partition("^")
+    name, _, exponent = written.partition("^")
     if exponent not in ("", "2", "3", "-1", "-2"):
         raise Unreadable(f"{name}^{exponent} is not a unit")
     power, words = int(exponent or 1), name.split()
@@ -194,22 +194,17 @@ def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
         return Node("neg", (value,)), of
     if node.kind == "quantity":
         return _quantity(node.args[0], node.name)
-    if node.kind != "add" or all(_bare(term).kind != "quantity" for term in node.args):
+    if node.kind != "add":
         return node, None
-    parts = [value_and_unit(child) for child in node.args]
-    units = [of for _, of in parts if isinstance(of, Unit)]
-    if len(units) == len(parts) and len({of.dimension for of in units}) == 1:
-        terms = tuple(scaled(value, of.factor) for (value, _), of in zip(parts, units, strict=True))
-        return Node("add", terms), Unit(Fraction(1), units[0].dimension)
-    last = parts[-1][1]
-    measured = isinstance(last, Unit) and last.dimension
-    if (measured or last is None) and not any(_bare(term).kind == "quantity" for term in node.args[:-1]):
-        return Node("add", tuple(value for value, _ in parts)), last  # "2 + sqrt(3) cm"
+    values, units = zip(*map(value_and_unit, node.args), strict=True)
+    known = [of for of in units if isinstance(of, Unit)]
+    if len(known) == len(units) and len({of.dimension for of in known}) == 1:
+        terms = tuple(scaled(value, of.factor) for value, of in zip(values, known, strict=True))
+        return Node("add", terms), Unit(Fraction(1), known[0].dimension)
+    last = units[-1]
+    if not any(units[:-1]) and (last is None or (isinstance(last, Unit) and last.dimension)):
+        return Node("add", values), last  # "2 + sqrt(3) cm"
     return node, None
-
-
-def _bare(term: Node) -> Node:
-    return term.args[0] if term.kind == "neg" else term
 
 
 def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
