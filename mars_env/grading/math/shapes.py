@@ -247,6 +247,8 @@ def _signs(node: Node) -> list[Node]:
     Those of several sides are linked, too: ``x = (6 \pm 2)/2 = 3 \pm 1``.
     """
     signs = [child.kind for child in node.walk() if child.kind in ("pm", "mp")]
+    if not signs:
+        return [node]
     if len(signs) > 4:
         raise Unreadable("too many double signs")
     sides = [side for side in node.args if any(child.kind == "pm" for child in side.walk())]
