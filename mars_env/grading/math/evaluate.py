@@ -167,7 +167,7 @@ class _Evaluator:
             return nearest[0] if is_whole else getattr(_MP, name)(args[0])
         if any(abs(value) > 5000 for value in args):
             raise OverLimit("a factorial is larger than the limit")
-        return _MP.factorial(*args) if name == "factorial" else _MP.binomial(*args)
+        return 1 / _MP.rgamma(args[0] + 1) if name == "factorial" else _MP.binomial(*args)
 
     def corrected(self, value: Any) -> Any:
         """A function's value, corrected for rounding at a zero."""

@@ -155,7 +155,7 @@ class Factors:
         token = self.peek()
         if token.text == "{":
             return self.group()
-        if token.kind == "num" and len(token.text) > 1:
+        if token.text.isdigit() and len(token.text) > 1:
             self.tokens[self.place] = token._replace(text=token.text[1:])
             return num(int(token.text[0]))
         if sign := self.accept("-"):

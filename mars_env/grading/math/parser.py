@@ -137,7 +137,7 @@ class _Parser(Factors):
 
     def ratio(self) -> Node:
         items = [self.sum()]
-        while self.colons and (self.accept(":") or self.peek()[:2] == ("text", "to")):
+        while self.colons and (self.accept(":") or self.peek() == ("text", "to")):
             self.place += self.peek().kind == "text"
             items.append(self.sum())
         return items[0] if len(items) == 1 else Node("ratio", tuple(items))

@@ -39,6 +39,12 @@ def test_even_roots_of_negative_numbers_are_undefined(text):
         value(text)
 
 
+def test_a_negative_integer_has_no_factorial():
+    assert value("n!", {"n": Fraction(5)})[0] == 120
+    with pytest.raises(Undefined):
+        value("n!", {"n": Fraction(-1)})
+
+
 def test_zero_has_positive_powers_only():
     assert [value(text, {"x": Fraction(0)})[0] for text in ("x^2", "x^{1/2}", "x^\\pi")] == [0, 0, 0]
     for text in ("x^0", "x^{-1}", "x^{-\\pi}", "x^i"):
