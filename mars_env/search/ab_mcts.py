@@ -55,7 +55,8 @@ class _Sums:
     total: float = 0.0
     squares: float = 0.0
 
-    def add(self, score: float) -> None:
+    def add(self, n: int, score: float) -> None:
+        self.n += n
         self.total += score
         self.squares += score * score
 
@@ -137,7 +138,7 @@ class ABMCTSA(Algorithm):
 
     def asked(self, ask: Ask) -> None:
         """Count the expansion as pending along its path."""
-        self._count(ask, 1)
+        self._update(ask, 1)
 
     def told(self, ask: Ask, score: float) -> None:
         """Add the node, and its score along its path."""
@@ -146,29 +147,24 @@ class ABMCTSA(Algorithm):
         node = self._nodes[ask.id] = _Node(ask.id, parent, self._group[ask.agent], self._groups)
         arms.append(node)
         self._add(arms, node.place, 1, score)
-        for sums in (arms.gen, self._by_agent[ask.agent]):
-            sums.add(score)
-        while (above := parent.parent) is not None:
-            arms = above.arms[parent.group]
-            arms.cont.add(score)
-            self._add(arms, parent.place, 0, score)
-            parent = above
+        self._update(ask, 0, score)
 
     def lost(self, ask: Ask) -> None:
         """Undo the pending count."""
-        self._count(ask, -1)
+        self._update(ask, -1)
 
-    def _count(self, ask: Ask, by: int) -> None:
+    def _update(self, ask: Ask, n: int, score: float = 0.0) -> None:
+        """Add to all arms on the path of an expansion."""
         node = self._nodes[ask.parent]
-        node.arms[self._group[ask.agent]].gen.n += by
-        self._by_agent[ask.agent].n += by
+        node.arms[self._group[ask.agent]].gen.add(n, score)
+        self._by_agent[ask.agent].add(n, score)
         while (above := node.parent) is not None:
             arms = above.arms[node.group]
-            arms.cont.n += by
-            self._add(arms, node.place, by)
+            arms.cont.add(n, score)
+            self._add(arms, node.place, n, score)
             node = above
 
-    def _add(self, arms: _Arms, place: int, n: int, score: float = 0.0) -> None:
+    def _add(self, arms: _Arms, place: int, n: int, score: float) -> None:
         """Add to the row of a child."""
         arms.rows[place] += n, score, score * score
         if len(arms.children) >= _CROWD and not (arms.crowd and arms.crowd.update(arms.rows, place)):

@@ -3,7 +3,7 @@ r"""Finds the program in a completion, in time linear in its length.
 1. Only the text after the last ``</think>`` is read, up to a control token of a chat template (within a block
    it is part of the program). An unclosed ``<think>``: no program.
 2. Of the fenced blocks (three or more backticks or tildes at the start of a line, or backticks labelled as
-   Python at its end), those labelled as Python count; else those without a label. A block whose fence is never
+   Python at its end), those labelled as Python count; else those without a label. A block that is never
    closed ends with the text, or with a fence at the end of one of its lines.
 3. The last block that defines what the problem names is the program; if none does, the last block.
 4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
