@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from mars_env.envs import Game
 from mars_env.errors import StoreError, explained
-from mars_env.files import writing
 from mars_env.identity import identity_changes, identity_of
 from mars_env.lazy import needs
 from mars_env.text import logger
@@ -53,33 +52,29 @@ def save_checkpoint(
     Older ones are deleted, so that `keep` up to this one are left; later ones stay. A `StoreError` if it
     cannot be written, on a full disk for example.
     """
-    # safetensors has an error of its own for a full disk
-    full = explained(StoreError, f"{directory} cannot be written", safetensors.SafetensorError)
-    with writing(directory), full:
-        return _write(directory, step, settings, policies, keep)
-
-
-def _write(
-    directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
-) -> Path:
     target = directory / f"step-{step:08d}"
-    with whole_folder(target, replace=True) as scratch:
-        for name, policy in policies.items():
-            _save_model(policy.model, scratch / name)
-            if policy.tokenizer is not None:
-                policy.tokenizer.save_pretrained(scratch / name)
-            safetensors.torch.save_file(policy.optimiser.tensors(), scratch / name / _OPTIMIZER)
-        files = sorted(path for path in scratch.rglob("*") if path.is_file())
-        state = {
-            "format": _FORMAT,
-            "step": step,
-            "settings": dict(settings),
-            "policies": {name: {"version": p.version, "updates": p.updates} for name, p in policies.items()},
-            "files": {path.relative_to(scratch).as_posix(): path.stat().st_size for path in files},
-        }
-        (scratch / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-    for _, old in [found for found in _found(directory) if found[0] <= step][keep:]:
-        remove_folder(old)
+    # safetensors has an error of its own for a full disk
+    with explained(StoreError, f"{directory} cannot be written", OSError, safetensors.SafetensorError):
+        with whole_folder(target, replace=True) as scratch:
+            for name, policy in policies.items():
+                _save_model(policy.model, scratch / name)
+                if policy.tokenizer is not None:
+                    policy.tokenizer.save_pretrained(scratch / name)
+                safetensors.torch.save_file(policy.optimiser.tensors(), scratch / name / _OPTIMIZER)
+            files = sorted(path for path in scratch.rglob("*") if path.is_file())
+            state = {
+                "format": _FORMAT,
+                "step": step,
+                "settings": dict(settings),
+                "policies": {
+                    name: {"version": policy.version, "updates": policy.updates}
+                    for name, policy in policies.items()
+                },
+                "files": {path.relative_to(scratch).as_posix(): path.stat().st_size for path in files},
+            }
+            (scratch / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+        for _, old in [found for found in numbered(directory, _NAME) if found[0] <= step][keep:]:
+            remove_folder(old)
     return target
 
 
@@ -115,7 +110,7 @@ def remove_folder(path: Path) -> None:
 
 def newest_checkpoint(directory: Path) -> Path | None:
     """The newest complete checkpoint in a directory; None if there is none. Incomplete ones are skipped."""
-    for _, path in _found(directory):
+    for _, path in numbered(directory, _NAME):
         fault = _fault(path)
         if fault is None:
             return path
@@ -234,11 +229,11 @@ def trained_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
-def _found(directory: Path) -> list[tuple[int, Path]]:
-    """All checkpoints in a directory, complete or not, newest first."""
+def numbered(directory: Path, name: re.Pattern[str]) -> list[tuple[int, Path]]:
+    """All folders and files of a directory whose name has the form, by its number, the highest first."""
     if not directory.is_dir():
         return []
-    matches = [(_NAME.fullmatch(path.name), path) for path in directory.iterdir()]
+    matches = [(name.fullmatch(path.name), path) for path in directory.iterdir()]
     return sorted(((int(m[1]), path) for m, path in matches if m), reverse=True)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mars_env.envs import Game
 from mars_env.errors import ConfigError
@@ -19,27 +19,6 @@ from mars_env.types import Agent, Sampling, TrainingAgent, role_of
 
 if TYPE_CHECKING:
     from mars_env.trainers.team import Team
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """A way to train.
-
-    Attributes:
-        name: Who trains.
-        lacks: Settings of `TrainConfig` that it does not have.
-        scaffolds: Whether agents may have help in training (`mars_env.types.TrainingAgent`).
-    """
-
-    name: str
-    lacks: tuple[str, ...] = ()
-    scaffolds: bool = False
-
-
-LOCAL: Final = Door("the local trainer", scaffolds=True)
-TRL: Final = Door("TRL", ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles"))
-OPENRLHF: Final = Door("OpenRLHF")
-SAMPLER: Final = Door("a sampler")
 
 
 def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
@@ -66,7 +45,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
         )
     if not team.policies:
         raise ConfigError("the team has no policy that is trained: name one in its policies")
-    trained = check_agents(team.agents, train, LOCAL, team.policies)
+    trained = check_agents(team.agents, train, team.policies)
     if not trained:
         raise ConfigError(
             f"the policies {', '.join(map(shown, team.policies))} play no role of train_roles, so nothing "
@@ -110,27 +89,23 @@ def sampled_elsewhere(team: Team, config: TrainConfig) -> list[str]:
 def check_agents(
     agents: Mapping[str, Agent],
     config: Credit,
-    door: Door,
     policies: Iterable[str] | None = None,
+    *,
+    door: str = "",
 ) -> list[str]:
     """The agents whose turns are trained on, after checking what agents and loss need of each other.
 
     Args:
         agents: Who plays, by name.
         config: The loss.
-        door: Where they are trained.
         policies: Names of the policies that are trained; None: all.
+        door: Where they are trained, if agents may have no help there (`mars_env.types.TrainingAgent`).
 
     Raises:
-        ConfigError: A role is unknown, an agent cannot be trained on, or the trainer lacks a setting.
+        ConfigError: A role is unknown, or an agent cannot be trained on.
     """
-    for setting in door.lacks:
-        if getattr(config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
-            raise ConfigError(
-                f"{door.name} has no {setting}: leave it out, or use the local trainer or OpenRLHF"
-            )
-    if not door.scaffolds:
-        refuse_training_agents(agents, door.name)
+    if door:
+        refuse_training_agents(agents, door)
     require_limit(config.overlong, agents)
     if agents:
         require_roles(config, agents)
@@ -215,6 +190,34 @@ def require_steps(done: int, steps: int, directory: object) -> None:
             f"{done} steps are done{where}: set steps to at least {done}, not {steps}, "
             "or choose another directory"
         )
+
+
+def require_rows(samples: Sequence[TurnSample], trainer: str, temperature: float, rows: int) -> None:
+    """Reject the samples of a tree that another library's trainer of so many rows a prompt would distort."""
+    require_plain(samples, trainer, temperature)
+    if len(samples) > rows:
+        raise ConfigError(
+            f"the tree {samples[0].tree_id} has {len(samples)} samples, more than the {rows} rows that "
+            f"{trainer} has for a prompt"
+        )
+    total = math.fsum(sample.advantage for sample in samples)
+    if abs(total) > 1e-6 * rows:
+        raise ConfigError(
+            f"the advantages of tree {samples[0].tree_id} add up to {total:.3g}, and {trainer} would take "
+            "their mean off: groups that are trained in part and turns of several samples need the local "
+            "trainer or the launcher (python -m mars_env.trainers.openrlhf)"
+        )
+
+
+def require_plain(samples: Iterable[TurnSample], trainer: str, temperature: float) -> None:
+    """Reject samples of another prompt than is trained on, or of another temperature than the trainer's."""
+    refuse_other_prompts(samples, trainer)
+    for sample in samples:
+        if sample.temperature != temperature:
+            raise ConfigError(
+                f"{sample.agent} samples at temperature {sample.temperature}, but {trainer} trains all "
+                f"samples at {temperature}: make them equal"
+            )
 
 
 def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:

@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mars_env.envs import Game, grouped
 from mars_env.envs.rewards import REWARD_FAULT
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.files import write_atomically
 from mars_env.models.batching import hold_waves, whole_waves
 from mars_env.problems import ProblemSet
@@ -21,6 +23,7 @@ from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import Training, pipeline
 from mars_env.rollout.row_files import append, open_file, rows_of
+from mars_env.seeds import derive_seed
 from mars_env.text import logger
 from mars_env.trainers.config import has_no_gradient
 from mars_env.trainers.recipes import RunSettings
@@ -43,6 +46,7 @@ async def rollouts(
     *,
     done: int = 0,
     directory: str | Path | None = None,
+    passes: int | None = None,
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees, and yield what each update trains.
 
@@ -53,9 +57,12 @@ async def rollouts(
         settings: How groups are formed, and how far rollouts may run ahead.
         done: Updates that are done already.
         directory: Where `LEDGER` records what was trained.
+        passes: Play each problem once in each of so many passes, however many steps these take; None: draw
+            anew in each step.
 
     Raises:
         ModelError: As many trees in a row as a step has could not be played.
+        StoreError: In its passes the run has played other problems.
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
@@ -72,10 +79,14 @@ async def rollouts(
     }
     lost = LostTrees(lambda turn: turn.agent in trained, settings.problems_per_step)
     unseen = {role_of(name) for name in trained}.difference(settings.train.batch_roles)
+    if passes is None:
+        jobs = _steps(problems, settings, done, trees)
+    else:
+        jobs = _passes(problems, settings, passes, trees)
     batches = pipeline(
         game,
         team.agents,
-        _steps(problems, settings, done, trees),
+        jobs,
         settings.pipeline,
         seed=settings.seed,
         training=Training(
@@ -91,7 +102,7 @@ async def rollouts(
         async for batch in due:
             turns = [turn for group in batch.groups for turn in group.turns if turn.agent in trained]
             _require_rewards(game, turns)
-            if batch.version == done:
+            if batch.version == 0:
                 _require_turns(batch, turns)
             unseen -= _warn_of_lone_rewards(batch, unseen)
             # Before its checkpoint; without a checkpoint the line is removed again.
@@ -115,6 +126,23 @@ def _steps(
             progress=step / max(1, settings.steps - 1) if by_step else None,
         )
         yield [job for job in jobs if job.tree_id not in trees]
+
+
+def _passes(
+    problems: ProblemSet, settings: RunSettings, passes: int, trees: Collection[str]
+) -> Iterator[list[Job]]:
+    """The remaining jobs of all passes, each in an order of its own."""
+    seeds = (derive_seed(settings.seed, "pass", number) for number in range(passes))
+    orders = (np.random.default_rng(seed).permutation(len(problems)).tolist() for seed in seeds)
+    jobs = [Job(problems[i], number) for number, order in enumerate(orders) for i in order]
+    if unknown := set(trees).difference(job.tree_id for job in jobs):
+        raise StoreError(
+            f"the run has trained on {min(unknown)}, which is not among its problems now: resume with the "
+            "same problems, or choose another directory"
+        )
+    left = (job for job in jobs if job.tree_id not in trees)
+    while step := list(itertools.islice(left, settings.problems_per_step)):
+        yield step
 
 
 def _require_rewards(game: Game, turns: Sequence[Turn]) -> None:

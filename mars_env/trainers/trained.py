@@ -1,6 +1,5 @@
 """What a training run wrote, as agents: ``team:runs/one`` (see `mars_env.agents.make_agents`)."""
 
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ from mars_env.agents.tools import Toolbox, toolbox_of
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.models.hf import HFModel
-from mars_env.players import by_name
+from mars_env.players import by_name, takes
 from mars_env.problems import ProblemSet
 from mars_env.text import shown
 from mars_env.trainers.checkpoints import newest_checkpoint
@@ -135,7 +134,7 @@ def _function_of(
     if name == OWN:
         return None
     function: Callable[..., Any] = import_object(name)
-    if "sampling" in inspect.signature(function).parameters:
+    if takes(function, "sampling"):
         return partial(function, sampling=sampling)
     if changes:
         raise ConfigError(

@@ -22,7 +22,7 @@ from mars_env.models.preflight import preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
-from mars_env.trainers.checks import TRL, check_agents, refuse_other_prompts, require_roles
+from mars_env.trainers.checks import check_agents, require_roles, require_rows
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.rollouts import LostTrees, graded_in_step
 from mars_env.trainers.samples import TurnSample, turn_samples
@@ -35,6 +35,7 @@ _LOSSES: Final[Mapping[str, str]] = {
 }
 """TRL's ``loss_type`` for each aggregation."""
 
+_LACKING: Final = ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles")
 _COLUMNS: Final = (
     *("prompt_ids", "completion_ids", "logprobs", "env_mask"),
     *("team_advantage", "turn_reward", "role"),
@@ -74,6 +75,9 @@ class TeamRollouts:
                 "TRL needs a finite data set: give a part of the problems, e.g. problems[:1000]"
             )
         self._config = config or TrainConfig()
+        for setting in _LACKING:
+            if getattr(self._config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
+                raise ConfigError(f"TRL has no {setting}: leave it out, or use the local trainer or OpenRLHF")
         if self._config.kl_unbiased and self._config.ratio == "sequence":
             raise ConfigError(
                 "TRL weights the KL term with the ratio of the completion, not of the token: "
@@ -84,7 +88,7 @@ class TeamRollouts:
                 "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
             )
         require_roles(self._config, game.rules.possible_agents)
-        self._trained = check_agents(agents, self._config, TRL)
+        self._trained = check_agents(agents, self._config, door="TRL")
         self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))
         self._agents, self._refresh = dict(agents), refresh
         self._concurrency, self._checked = concurrency, False
@@ -164,7 +168,9 @@ class TeamRollouts:
         lost = LostTrees(lambda turn: self._config.trains(turn.role), len(jobs))
         for tree in trees:
             lost.write_tree(tree, {})
-        samples = [self._samples(tree, float(trainer.temperature)) for tree in trees]
+        samples = [turn_samples(groups_of([tree]), self._config) for tree in trees]
+        for own in samples:
+            require_rows(own, "TRL", float(trainer.temperature), self.rows)
         # Means over completions would count the rows that fill up.
         share = sum(map(len, samples)) / (len(trees) * self.rows)
         scale = 1.0 if self._config.mean == "token-mean" or not share else 1.0 / share
@@ -216,28 +222,6 @@ class TeamRollouts:
                 "TeamRollouts.prompts() as its data set, and each process whole problems"
             )
         return [self._problems[id] for id in ids]
-
-    def _samples(self, tree: Tree, temperature: float) -> list[TurnSample]:
-        """The samples of a tree; a ConfigError if TRL would distort them."""
-        samples = turn_samples(groups_of([tree]), self._config)
-        refuse_other_prompts(samples, "TRL")
-        for sample in samples:
-            if sample.temperature != temperature:
-                raise ConfigError(
-                    f"{sample.agent} samples at temperature {sample.temperature}, but TRL trains at "
-                    f"{temperature}: make GRPOConfig's equal"
-                )
-        if len(samples) > self.rows:
-            raise ConfigError(
-                f"the tree {tree.id} has {len(samples)} samples, more than the {self.rows} rows"
-            )
-        rest = math.fsum(sample.advantage for sample in samples)
-        if abs(rest) > 1e-6 * self.rows:
-            raise ConfigError(
-                f"the advantages of tree {tree.id} add up to {rest:.3g}, and TRL would take their mean off: "
-                "turns of several samples and groups that are trained in part cannot be trained with TRL"
-            )
-        return samples
 
 
 def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:

@@ -13,10 +13,10 @@ from messages import raises
 from openrlhf_on_cpu import EXAMPLES
 
 from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.__main__ import launch
 from mars_env.trainers.openrlhf.arguments import parsed_arguments
 from mars_env.trainers.openrlhf.command_line import read_argv
 from mars_env.trainers.openrlhf.flags import complete, resolved, sampling_of
-from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import dry_run, gpu_memory, without_downloads
 from mars_env.trainers.openrlhf.settings import read_flags
 

@@ -18,8 +18,8 @@ def reward(turn, path, problem):
 
 
 def main(out, flags):
+    from mars_env.trainers.openrlhf.__main__ import launch
     from mars_env.trainers.openrlhf.command_line import read_argv
-    from mars_env.trainers.openrlhf.launch import launch
     from mars_env.trainers.openrlhf.workers import driver
     from mars_env.trainers.openrlhf.workers.trainer import TeamExperienceMaker
 

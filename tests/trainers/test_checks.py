@@ -11,7 +11,7 @@ from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Overlong, RunSettings, TrainConfig
-from mars_env.trainers.checks import OPENRLHF, TRL, check_agents, check_run, sampled_elsewhere
+from mars_env.trainers.checks import check_agents, check_run, sampled_elsewhere
 from mars_env.types import Sampling
 
 GAME = mars_env.make("arithmetic-solve-verify-correct").game
@@ -80,14 +80,11 @@ def test_fit():
     assert checked(verifier=Player("frozen", Sampling(top_p=0.5))) == ["solver_0"]
 
 
-@pytest.mark.parametrize("door", [TRL, OPENRLHF], ids=str)
-def test_doors(door):
-    assert check_agents({"solver_0": Player()}, TrainConfig(), door) == ["solver_0"]
+def test_help_in_training_is_for_the_local_trainer():
+    assert check_agents({"solver_0": Player()}, TrainConfig(), door="TRL") == ["solver_0"]
+    assert check_agents({"solver_0": Helped()}, TrainConfig()) == ["solver_0"]
     with raises(ConfigError):
-        check_agents({"solver_0": Helped()}, TrainConfig(), door)
-    for setting in door.lacks[:1]:
-        with raises(ConfigError):
-            check_agents({"solver_0": Player()}, TrainConfig(**{setting: 2}), door)
+        check_agents({"solver_0": Helped()}, TrainConfig(), door="TRL")
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ ROOT = Path(__file__).parents[2]
 class Recorded(TeamRollouts):
     """Keeps the trees that it has played."""
 
-    def _samples(self, tree, temperature):
-        self.trees = [*getattr(self, "trees", []), tree]
-        return super()._samples(tree, temperature)
+    async def _played(self, jobs):
+        self.trees = await super()._played(jobs)
+        return self.trees
 
 
 def team(module, config=None, temperature=1.3, acting=lambda agent: agent, **options):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ from typing import Final
 from mars_env.errors import MarsError, MissingExtra
 from mars_env.text import visible
 from mars_env.trainers.openrlhf.arguments import parsed_arguments
-from mars_env.trainers.openrlhf.command_line import PREFIX, read_argv
-from mars_env.trainers.openrlhf.launch import launch
+from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, read_argv
+from mars_env.trainers.openrlhf.flags import complete, resolved
+from mars_env.trainers.openrlhf.planning.checks import check_launch
 from mars_env.trainers.openrlhf.planning.dry_run import DRY_RUN, dry_run
-from mars_env.trainers.openrlhf.settings import SETTING_NAMES, TeamSettings
+from mars_env.trainers.openrlhf.settings import SETTING_NAMES, TeamSettings, read_flags
+from mars_env.trainers.openrlhf.versions import require_stack
 
 FITS_NOT: Final = 3
 """Exit status of a dry run whose models do not fit."""
@@ -48,6 +51,25 @@ def main(arguments: Sequence[str]) -> int:
     except MarsError as error:
         sys.stderr.writelines(visible(f"error: {line}\n") for line in str(error).splitlines())
         return 1
+
+
+def launch(given: Flags) -> None:
+    """Train with the flags that `mars_env.trainers.openrlhf.command_line.read_argv` returned.
+
+    Raises:
+        ConfigError: A flag is rejected, here or by OpenRLHF (a line for each), or a version is not supported.
+        MissingExtra: OpenRLHF is not installed.
+    """
+    settings, flags = read_flags(given)
+    require_stack()
+    settings = resolved(settings, flags)
+    args = parsed_arguments(complete(settings, flags))
+    check_launch(settings, args)
+    # Workers that are started for this run read this before they import anything.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from mars_env.trainers.openrlhf.workers.driver import train_policies
+
+    train_policies(settings, args)
 
 
 def _help() -> str:

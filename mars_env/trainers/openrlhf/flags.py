@@ -8,7 +8,6 @@ from typing import Any, Final
 from mars_env.errors import ConfigError
 from mars_env.problems.loading import is_path
 from mars_env.trainers.openrlhf.command_line import Flags
-from mars_env.trainers.openrlhf.rollouts.problems import INPUT, require_plain
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Sampling
 
@@ -73,8 +72,7 @@ def complete(settings: TeamSettings, flags: Flags) -> Flags:
     """OpenRLHF's flags with those that the team decides, and with absolute paths.
 
     Raises:
-        ConfigError: A flag of `REFUSED` is among them, one of `AT_LEAST_ONE` is less, or OpenRLHF cannot read
-            a data set below ``--ckpt.path``.
+        ConfigError: A flag of `REFUSED` is among them, or one of `AT_LEAST_ONE` is less.
 
     Example:
         >>> settings = TeamSettings(
@@ -91,15 +89,7 @@ def complete(settings: TeamSettings, flags: Flags) -> Flags:
     ]
     if wrong:
         raise ConfigError("\n".join(wrong))
-    problems = dataset_path(flags, "problems")
-    require_plain(problems)
-    ours = {
-        "--data.prompt_dataset": [str(problems)],
-        "--data.input_key": [INPUT],
-        "--rollout.n_samples_per_prompt": [str(settings.rows_per_tree())],
-    }
-    if settings.eval_problems:
-        ours["--eval.dataset"] = [str(dataset_path(flags, "evaluation"))]
+    ours = {"--rollout.n_samples_per_prompt": [str(settings.rows_per_tree())]}
     defaults = {**DEFAULTS, **_correction(settings, flags)}
     if settings.segment_tokens is not None:
         defaults["--vllm.enable_prefix_caching"] = ()  # a segment continues without reading its prompt again
@@ -107,11 +97,6 @@ def complete(settings: TeamSettings, flags: Flags) -> Flags:
     return {
         flag: [_absolute(flag, value) for value in values] for flag, values in (flags | ours | added).items()
     }
-
-
-def dataset_path(flags: Flags, name: str) -> Path:
-    """The file with the problems' ids: beside the checkpoints, where all nodes can read it."""
-    return Path(*flags.get("--ckpt.path", DEFAULTS["--ckpt.path"])).absolute() / "mars" / f"{name}.jsonl"
 
 
 def resolved(settings: TeamSettings, flags: Flags) -> TeamSettings:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
 from pydantic import (
+    BaseModel,
     Field,
     NonNegativeInt,
     PositiveInt,
@@ -25,9 +26,9 @@ from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import suggestion
 from mars_env.trainers.checks import require_roles
-from mars_env.trainers.config import Credit
+from mars_env.trainers.config import Credit, TrainConfig
 from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, flag_value
-from mars_env.trainers.recipes import require_order
+from mars_env.trainers.recipes import RunSettings, require_order
 from mars_env.types import role_of
 
 
@@ -126,6 +127,20 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit, frozen=True):
     def config(self) -> Credit:
         """How turns get their advantages, with the roles that are trained."""
         return self.model_copy(update={"train_roles": self.trained_roles()})
+
+    def run(self, problems_per_step: int) -> RunSettings:
+        """What rollouts need, as the local trainer's settings have it."""
+
+        def part(kind: type[BaseModel], of: BaseModel = self) -> dict[str, Any]:
+            return of.model_dump(include=set(kind.model_fields))
+
+        return RunSettings(
+            seed=self.seed,
+            problems_per_step=problems_per_step,
+            rollouts=GroupedSettings(**part(GroupedSettings)) if self.grow == "grouped" else None,
+            pipeline=PipelineSettings(**part(PipelineSettings)),
+            train=TrainConfig(**part(Credit, self.config)),
+        )
 
     def trained_roles(self) -> tuple[str, ...] | None:
         """The roles whose turns are trained; None: all. A `ConfigError` if other models play one of them."""

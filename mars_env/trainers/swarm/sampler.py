@@ -20,7 +20,7 @@ from mars_env.models.batching import whole_waves
 from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, session
 from mars_env.text import describe_error, logger, one_line
-from mars_env.trainers.checks import SAMPLER, check_agents
+from mars_env.trainers.checks import check_agents
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.samplers import Refreshable
 from mars_env.trainers.swarm import wire
@@ -178,7 +178,7 @@ async def run_sampler(
     for name, agent in agents.items():
         if agent.policy not in models:
             raise ConfigError(f"{name} acts with {agent.policy!r}, but no model has that name")
-    check_agents(agents, TrainConfig(), SAMPLER)
+    check_agents(agents, TrainConfig(), door="a sampler")
     await preflight(agents, trained=agents)
     settings = settings or SamplerSettings()
     whole_waves()  # an answer does not depend on what else is asked meanwhile

@@ -24,7 +24,7 @@ from mars_env.checks import require_integer
 from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
 from mars_env.lazy import needs
-from mars_env.trainers.checkpoints import remove_folder, whole_folder
+from mars_env.trainers.checkpoints import numbered, remove_folder, whole_folder
 from mars_env.trainers.local import Policy
 
 with needs("hf", "the weight store needs torch and safetensors"):
@@ -39,7 +39,7 @@ MANIFEST = "manifest.json"
 MANIFEST_BYTES = 2**20
 """No manifest is longer."""
 
-_NUMBER = re.compile(r"[0-9]{8}")
+_NUMBER = re.compile(r"([0-9]{8})")
 _PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
 
 
@@ -95,7 +95,7 @@ class WeightStore:
         number = (last.number if last is not None else 0) + 1
         files = {}
         with explained(StoreError, f"the weights cannot be published in {self.path}", OSError, ValueError):
-            with whole_folder(self._folder(number)) as draft:
+            with whole_folder(self.path / f"{number:08d}") as draft:
                 for name, policy in policies.items():
                     path = draft / f"{name}.safetensors"
                     safetensors.torch.save_model(policy.model, str(path))  # tied weights once
@@ -104,8 +104,8 @@ class WeightStore:
                 store = last.store if last is not None else secrets.token_hex(16)
                 publication = Publication(store=store, number=number, policies=files)
                 (draft / MANIFEST).write_text(publication.model_dump_json(), encoding="utf-8")
-            for old in self._numbers()[self._keep :]:
-                remove_folder(self._folder(old))
+            for _, old in numbered(self.path, _NUMBER)[self._keep :]:
+                remove_folder(old)
         return publication
 
     def newest(self) -> Publication | None:
@@ -114,8 +114,7 @@ class WeightStore:
         Raises:
             StoreError: Its manifest cannot be read.
         """
-        for number in self._numbers():
-            folder = self._folder(number)
+        for _, folder in numbered(self.path, _NUMBER):
             try:
                 with open_regular(folder / MANIFEST) as file:
                     return Publication.model_validate_json(file.read(MANIFEST_BYTES))
@@ -139,16 +138,7 @@ class WeightStore:
 
     def file(self, number: int, policy: str) -> Path:
         """Where the weights of a policy are, if they are still there."""
-        return self._folder(number) / f"{policy}.safetensors"
-
-    def _folder(self, number: int) -> Path:
-        return self.path / f"{number:08d}"
-
-    def _numbers(self) -> list[int]:
-        """All publications, newest first."""
-        if not self.path.is_dir():
-            return []
-        return sorted((int(p.name) for p in self.path.iterdir() if _NUMBER.fullmatch(p.name)), reverse=True)
+        return self.path / f"{number:08d}" / f"{policy}.safetensors"
 
 
 def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:

@@ -94,14 +94,6 @@ def test_openrlhf_gets_what_the_team_decides_and_its_users_keep_what_they_set(tm
     assert full.items() >= flags.items()
     assert full["--algo.advantage.is_correction_threshold"] == ["5"]
     assert full["--rollout.n_samples_per_prompt"] == ["72"]  # the paper's 9 groups of 8
-    assert full["--data.prompt_dataset"] == [str(tmp_path / "mars" / "problems.jsonl")]
-    assert full["--eval.dataset"] == [str(tmp_path / "mars" / "evaluation.jsonl")]
-
-
-@pytest.mark.parametrize("folder", ["me@lab", "one,two"])
-def test_a_folder_at_whose_name_openrlhf_would_divide_the_data_set_is_refused(folder, tmp_path):
-    with raises(ConfigError):
-        complete(SETTINGS, {"--ckpt.path": [str(tmp_path / folder)]})
 
 
 def test_a_relative_path_is_one_of_the_command_s_folder(tmp_path, monkeypatch):

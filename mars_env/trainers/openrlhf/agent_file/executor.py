@@ -12,11 +12,10 @@ from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
 from mars_env.models.preflight import preflight
 from mars_env.models.requests import Sampled
-from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
-from mars_env.trainers.checks import OPENRLHF, check_agents, require_trainable
+from mars_env.trainers.checks import check_agents, require_trainable
 from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel
@@ -43,11 +42,18 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     """OpenRLHF asks it for rows, in the process of each engine; `SETTINGS` names its settings."""
 
     def __init__(self, settings: TeamSettings | None = None) -> None:
-        self._settings = settings or _named_settings()
-        self._config, self._rows = self._settings.config, self._settings.rows_per_tree()
-        self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
+        if settings is None:
+            if not (path := os.environ.get(SETTINGS)):
+                raise ConfigError(
+                    f"the agent file needs the environment variable {SETTINGS}: the path of a JSON file of "
+                    "TeamSettings, on all nodes"
+                )
+            settings = read_settings(path)
+        self._settings = settings
+        self._config, self._rows = settings.config, settings.rows_per_tree()
+        self._games = {TRAIN: settings.game(), EVALUATE: settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
-        self._problems: dict[str, ProblemSet] = {}
+        self._problems = {TRAIN: settings.training_problems(), EVALUATE: settings.evaluation_problems()}
         self._calls = SharedCalls()
         self._played = 0
 
@@ -66,12 +72,19 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         `prompt` is a problem's id, `label` `TRAIN` or `EVALUATE`, `sampling_params` one object for all calls
         of a prompt, `max_length` the most tokens of a row. Raises ConfigError where a flag does not fit.
         """
-        if label not in (TRAIN, EVALUATE):
+        if label not in self._problems:
             raise ConfigError(
                 f"the label {label!r} of prompt {prompt!r} is neither {TRAIN!r} nor {EVALUATE!r}: write "
                 "the prompts with mars_env.trainers.openrlhf.agent_file, and give --data.label_key label"
             )
-        problem = self._problem(prompt, label)
+        try:
+            problem = self._problems[label].by_id(prompt)
+        except KeyError as error:
+            raise ConfigError(
+                f"the prompt {prompt!r} is not a problem of these settings: write the prompts again with "
+                "mars_env.trainers.openrlhf.agent_file, and leave --data.apply_chat_template and "
+                "--data.input_template out"
+            ) from error
         sampling = Sampling(
             temperature=sampling_params.temperature,
             top_p=sampling_params.top_p,
@@ -103,7 +116,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         models = {POLICY: model}
         team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))
         if label == TRAIN:
-            check_agents(team, self._config, OPENRLHF, models)
+            check_agents(team, self._config, models, door="OpenRLHF")
         await preflight(team, self._games[label])
         await require_room(rules, team, self._problems[label])
         return team
@@ -135,20 +148,6 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         self._played += 1
         return await play(self._games[label], team, Job(problem, self._played), seed=self._settings.seed)
 
-    def _problem(self, id: str, label: str) -> Problem:
-        if label not in self._problems:
-            settings = self._settings
-            chosen = settings.training_problems() if label == TRAIN else settings.evaluation_problems()
-            self._problems[label] = chosen
-        try:
-            return self._problems[label].by_id(id)
-        except KeyError as error:
-            raise ConfigError(
-                f"the prompt {id!r} is not a problem of these settings: write the prompts again with "
-                "mars_env.trainers.openrlhf.agent_file, and leave --data.apply_chat_template and "
-                "--data.input_template out"
-            ) from error
-
 
 class AgentFileEngine:
     """The engine that OpenRLHF gives to an agent file; it does not report versions of the weights."""
@@ -178,13 +177,3 @@ def _shown(tree: Tree) -> Completion | None:
     first = [turn for turn in tree.turns if turn.id == tree.final]
     completions = [c for turn in [*first, *reversed(tree.turns)] for c in reversed(turn.action.completions)]
     return next((completion for completion in completions if completion.trainable), None)
-
-
-def _named_settings() -> TeamSettings:
-    path = os.environ.get(SETTINGS)
-    if not path:
-        raise ConfigError(
-            f"the agent file needs the environment variable {SETTINGS}: the path of a JSON file of "
-            "TeamSettings, on all nodes"
-        )
-    return read_settings(path)

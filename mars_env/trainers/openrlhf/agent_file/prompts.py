@@ -1,13 +1,12 @@
 """What OpenRLHF's own command line needs for the agent file: problems as prompts, and its flags."""
 
+import json
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
+from mars_env.files import write_atomically, writing
 from mars_env.problems import ProblemSet
-from mars_env.trainers.openrlhf.rollouts.problems import INPUT, require_plain, write_ids
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 TRAIN, EVALUATE = "train", "evaluate"
@@ -24,14 +23,8 @@ AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 
 def read_settings(path: str | Path) -> TeamSettings:
     """The settings in a JSON file; a `ConfigError` if one does not fit, or has no effect here."""
-    try:
+    with explained(ConfigError, f"the settings {path} do not fit TeamSettings", OSError, ValueError):
         settings = TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the settings {path} cannot be read: {error}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the whole file"
-        raise ConfigError(f"the settings {path} do not fit TeamSettings: {where}: {first['msg']}") from error
     for name in _LAUNCHER_ONLY:
         if getattr(settings, name):
             raise ConfigError(
@@ -55,15 +48,25 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
         '8'
     """
     directory = Path(directory).absolute()
-    require_plain(directory)
+    if any(mark in str(directory) for mark in ",@"):
+        raise ConfigError(
+            f"OpenRLHF cannot read {str(directory)!r}, since it divides names of data sets at ',' and '@': "
+            "give a folder without them"
+        )
 
     def written(problems: ProblemSet, label: str) -> str:
-        return str(write_ids(problems, directory / f"{label}.jsonl", label=label))
+        """A data set of the problems' ids."""
+        path = directory / f"{label}.jsonl"
+        rows = ({"input": problem.id, "datasource": problems.name, "label": label} for problem in problems)
+        with writing(path):
+            directory.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+        return str(path)
 
     flags = [
         "--train.agent_func_path", str(AGENT_FILE),
         "--data.prompt_dataset", written(settings.training_problems(), TRAIN),
-        "--data.input_key", INPUT,
+        "--data.input_key", "input",
         "--data.label_key", "label",
         "--rollout.n_samples_per_prompt", str(settings.rows_per_tree()),
         "--algo.advantage.estimator", "dr_grpo",

@@ -7,12 +7,12 @@ are known by then, and are the rows' rewards: the estimator "dr_grpo" does not c
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mars_env.errors import ConfigError
+from mars_env.trainers.checks import require_rows
 from mars_env.trainers.openrlhf.rollouts.responses import response, response_row
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Completion
@@ -66,21 +66,10 @@ def training_rows(samples: Sequence[TurnSample], n: int, *, temperature: float, 
         >>> [(row["observation_tokens"], row["reward"], row["scores"]) for row in rows]
         [([5, 6, 7], 0.0, 1.0), ([0, 0], 0.0, 1.0)]
     """
-    if len(samples) > n:
-        raise ConfigError(
-            f"a tree gave {len(samples)} samples to train on, but --rollout.n_samples_per_prompt is {n}: "
-            "it must be as large as the largest tree"
-        )
-    total = math.fsum(sample.advantage for sample in samples)
-    if abs(total) > 1e-6 * n:
-        raise ConfigError(
-            f"the advantages of tree {samples[0].tree_id} add up to {total:.3g}, and OpenRLHF would subtract "
-            "their mean: groups that are trained in part and turns of several samples need the launcher "
-            "(python -m mars_env.trainers.openrlhf)"
-        )
+    require_rows(samples, "OpenRLHF", temperature, n)
     mean = sum(sample.reward for sample in samples) / max(1, len(samples))
     rows = [
-        response(sample, temperature=temperature)
+        response(sample)
         | {"reward": float(sample.advantage), "scores": float(sample.reward)}
         | {"extra_logs": {"turn_reward": float(sample.reward), "filler": 0.0}}
         for sample in samples

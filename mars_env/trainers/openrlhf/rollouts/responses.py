@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.checks import refuse_other_prompts
+from mars_env.trainers.checks import require_plain
 from mars_env.trainers.samples import TurnSample
 
 ADVANTAGE = "advantage"
@@ -100,16 +100,8 @@ def response_row(
     }
 
 
-def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[str, Any]:
-    """One sample in the form in which OpenRLHF takes an agent's response; `age` is that of its group.
-
-    A `ConfigError` if it was sampled at another temperature than the trainer divides its logits by.
-    """
-    if sample.temperature != temperature:
-        raise ConfigError(
-            f"{sample.agent} samples at temperature {sample.temperature}, but OpenRLHF trains all samples at "
-            f"--rollout.temperature {temperature}: make them equal"
-        )
+def response(sample: TurnSample, age: int = 0) -> dict[str, Any]:
+    """One sample in the form in which OpenRLHF takes an agent's response; `age` is that of its group."""
     made = response_row(
         sample.prompt_ids,
         sample.completion_ids,
@@ -134,7 +126,7 @@ def responses(
 
     `padding_token` is any token of the vocabulary; `ages` are the groups', by id.
     """
-    refuse_other_prompts(samples, "OpenRLHF")
-    rows = [response(sample, temperature=temperature, age=ages.get(sample.group_id, 0)) for sample in samples]
+    require_plain(samples, "OpenRLHF", temperature)
+    rows = [response(sample, ages.get(sample.group_id, 0)) for sample in samples]
     padding = response_row((padding_token,) * 2, (), (), 0.0, 0.0, {ADVANTAGE: 0.0, "age": 0.0})
     return rows + [dict(padding) for _ in range(shape.padded(len(rows)) - len(rows))]

@@ -18,22 +18,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import ray
-import torch
-from openrlhf.trainer.ppo_trainer import prepare_datasets
-from openrlhf.utils import get_strategy
 from openrlhf.utils.logging_utils import init_logger
 
 from mars_env.agents.registry import roles_of
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError, StoreError
+from mars_env.models.preflight import preflight
+from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
+from mars_env.sync import run_sync
+from mars_env.trainers.checks import check_agents
 from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.policies import arguments_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, require_alive
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
-from mars_env.trainers.openrlhf.rollouts.metrics import evaluation_metrics, training_metrics
-from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
+from mars_env.trainers.openrlhf.rollouts.metrics import (
+    Verifications,
+    evaluation_metrics,
+    training_metrics,
+)
 from mars_env.trainers.openrlhf.rollouts.record import UpdateRecord
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
@@ -45,7 +49,9 @@ from mars_env.trainers.openrlhf.workers.processes import (
     require_gpus,
 )
 from mars_env.trainers.openrlhf.workers.trainer import PolicyTrainer, scheduled_steps
+from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.samples import turn_samples
+from mars_env.trainers.team import Team
 from mars_env.types import Agent, Model
 
 log = init_logger(__name__)
@@ -62,7 +68,6 @@ def train_policies(settings: TeamSettings, args: SimpleNamespace) -> None:
     """
     run = _Run(settings, args)
     try:
-        run.resume()
         while (batch := run.next_batch()) is not None:
             run.update(batch)
         run.save_models()
@@ -82,34 +87,34 @@ class _Run:
         require_gpus(arguments.values())
         install_engines(settings)
         processes = {name: placed(each) for name, each in arguments.items()}
-        self.prompts = self._prompts(processes[next(iter(processes))].tokenizer)
-        load_models(processes.values(), scheduled_steps(settings, args, len(self.prompts)))
+        problems = settings.training_problems()[: args.data.max_samples]
+        load_models(processes.values(), scheduled_steps(settings, args, len(problems)))
         self.policies = {name: PolicyTrainer(settings, each) for name, each in processes.items()}
         self.engines = {name: list(map(RayEngine, each.engines)) for name, each in processes.items()}
         self.models = {name: self._model(name) for name in self.policies}
         self.handles = [handle for each in processes.values() for handle in each.engines]
         if settings.eval_problems:  # so that a misfit is reported now
             self._agents(settings.evaluation_game().rules, evaluation=True)
-        self.record: UpdateRecord | None = None
-        self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
         game = settings.game()
-        self.feed = RolloutFeed(
-            game,
-            self._agents(game.rules),
-            self.prompts,
-            args.rollout.batch_size,
-            settings,
-            lambda name: self.policies[name].version if name in self.policies else None,
-        )
-
-    def resume(self) -> None:
-        """Load the checkpoint that all policies have in common, if there is one."""
-        states = [policy.resume() for policy in self.policies.values()]
-        updates = {state.get("update", 0) for state in states}
+        team = Team(self._agents(game.rules), self.policies)
+        trained = check_agents(team.agents, self.config, self.policies, door="OpenRLHF")
+        run_sync(preflight(team.agents, game, trained))
+        updates = {policy.resume().get("update", 0) for policy in self.policies.values()}
         if len(updates) != 1:
             raise StoreError(f"the policies' checkpoints are of different updates: {sorted(updates)}")
-        if drawn := states[0]["data_loader_state_dict"]:
-            self.prompts.load_state_dict(drawn)
+        [done] = updates
+        batches = rollouts(
+            game,
+            team,
+            problems,
+            settings.run(args.rollout.batch_size),
+            done=done,
+            directory=args.ckpt.path,
+            passes=args.train.num_episodes,
+        )
+        self.feed, self.verifications = RolloutFeed(batches), Verifications()
+        self.record = None if settings.record is None else UpdateRecord(settings.record, done)
+        self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
 
     def next_batch(self) -> UpdateBatch | None:
         """The batch of the next update; None if everything is trained."""
@@ -122,11 +127,10 @@ class _Run:
 
     def update(self, batch: UpdateBatch) -> None:
         """Train all policies at the same time, each on its own turns of a batch."""
-        update, samples, feed = self.prompts.updates, turn_samples(batch.groups, self.config), self.feed
+        update, samples, feed = batch.version + 1, turn_samples(batch.groups, self.config), self.feed
         own = {name: [s for s in samples if s.policy == name] for name in self.policies}
         metrics = training_metrics(batch, samples, self.config, waited=feed.waited, between=feed.between)
-        if self.settings.record is not None:
-            self.record = self.record or UpdateRecord(self.settings.record, update - 1)
+        if self.record is not None:
             versions = {name: policy.version for name, policy in self.policies.items()}
             self.record.note(update, versions, batch, samples)
         began = time.perf_counter()
@@ -136,7 +140,7 @@ class _Run:
             if mine
         }
         statuses = {name: future.result() for name, future in trained.items()}
-        metrics |= feed.verifier | {"timing/update": time.perf_counter() - began}
+        metrics |= self.verifications.metrics(batch) | {"timing/update": time.perf_counter() - began}
         for name, policy in self.policies.items():
             status = {**statuses.get(name, {}), **metrics, "team/own_samples": float(len(own[name]))}
             status["team/probe_gap"] = policy.probe_gap
@@ -148,8 +152,7 @@ class _Run:
         if self.settings.eval_problems and self.args.eval.steps > 0 and update % self.args.eval.steps == 0:
             self._evaluate(update)
         if self.args.ckpt.save_steps > 0 and update % self.args.ckpt.save_steps == 0:
-            policies = self.policies.values()
-            ray.get([ref for policy in policies for ref in policy.save(update, self._states(policy))])
+            ray.get([ref for policy in self.policies.values() for ref in policy.save(update)])
 
     def save_models(self) -> None:
         """Write each policy's weights as an ordinary checkpoint."""
@@ -165,12 +168,6 @@ class _Run:
             closing.callback(self.pool.shutdown)
             closing.callback(self.feed.close)
 
-    def _prompts(self, tokenizer: Any) -> DrawnProblems:
-        """OpenRLHF's loader, which draws the problems for all policies; it needs a tokenizer for nothing."""
-        torch.manual_seed(self.args.train.seed)  # for the order in which the loader draws
-        loader, _, _ = prepare_datasets(get_strategy(self.args), tokenizer)
-        return DrawnProblems(loader, self.settings.training_problems(), self.args.train.num_episodes)
-
     def _model(self, name: str) -> Model:
         """The engines of a policy as the model of its agents, in segments if the settings say so."""
         context, segment = self.args.data.max_len, self.settings.segment_tokens
@@ -183,27 +180,20 @@ class _Run:
             self.settings, rules.possible_agents, self.models, sampling, roles=roles_of(rules)
         )
 
-    def _states(self, policy: PolicyTrainer) -> dict[str, Any]:
-        """What a checkpoint holds beside the weights; rollouts in progress are played again."""
-        return {
-            "update": self.prompts.updates,
-            "global_step": policy.step,
-            "episode": 0,
-            "total_consumed_prompts": 0,
-            "data_loader_state_dict": self.prompts.state_dict(),
-        }
-
     def _evaluate(self, update: int) -> None:
         """Play the evaluation's problems with the present weights."""
         problems, game = self.settings.evaluation_problems(), self.settings.evaluation_game()
         with engines_awake(self.args, self.handles):
-            trees = self.feed.play(
+            samples, concurrency = self.args.eval.n_samples_per_prompt, self.args.rollout.batch_size
+            jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
+            playing = collect(
                 game,
                 self._agents(game.rules, evaluation=True),
-                problems,
-                samples=self.args.eval.n_samples_per_prompt,
-                concurrency=self.args.rollout.batch_size * self.settings.group,
+                jobs,
+                seed=self.settings.seed,
+                concurrency=concurrency * self.settings.group,
             )
+            trees = run_sync(playing)
         metrics = evaluation_metrics(trees, problems.name)
         log.info(f"Evaluation at update {update}: {metrics}")
         for policy in self.policies.values():
@@ -211,7 +201,7 @@ class _Run:
                 logger.log_eval(update, metrics)
         if not self.settings.policies:  # several are saved together, under one tag
             policy = self.policies[POLICY]
-            policy.save_best_checkpoint(metrics, update, self._states(policy))
+            policy.save_best_checkpoint(metrics, update, policy.progress(update))
 
 
 def _arguments(settings: TeamSettings, args: SimpleNamespace) -> dict[str, SimpleNamespace]:

@@ -121,7 +121,11 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         status, self.step = self.train_step(rows, self.step)
         return dict(status)
 
-    def save(self, update: int, states: Mapping[str, Any]) -> list[Any]:
+    def progress(self, update: int) -> dict[str, int]:
+        """What a checkpoint holds beside the weights; rollouts in progress are played again."""
+        return {"update": update, "global_step": self.step}
+
+    def save(self, update: int) -> list[Any]:
         """Start to save a checkpoint; returns Ray's references."""
         best = {
             "best_eval_metric_key": self.best_eval_metric_key,
@@ -131,7 +135,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         references: list[Any] = self.actor_model_group.async_run_method(
             "save_checkpoint",
             tag=tag_of(update),
-            client_states={**states, **best},
+            client_states={**self.progress(update), **best},
             metric_value=self._latest_eval_metric_value,
             metric_key=self.best_eval_metric_key or None,
         )

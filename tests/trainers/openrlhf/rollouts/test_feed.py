@@ -8,11 +8,12 @@ import time
 import pytest
 from messages import raises
 
-from mars_env.errors import ModelError
+from mars_env.errors import ModelError, StoreError
 from mars_env.players import assign_agents
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
-from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.rollouts import rollouts
+from mars_env.trainers.team import Team
 
 SETTINGS = TeamSettings(
     env="arithmetic-solve-verify-correct",
@@ -25,32 +26,31 @@ SETTINGS = TeamSettings(
 )
 
 
-class Loader(list):
-    """Rows as OpenRLHF's loader gives them."""
-
-    def state_dict(self):
-        return {}
-
-    def load_state_dict(self, state):
-        pass
-
-
 @pytest.fixture
-def feed_of():
+def feed_of(tmp_path):
     """Feeds by how their agents act; what is not closed by a test is closed after it."""
     feeds = []
 
-    def made(act, size=2, **overlap):
-        problems = SETTINGS.training_problems()
-        rows = Loader([None, [problem.id], [""], [None]] for problem in problems)
-        drawn, game = DrawnProblems(rows, problems, 1), SETTINGS.game()
-        settings, agents = SETTINGS.model_copy(update=overlap), assign_agents(game.rules, act)
-        feeds.append(RolloutFeed(game, agents, drawn, size, settings, lambda policy: None))
-        return feeds[-1], drawn
+    def made(act, size=2, done=0, passes=1, problems=6, **overlap):
+        settings = SETTINGS.model_copy(update={"problems": problems, **overlap})
+        game, run = settings.game(), settings.run(size)
+        team = Team(assign_agents(game.rules, act), {})
+        where = {"done": done, "directory": tmp_path, "passes": passes}
+        feeds.append(RolloutFeed(rollouts(game, team, settings.training_problems(), run, **where)))
+        return feeds[-1]
 
     yield made
     for feed in feeds:
         feed.close()
+
+
+def right(observation):
+    return "Correctness: Correct"
+
+
+def trees_of(feed):
+    """The trees of all further batches."""
+    return [batch.trained_tree_ids for batch in iter(feed.next, None)]
 
 
 def test_without_staleness_nothing_is_played_while_the_trainer_trains(feed_of):
@@ -62,20 +62,33 @@ def test_without_staleness_nothing_is_played_while_the_trainer_trains(feed_of):
         return "Correctness: Correct"
 
     played = []
-    feed, drawn = feed_of(act, staleness=0)
+    feed = feed_of(act, staleness=0)
     batch = feed.next()
     seen = len(played)
     time.sleep(0.1)  # the trainer trains
     assert len(played) == seen
     assert len(batch.trained_tree_ids) == 2
-    sizes = [len(batch.trained_tree_ids)]
-    while (batch := feed.next()) is not None:
-        sizes.append(len(batch.trained_tree_ids))
-    assert sizes == [2, 2, 2]
+    assert list(map(len, trees_of(feed))) == [2, 2]
     assert feed.next() is None
-    assert drawn.updates == 3
-    assert drawn.state_dict()["open"] == []
     assert threading.current_thread().name not in threads
+
+
+def test_each_pass_plays_each_problem_once_in_an_order_of_its_own(feed_of):
+    trees = [tree for step in trees_of(feed_of(right, 4, passes=2, staleness=0)) for tree in step]
+    names = [problem.id for problem in SETTINGS.training_problems()]
+    assert sorted(trees) == sorted(f"{name}#{number}" for name in names for number in range(2))
+    first, second = ([tree.rpartition("#")[0] for tree in part] for part in (trees[:6], trees[6:]))
+    assert sorted(first) == sorted(second) == sorted(names) and first != second
+
+
+def test_a_resumed_run_begins_again_what_was_not_trained_and_draws_the_rest(feed_of):
+    whole = trees_of(feed_of(right, staleness=0))
+    feed = feed_of(right, staleness=0)
+    assert [feed.next().trained_tree_ids for _ in range(2)] == whole[:2]
+    feed.close()
+    assert trees_of(feed_of(right, staleness=0, done=1)) == whole[1:]  # the second has no checkpoint
+    with raises(StoreError):
+        feed_of(right, staleness=0, done=3, problems=1).next()
 
 
 def test_with_staleness_rollouts_go_on_meanwhile(feed_of):
@@ -87,7 +100,7 @@ def test_with_staleness_rollouts_go_on_meanwhile(feed_of):
         played.append(observation)
         return "Correctness: Correct"
 
-    feed, _ = feed_of(act, staleness=3, groups_per_update=1)
+    feed = feed_of(act, staleness=3, groups_per_update=1)
     assert len(feed.next().groups) == 1
     seen, deadline = len(played), time.monotonic() + 60
     while len(played) == seen and time.monotonic() < deadline:
@@ -100,11 +113,10 @@ def test_a_model_that_is_gone_ends_the_run_and_no_problem_counts_as_trained(feed
     def act(observation):
         raise ModelError("the engine is lost")
 
-    feed, drawn = feed_of(act, staleness=1, groups_per_update=groups)
+    feed = feed_of(act, staleness=1, groups_per_update=groups)
     with raises(ModelError):
         feed.next()
-    assert drawn.updates == 0
-    assert len(drawn.state_dict()["open"]) >= 2
+    assert len(trees_of(feed_of(right, staleness=0))) == 3
 
 
 def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(feed_of):
@@ -115,22 +127,10 @@ def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(feed_
             raise ModelError("400: this prompt is refused")
         return "Correctness: Correct"
 
-    feed, drawn = feed_of(act, staleness=0, size=1)
-    sizes = []
-    while (batch := feed.next()) is not None:
-        sizes.append(bool(batch.groups))
-    assert sizes == [False, True, True, True, True, True]
-    assert drawn.state_dict()["open"] == [(poisoned.id, 0)]
-
-
-def test_an_evaluation_plays_beside_what_is_under_way(feed_of):
-    feed, _ = feed_of(lambda observation: "Correctness: Correct", staleness=1)
-    assert feed.next() is not None
-    game = SETTINGS.evaluation_game()
-    team = assign_agents(game.rules, lambda observation: r"\boxed{1} Correctness: Correct")
-    trees = feed.play(game, team, SETTINGS.training_problems()[:3], samples=2, concurrency=4)
-    assert len(trees) == 6
-    assert feed.next() is not None
+    feed = feed_of(act, staleness=0, size=1)
+    sizes = [bool(batch.groups) for batch in iter(feed.next, None)]
+    assert sorted(sizes) == [False, True, True, True, True, True]
+    assert trees_of(feed_of(right, staleness=0, done=6)) == [(f"{poisoned.id}#0",)]
 
 
 def test_an_interrupt_while_the_trainer_waits_ends_the_rollouts_and_the_thread(feed_of):
@@ -143,7 +143,7 @@ def test_an_interrupt_while_the_trainer_waits_ends_the_rollouts_and_the_thread(f
         finally:
             ended.set()
 
-    feed, _ = feed_of(act)
+    feed = feed_of(act)
 
     def interrupt():
         begun.wait()
@@ -165,7 +165,7 @@ def test_the_time_that_the_trainer_waited_is_told(feed_of):
         time.sleep(0.02)
         return "Correctness: Correct"
 
-    feed, _ = feed_of(act, staleness=0)
+    feed = feed_of(act, staleness=0)
     feed.next()
     time.sleep(0.2)
     feed.next()

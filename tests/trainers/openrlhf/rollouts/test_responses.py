@@ -23,18 +23,18 @@ def sample(group="p#0/0", **changes):
 
 
 def test_a_row_holds_exactly_what_was_sampled():
-    row = response(sample(), temperature=0.85, age=2)
+    row = response(sample(), age=2)
     assert row["observation_tokens"] == [1, 2, 3, 4, 1]
     assert row["rollout_log_probs"] == [0.0, 0.0, -0.5, -0.25, -1.0]
     assert row["action_ranges"] == [(2, 5)]
     assert row["truncated"]
     assert (row["reward"], row["scores"]) == (1.0, 1.0)
     assert row["extra_logs"] == {"advantage": -0.5, "age": 2.0}
-    assert response(sample(score=0.25), temperature=0.85)["scores"] == 0.25
+    assert response(sample(score=0.25))["scores"] == 0.25
 
 
 def test_what_tools_gave_is_read_and_not_trained_on():
-    row = response(sample(completion_mask=(1, 0, 1)), temperature=0.85)
+    row = response(sample(completion_mask=(1, 0, 1)))
     assert row["action_ranges"] == [(2, 3), (4, 5)]
     assert len(row["observation_tokens"]) == len(row["rollout_log_probs"]) == 5
 
