@@ -178,7 +178,7 @@ class ABMCTSA(Algorithm):
             (arms.gen.n + arms.cont.n, arms.gen.total + arms.cont.total, arms.gen.squares + arms.cont.squares)
             for arms in node.arms
         ]
-        return _argmax([self._settings.prior.draw(rng, *sums) for sums in both])
+        return int(np.argmax([self._settings.prior.draw(rng, *sums) for sums in both]))
 
     def _goes_on(self, node: _Node, arms: _Arms, rng: np.random.Generator) -> bool:
         """Whether CONT draws higher than GEN."""
@@ -200,8 +200,8 @@ class ABMCTSA(Algorithm):
             return self._agents[0]
         sums = self._by_agent.values()
         if self._settings.choice == "ucb":
-            return self._agents[_argmax(_upper_bounds(list(sums)))]
-        return self._agents[_argmax([self._draw(each, rng) for each in sums])]
+            return self._agents[np.argmax(_upper_bounds(list(sums)))]
+        return self._agents[np.argmax([self._draw(each, rng) for each in sums])]
 
     def _draw(self, sums: _Sums, rng: np.random.Generator) -> float:
         return float(self._settings.prior.draw(rng, sums.n, sums.total, sums.squares))
@@ -218,10 +218,6 @@ def _exceeds(cont: float, gen: float, weight: float) -> bool:
         (False, True, True)
     """
     return cont * weight > gen if gen < 0 else cont > gen * weight  # no division: a weight may reach 0
-
-
-def _argmax(values: Sequence[float]) -> int:
-    return max(range(len(values)), key=values.__getitem__)
 
 
 def _upper_bounds(arms: Sequence[_Sums]) -> list[float]:
