@@ -12,7 +12,7 @@ from mars_env.models.preflight import models_of
 from mars_env.players import refuse_training_agents
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.text import shown, suggestion
-from mars_env.trainers.config import Credit, Overlong, TrainConfig
+from mars_env.trainers.config import Credit, TrainConfig
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Agent, Sampling, TrainingAgent, role_of
@@ -106,7 +106,14 @@ def check_agents(
     """
     if door:
         refuse_training_agents(agents, door)
-    require_limit(config.overlong, agents)
+    for name, agent in agents.items():
+        sampling = getattr(agent, "sampling", None)
+        limit = config.overlong and config.overlong.limit
+        if limit and isinstance(sampling, Sampling) and sampling.max_tokens != limit:
+            raise ConfigError(
+                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
+                f"of {limit}: set its limit to the agents' own"
+            )
     if agents:
         require_roles(config, agents)
     known = None if policies is None else set(policies)
@@ -139,17 +146,6 @@ def _check_scaffold(name: str, settings: RunSettings) -> None:
             'denominator, to "trainer" (on the prompt trained on, by the newest weights) or "rollout" (on '
             "the prompt sampled from, by the weights that sampled)"
         )
-
-
-def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> None:
-    """Reject agents whose completions end at another limit than the overlong penalty is for."""
-    for name, agent in agents.items():
-        sampling = getattr(agent, "sampling", None)
-        if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
-            raise ConfigError(
-                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
-                f"of {overlong.limit}: set its limit to the agents' own"
-            )
 
 
 def require_roles(config: Credit, agents: Iterable[str]) -> None:

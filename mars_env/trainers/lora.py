@@ -176,6 +176,12 @@ class Adapter:
         self._shared.active = self.name
 
 
+def linear_layers(model: Any) -> dict[str, torch.nn.Linear]:
+    """The linear layers of a model by name, without its output layer."""
+    output = model.get_output_embeddings()
+    return {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and m is not output}
+
+
 def add_adapters(
     model: Any, names: Sequence[str], settings: LoRASettings | None = None, *, seed: int = 0
 ) -> dict[str, Adapter]:
@@ -204,9 +210,7 @@ def add_adapters(
             raise ConfigError(f"adapter {name!r}: a name may hold letters, digits, _ and -")
     if any(isinstance(module, LoraLayer) for module in model.modules()):
         raise ConfigError("this model has adapters already: name all of them in one call")
-    output = model.get_output_embeddings()
-    linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and m is not output]
-    if not linear:
+    if not (linear := linear_layers(model)):
         raise ConfigError(f"{type(model).__name__} has no linear layer (torch.nn.Linear) for an adapter")
 
     def config() -> LoraConfig:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from mars_env.checks import logprobs, token_ids
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import jsonl_rows, open_regular
 from mars_env.rollout.exports import write_jsonl
 from mars_env.text import shown, validation_message
@@ -58,12 +58,7 @@ def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
 
 def read_samples(path: str | Path) -> Iterator[TurnSample]:
     """The samples of a file; a `StoreError` if it cannot be read, or a row is none of this version's."""
-    try:
-        with open_regular(Path(path), "rb") as file:
-            for place, row in jsonl_rows(Path(path), file, StoreError):
-                try:
-                    yield sample_from_row(row)
-                except ValueError as error:
-                    raise StoreError(f"{place}: {error}") from error
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+    with explained(StoreError, f"{path} cannot be read", OSError), open_regular(Path(path)) as file:
+        for place, row in jsonl_rows(Path(path), file, StoreError):
+            with explained(StoreError, place, ValueError):
+                yield sample_from_row(row)

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from mars_env.errors import ConfigError
 from mars_env.problems.loading import is_path
+from mars_env.trainers.checks import require_roles
 from mars_env.trainers.openrlhf.command_line import Flags
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.types import Sampling
+from mars_env.types import Sampling, role_of
 
 DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--algo.advantage.estimator": ("reinforce",),  # no critic; mars_env computes the advantages
@@ -178,10 +179,14 @@ def require_supported(settings: TeamSettings, args: SimpleNamespace) -> None:
 
 
 def _unsupported(settings: TeamSettings, args: SimpleNamespace) -> Iterator[str]:
+    agents = settings.game().rules.possible_agents
     try:
-        settings.trained_roles()
+        require_roles(settings, agents)
     except ConfigError as error:  # there is no such role
         yield str(error)
+    frozen = {role_of(agent) for agent in agents if settings.is_frozen(agent)}
+    if clash := frozen.intersection(settings.train_roles or ()):
+        yield f"others play {', '.join(sorted(clash))}: leave that out of --mars.train_roles or --mars.others"
     correction, overlong, limit = args.algo.advantage, settings.overlong, args.rollout.max_new_tokens
     level, gated = correction.is_correction_level, correction.is_correction_gating != "ratio"
     if args.ds.lora.rank > 0:

@@ -224,11 +224,8 @@ class _Sampler:
         async for message in socket:
             if message.type is aiohttp.WSMsgType.ERROR:
                 break
-            try:
+            with explained(ConfigError, f"{self._connection} answers in another protocol", ValidationError):
                 heard = wire.FROM_LEARNER.validate_json(message.data)
-            except ValidationError as error:
-                why = describe_error(error)
-                raise ConfigError(f"{self._connection} answers in another protocol: {why}") from error
             match heard:
                 case wire.News():
                     self._weights.announce(heard.publication)
@@ -368,9 +365,8 @@ class _Weights:
             try:
                 model.refresh(tensors[name], version=publication.policies[name].version)
             except (RuntimeError, KeyError, ValueError) as error:
-                raise ConfigError(
-                    f"the learner's weights of {name!r} do not fit its model: {describe_error(error)}"
-                ) from error
+                why = describe_error(error)
+                raise ConfigError(f"the learner's weights of {name!r} do not fit its model: {why}") from error
 
 
 def _most_bytes(models: Mapping[str, Refreshable]) -> int:

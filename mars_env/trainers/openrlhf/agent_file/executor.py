@@ -50,7 +50,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
                 )
             settings = read_settings(path)
         self._settings = settings
-        self._config, self._rows = settings.config, settings.rows_per_tree()
+        self._rows = settings.rows_per_tree()
         self._games = {TRAIN: settings.game(), EVALUATE: settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
         self._problems = {TRAIN: settings.training_problems(), EVALUATE: settings.evaluation_problems()}
@@ -116,7 +116,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         models = {POLICY: model}
         team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))
         if label == TRAIN:
-            check_agents(team, self._config, models, door="OpenRLHF")
+            check_agents(team, self._settings, models, door="OpenRLHF")
         await preflight(team, self._games[label])
         await require_room(rules, team, self._problems[label])
         return team
@@ -131,7 +131,8 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
                 f"{self._rows} samples: make it that"
             )
         tree = await self._play(TRAIN, problem, team)
-        samples = turn_samples(groups_of([tree]), self._config)
+        frozen = {agent.policy for agent in team.values()} - {POLICY}
+        samples = turn_samples(groups_of([tree]), self._settings, frozen=frozen)
         return training_rows(samples, n, temperature=temperature, filler=filler)
 
     async def _evaluate(self, problem: Problem, team: Mapping[str, Agent], filler: int) -> dict[str, Any]:

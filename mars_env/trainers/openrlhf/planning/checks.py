@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.models.requests import encode_prompt, prompt_text
 from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.flags import require_supported, sampling_of
@@ -106,12 +106,9 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
         names = [name for name in game.rules.possible_agents if not settings.is_frozen(name)]
         sampling = sampling_of(settings, args, evaluation=evaluation)
         agents = agents_by_name(settings, names, models, sampling, roles=roles_of(game.rules))
-        try:
+        flags = "--data.max_len and --rollout.max_new_tokens (or --mars.overflow unknown)"
+        with explained(ConfigError, flags, ConfigError):
             run_sync(require_room(game.rules, agents, problems))
-        except ConfigError as error:
-            raise ConfigError(
-                f"--data.max_len and --rollout.max_new_tokens: {error} (here: --mars.overflow unknown)"
-            ) from error
 
 
 class _Reader:

@@ -61,10 +61,8 @@ def architecture(config: Mapping[str, Any]) -> Architecture:
         raise ConfigError(
             f"the sizes of a model of type {kind!r} are not known, only of {', '.join(FAMILIES)}"
         )
-    try:
+    with explained(ConfigError, f"this config.json of a {kind} model has no", KeyError):
         return _decoder(kind, config)
-    except KeyError as missing:
-        raise ConfigError(f"this config.json of a {kind} model names no {missing}") from missing
 
 
 def _decoder(kind: str, config: Mapping[str, Any]) -> Architecture:

@@ -79,7 +79,7 @@ class _Run:
     """The policies, their common rollouts, and the run's progress."""
 
     def __init__(self, settings: TeamSettings, args: SimpleNamespace) -> None:
-        self.settings, self.args, self.config = settings, args, settings.config
+        self.settings, self.args = settings, args
         arguments = _arguments(settings, args)
         if not ray.is_initialized():
             parallelism = os.environ.get("TOKENIZERS_PARALLELISM", "false")
@@ -96,8 +96,8 @@ class _Run:
         if settings.eval_problems:  # so that a misfit is reported now
             self._agents(settings.evaluation_game().rules, evaluation=True)
         game = settings.game()
-        team = Team(self._agents(game.rules), self.policies)
-        trained = check_agents(team.agents, self.config, self.policies, door="OpenRLHF")
+        self.team = team = Team(self._agents(game.rules), self.policies)
+        trained = check_agents(team.agents, settings, self.policies, door="OpenRLHF")
         run_sync(preflight(team.agents, game, trained))
         updates = {policy.resume().get("update", 0) for policy in self.policies.values()}
         if len(updates) != 1:
@@ -127,9 +127,10 @@ class _Run:
 
     def update(self, batch: UpdateBatch) -> None:
         """Train all policies at the same time, each on its own turns of a batch."""
-        update, samples, feed = batch.version + 1, turn_samples(batch.groups, self.config), self.feed
+        update, feed = batch.version + 1, self.feed
+        samples = turn_samples(batch.groups, self.settings, frozen=self.team.frozen)
         own = {name: [s for s in samples if s.policy == name] for name in self.policies}
-        metrics = training_metrics(batch, samples, self.config, waited=feed.waited, between=feed.between)
+        metrics = training_metrics(batch, samples, self.settings, waited=feed.waited, between=feed.between)
         if self.record is not None:
             versions = {name: policy.version for name, policy in self.policies.items()}
             self.record.note(update, versions, batch, samples)
