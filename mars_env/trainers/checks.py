@@ -87,11 +87,7 @@ def sampled_elsewhere(team: Team, config: TrainConfig) -> list[str]:
 
 
 def check_agents(
-    agents: Mapping[str, Agent],
-    config: Credit,
-    policies: Iterable[str] | None = None,
-    *,
-    door: str = "",
+    agents: Mapping[str, Agent], config: Credit, policies: Iterable[str] | None = None, *, door: str = ""
 ) -> list[str]:
     """The agents whose turns are trained on, after checking what agents and loss need of each other.
 

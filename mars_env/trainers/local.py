@@ -318,9 +318,4 @@ def _means(
         means["rollout_gap"] = total["rollout_gap"] / max(1.0, same)
     if same < number:
         means["other_prompt"] = 1 - same / number  # share of tokens that were sampled from another prompt
-    return {
-        "loss": loss / len(norms),
-        **means,
-        "grad_norm": torch.stack(list(norms)).mean().item(),
-        **counts,
-    }
+    return {"loss": loss / len(norms), **means, "grad_norm": torch.stack(list(norms)).mean().item(), **counts}

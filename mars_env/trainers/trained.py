@@ -85,12 +85,7 @@ class TrainedTeam:
         model = self._model(policy)
         if self._function is None:
             return as_agent(
-                model,
-                name,
-                sampling=self._sampling,
-                thinking=self._thinking,
-                roles=roles,
-                tools=self._tools,
+                model, name, sampling=self._sampling, thinking=self._thinking, roles=roles, tools=self._tools
             )
         if policy not in self._made:
             self._made[policy] = by_name(self._function(model), list(self._policies))

@@ -28,11 +28,7 @@ from mars_env.trainers.rollouts import LostTrees, graded_in_step
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Agent, Problem, Tree
 
-_LOSSES: Final[Mapping[str, str]] = {
-    "token-mean": "dapo",
-    "sequence-mean": "grpo",
-    "sequence-sum": "dr_grpo",
-}
+_LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo", "sequence-sum": "dr_grpo"}
 """TRL's ``loss_type`` for each aggregation."""
 
 _LACKING: Final = ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles")

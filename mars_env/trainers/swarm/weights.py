@@ -116,9 +116,7 @@ class WeightStore:
             StoreError: Its manifest cannot be read.
         """
         for _, folder in numbered(self.path, _NUMBER):
-            unreadable = explained(
-                StoreError, f"{folder / MANIFEST} cannot be read", OSError, ValidationError
-            )
+            unreadable = explained(StoreError, f"publish again: {folder}", OSError, ValidationError)
             # It may be removed meanwhile: then there is a newer one, which the next look finds.
             with unreadable, suppress(FileNotFoundError), open_regular(folder / MANIFEST) as file:
                 return Publication.model_validate_json(file.read(MANIFEST_BYTES))
@@ -145,7 +143,7 @@ def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:
         StoreError: It is not there, or is another one.
     """
     faults = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
-    with explained(StoreError, f"the weights {path} cannot be read", *faults):
+    with explained(StoreError, f"fetch the newest weights: {path}", *faults):
         if (path.stat().st_size, _sha256(path)) != (wanted.size, wanted.sha256):
             raise StoreError(f"{path.name}: its size or hash is not the manifest's: fetch it again")
         state: dict[str, Tensor] = safetensors.torch.load_file(path)

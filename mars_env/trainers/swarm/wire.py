@@ -8,15 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    Field,
-    FiniteFloat,
-    NonNegativeInt,
-    StrictInt,
-    StrictStr,
-    TypeAdapter,
-)
+from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, StrictInt, StrictStr, TypeAdapter
 
 from mars_env.checks import logprobs
 from mars_env.trainers.swarm.weights import Publication

@@ -33,11 +33,7 @@ from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.policies import arguments_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, require_alive
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
-from mars_env.trainers.openrlhf.rollouts.metrics import (
-    Verifications,
-    evaluation_metrics,
-    training_metrics,
-)
+from mars_env.trainers.openrlhf.rollouts.metrics import Verifications, evaluation_metrics, training_metrics
 from mars_env.trainers.openrlhf.rollouts.record import UpdateRecord
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
@@ -113,7 +109,7 @@ class _Run:
             passes=args.train.num_episodes,
         )
         self.feed, self.verifications = RolloutFeed(batches), Verifications()
-        self.record = None if settings.record is None else UpdateRecord(settings.record, done)
+        self.record = UpdateRecord(settings.record, done)
         self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
 
     def next_batch(self) -> UpdateBatch | None:
@@ -131,9 +127,8 @@ class _Run:
         samples = turn_samples(batch.groups, self.settings, frozen=self.team.frozen)
         own = {name: [s for s in samples if s.policy == name] for name in self.policies}
         metrics = training_metrics(batch, samples, self.settings, waited=feed.waited, between=feed.between)
-        if self.record is not None:
-            versions = {name: policy.version for name, policy in self.policies.items()}
-            self.record.note(update, versions, batch, samples)
+        versions = {name: policy.version for name, policy in self.policies.items()}
+        self.record.note(update, versions, batch, samples)
         began = time.perf_counter()
         trained = {
             name: self.pool.submit(self.policies[name].update, mine, batch.age_by_group)
