@@ -112,8 +112,7 @@ class ContinuingSolver:
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Make n attempts, each of one or more completions."""
         chain = protocol.read_statement(str(observation["problem"]))
-        attempts = (self._attempt(chain, derive_seed(seed, number)) for number in range(n))
-        return await gather_all(attempts)
+        return await gather_all(self._attempt(chain, derive_seed(seed, number)) for number in range(n))
 
     async def _attempt(self, chain: protocol.Chain, seed: int) -> Action:
         completions: list[Completion] = []

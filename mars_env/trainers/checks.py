@@ -33,10 +33,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
             "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
         )
     if rollouts is not None and rollouts.group < 2 and not train.batch_roles:
-        raise ConfigError(
-            "groups of one turn have nothing to compare, so nothing would be trained: set rollouts.group to "
-            "2 or more"
-        )
+        raise ConfigError("groups of one turn have nothing to compare: set rollouts.group to 2 or more")
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
             f"no agent acts with the policy {shown(min(idle))}; their policies are "
@@ -48,8 +45,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
     trained = check_agents(team.agents, train, team.policies)
     if not trained:
         raise ConfigError(
-            f"the policies {', '.join(map(shown, team.policies))} play no role of train_roles, so nothing "
-            "would be trained: name one of their roles, or leave train_roles out"
+            f"train_roles has no role of {', '.join(map(shown, team.policies))}: leave it out, or add one"
         )
     weights = {id(policy.model) for policy in team.policies.values()}
     for name, agent in team.agents.items():
@@ -65,10 +61,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
                 "copy of them, and a `refresh` that updates it; or set pipeline.staleness to 0"
             )
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
-            raise ConfigError(
-                f"segment_tokens is {settings.segment_tokens}, but {name} samples in one piece: "
-                "put its model into a SegmentedModel, or leave segment_tokens out"
-            )
+            raise ConfigError(f"{name} samples in one piece: give it a SegmentedModel, or no segment_tokens")
     return trained
 
 
@@ -128,14 +121,10 @@ def _check_scaffold(name: str, settings: RunSettings) -> None:
     """Reject settings that an agent with help in training cannot have."""
     if settings.rollouts is None or settings.pipeline.groups_per_update is not None:
         raise ConfigError(
-            f"{name} acts by the sample's place in its group and by the run's progress: give rollouts, and "
-            "leave pipeline.groups_per_update out"
+            f"{name} acts by its place in group and run: give rollouts, and no pipeline.groups_per_update"
         )
     if settings.train.tis_cap is not None:
-        raise ConfigError(
-            f"{name} may sample from another prompt than is trained on, and tis_cap would take that for a "
-            "difference between engine and trainer: leave it out"
-        )
+        raise ConfigError(f"{name} may sample from another prompt than is trained on: leave tis_cap out")
     if settings.pipeline.staleness and settings.train.old_logprobs is None:
         raise ConfigError(
             f"{name} may sample from another prompt than is trained on: set train.old_logprobs, the ratio's "
@@ -179,8 +168,7 @@ def require_steps(done: int, steps: int, directory: object) -> None:
     if done > steps:
         where = "" if directory is None else f" in {directory}"
         raise ConfigError(
-            f"{done} steps are done{where}: set steps to at least {done}, not {steps}, "
-            "or choose another directory"
+            f"{done} steps are done{where}: set steps to at least {done}, or take another folder"
         )
 
 

@@ -235,10 +235,7 @@ def add_adapters(
     layers = tuple(module for module in model.modules() if isinstance(module, LoraLayer))
     bases = [layer.get_base_layer() for layer in layers]
     if odd := {type(base).__name__ for base in bases if not isinstance(base, torch.nn.Linear)}:
-        raise ConfigError(
-            f"adapters are for linear layers, not for {', '.join(sorted(odd))}: name linear ones in "
-            'LoRASettings.targets, such as ("q_proj", "v_proj")'
-        )
+        raise ConfigError(f"LoRASettings.targets must be linear layers, not {', '.join(sorted(odd))}")
     shared = _Shared(model, peft, layers)
     adapters = {name: Adapter(shared, name) for name in names}
     for adapter in adapters.values():

@@ -28,14 +28,10 @@ def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
             )
         if credit.tree_credit is not None:
             raise ValueError(
-                "tree_credit compares a turn with its parent, which may be trained before with "
-                "groups_per_update: leave one of them out"
+                "groups_per_update may train a turn's parent before: leave it or tree_credit out"
             )
     if pipeline.refill > 1 and credit.uniform_groups == "count":
-        raise ValueError(
-            "refill plays others in the place of groups whose rewards are all equal, so these are not part "
-            'of an update: set uniform_groups to "drop"'
-        )
+        raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
 
 
 class RunSettings(BaseModel, frozen=True, extra="forbid"):
@@ -77,8 +73,7 @@ class RunSettings(BaseModel, frozen=True, extra="forbid"):
         require_order(self.pipeline, self.train)
         if self.pipeline.groups_per_update is not None and self.rollouts is None:
             raise ValueError(
-                "pipeline.groups_per_update needs groups that are complete before their tree is: "
-                "leave it out, or give rollouts"
+                "pipeline.groups_per_update needs groups that end before their tree: give rollouts"
             )
         return self
 

@@ -151,8 +151,7 @@ def _require_rewards(game: Game, turns: Sequence[Turn]) -> None:
         graded = turn.grade is not None or turn.action.interrupted  # a turn that was cut off is not graded
         if game.team_reward is None and turn.role not in game.rewards and not graded:
             raise ConfigError(
-                f"the role {turn.role!r} is trained, but nothing rewards it: give it a reward "
-                f"(rewards={{{turn.role!r}: ...}}), or leave it out of train_roles"
+                f"nothing rewards {turn.role!r}: give it a reward, or leave it out of train_roles"
             )
 
 

@@ -30,10 +30,7 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
     """The sample of a row; a ValueError says what is wrong, also with a row of another version."""
     schema = row.get("schema")
     if schema != SCHEMA:
-        raise ValueError(
-            f"its schema is {shown(schema)}, and this version reads {SCHEMA!r}: export the run again with "
-            "mars-env export --format samples"
-        )
+        raise ValueError(f"its schema is {shown(schema)}, not {SCHEMA!r}: mars-env export writes it anew")
     try:
         sample = _ROW.validate_json(json.dumps(dict(row), allow_nan=False), strict=True)
     except ValidationError as error:

@@ -196,10 +196,7 @@ def _checkpoint(model: HFModel) -> str:
     """Where the weights that a model began with can be read again."""
     path: str = model.module.name_or_path
     if not path:
-        raise ConfigError(
-            f"{model.name}: vLLM reads a checkpoint, and this model was made in Python: write it with "
-            "save_pretrained, and give HFModel the folder"
-        )
+        raise ConfigError(f"vLLM reads a checkpoint, and {model.name} has none: use save_pretrained first")
     return path
 
 

@@ -198,10 +198,7 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
 
 def _sample(turn: Turn, chain: Sequence[Completion], advantage: float) -> TurnSample:
     if turn.reward is None:  # an estimator of the user's own may be at fault
-        raise ConfigError(
-            f"turn {turn.id} of tree {turn.tree_id} has an advantage, but its reward is unknown (None): "
-            "an estimator leaves such turns out"
-        )
+        raise ConfigError(f"turn {turn.id} of tree {turn.tree_id} has an advantage, but no known reward")
     ids, logprobs, mask = list[int](), list[float](), list[int]()
     first, last = chain[0], chain[-1]
     for completion in chain:

@@ -141,10 +141,7 @@ def _by_agent(
     if isinstance(models, Mapping):
         return by_name(models, names)
     if len(models) not in (1, len(names)):
-        raise ConfigError(
-            f"{len(names)} agents take one model that they share, or {len(names)}, one for each; "
-            f"got {', '.join(model.name for model in models) or 'none'}"
-        )
+        raise ConfigError(f"{len(names)} agents take 1 model or {len(names)}, not {[m.name for m in models]}")
     return {name: models[i % len(models)] for i, name in enumerate(names)}
 
 

@@ -122,10 +122,7 @@ def _function_of(
 ) -> Callable[[Any], Any] | None:
     """The function of a model that makes agents, with the sampling it takes; None: the library's own."""
     if name is None:
-        raise ConfigError(
-            "the agents of this run were made in Python: name the function that makes them of a model, "
-            "team:FOLDER?function=my_module:my_team"
-        )
+        raise ConfigError("name what makes its agents of a model: team:FOLDER?function=my_module:my_team")
     if name == OWN:
         return None
     function: Callable[..., Any] = import_object(name)

@@ -75,10 +75,7 @@ class TeamRollouts:
             if getattr(self._config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
                 raise ConfigError(f"TRL has no {setting}: leave it out, or use the local trainer or OpenRLHF")
         if self._config.kl_unbiased and self._config.ratio == "sequence":
-            raise ConfigError(
-                "TRL weights the KL term with the ratio of the completion, not of the token: "
-                "leave kl_unbiased out"
-            )
+            raise ConfigError("TRL weights the KL term with the completion's ratio: leave kl_unbiased out")
         if self._config.kl_coefficient and self._config.mean != "token-mean":
             raise ConfigError(
                 "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
@@ -110,10 +107,7 @@ class TeamRollouts:
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
-            raise ConfigError(
-                "TRL's warm-up is another one (it begins at a learning rate of 0): leave warmup_updates out, "
-                "or use the local trainer"
-            )
+            raise ConfigError("TRL's warm-up begins at a learning rate of 0: leave warmup_updates out")
         if rows % rows_at_once:
             raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
         chosen = {

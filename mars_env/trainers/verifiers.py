@@ -178,10 +178,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
     def slots(self, task: vf.Task, n: int = 1) -> list[Any]:
         """Plan n episodes of a task; with a seed they would all be the same one."""
         if n > 1 and self._tasks.config.seed is not None:
-            raise ConfigError(
-                f"with a seed the {n} rollouts of a task are the same episode: give the taskset "
-                f"samples={n} instead, or no seed"
-            )
+            raise ConfigError(f"with a seed all {n} are the same: give the taskset samples={n}, or no seed")
         slots: list[Any] = super().slots(task, n)
         return slots
 
@@ -286,8 +283,7 @@ def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage
     verifiers would count its absence as 0. The advantage goes to each sampled token of the trace and, like
     the turn's place in the tree, to ``trace.info["mars_env"]``.
     """
-    estimate = estimator_of(TrainConfig(advantage=advantage))
-    advantages = estimate(groups_of([tree]))
+    advantages = estimator_of(TrainConfig(advantage=advantage))(groups_of([tree]))
     answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
     score = answer.grade.score if answer is not None and answer.grade is not None else None
     for turn in tree.turns:
@@ -319,8 +315,7 @@ def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **
     Raises:
         ConfigError: There is no such environment, or a setting that does not fit.
     """
-    tasks = TeamTasksetConfig(env_id=env_id, **taskset)
-    return TeamEnv(TeamConfig(taskset=tasks, **(config or {})))
+    return TeamEnv(TeamConfig(taskset=TeamTasksetConfig(env_id=env_id, **taskset), **(config or {})))
 
 
 def _game(taskset: TeamTaskset, config: TeamConfig) -> Game:

@@ -194,10 +194,7 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit, frozen=True):
             spec(self.env, **options), rewards=self.rewards, team_reward=self.team_reward, grader=self.grader
         )
         if own := rules_spec(env_spec.rules).trained_by:
-            raise ConfigError(
-                f"OpenRLHF does not train the rules {env_spec.rules!r}, which have a function of their own: "
-                f"{own.replace(':', '.')}"
-            )
+            raise ConfigError(f"OpenRLHF does not train {env_spec.rules!r}: {own.replace(':', '.')} does")
         return make_game(env_spec, kind=problems[0].kind)
 
 

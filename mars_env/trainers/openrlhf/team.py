@@ -98,13 +98,10 @@ def _of_function(
         "policy": policy,
     }
     function: Any = import_object(function_name)
-    parameters = inspect.signature(function).parameters
-    required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
-    if unknown := required - given.keys():
-        raise ConfigError(
-            f"{function_name} asks for {', '.join(sorted(unknown))}, but there is {', '.join(given)}"
-        )
-    made: Mapping[str, Agent] = function(**{name: given[name] for name in parameters if name in given})
+    takes = inspect.signature(function).parameters
+    if unknown := [name for name in takes if name not in given and takes[name].default is takes[name].empty]:
+        raise ConfigError(f"{function_name} asks for {', '.join(unknown)}, but there is {', '.join(given)}")
+    made: Mapping[str, Agent] = function(**{name: given[name] for name in takes if name in given})
     if missing := [name for name in names if name not in made]:
         raise ConfigError(f"{function_name} makes no agent for {', '.join(missing)}")
     return {name: made[name] for name in names}

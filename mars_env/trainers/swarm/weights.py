@@ -124,12 +124,10 @@ class WeightStore:
 
     async def fetch(self, publication: Publication) -> Tensors:
         """See `Weights`."""
-        return await asyncio.to_thread(self.load, publication)
-
-    def load(self, publication: Publication) -> Tensors:
-        """`fetch`, synchronously."""
-        files = publication.policies.items()
-        return {name: read_tensors(self.file(publication.number, name), wanted) for name, wanted in files}
+        return {
+            name: await asyncio.to_thread(read_tensors, self.file(publication.number, name), wanted)
+            for name, wanted in publication.policies.items()
+        }
 
     def file(self, number: int, policy: str) -> Path:
         """Where the weights of a policy are, if they are still there."""

@@ -44,10 +44,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     def __init__(self, settings: TeamSettings | None = None) -> None:
         if settings is None:
             if not (path := os.environ.get(SETTINGS)):
-                raise ConfigError(
-                    f"the agent file needs the environment variable {SETTINGS}: the path of a JSON file of "
-                    "TeamSettings, on all nodes"
-                )
+                raise ConfigError(f"set {SETTINGS} to the path of a JSON file of TeamSettings, on all nodes")
             settings = read_settings(path)
         self._settings = settings
         self._rows = settings.rows_per_tree()
@@ -126,10 +123,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     ) -> list[dict[str, Any]]:
         """The rows of one tree."""
         if n < self._rows:
-            raise ConfigError(
-                f"--rollout.n_samples_per_prompt is {n}, but a tree of these settings has up to "
-                f"{self._rows} samples: make it that"
-            )
+            raise ConfigError(f"--rollout.n_samples_per_prompt is {n}: make it {self._rows}, a tree's most")
         tree = await self._play(TRAIN, problem, team)
         frozen = {agent.policy for agent in team.values()} - {POLICY}
         samples = turn_samples(groups_of([tree]), self._settings, frozen=frozen)

@@ -50,8 +50,7 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
     directory = Path(directory).absolute()
     if any(mark in str(directory) for mark in ",@"):
         raise ConfigError(
-            f"OpenRLHF cannot read {str(directory)!r}, since it divides names of data sets at ',' and '@': "
-            "give a folder without them"
+            f"OpenRLHF divides names at ',' and '@': give another folder than {str(directory)!r}"
         )
 
     def written(problems: ProblemSet, label: str) -> str:

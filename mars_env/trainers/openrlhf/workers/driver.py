@@ -180,16 +180,10 @@ class _Run:
         """Play the evaluation's problems with the present weights."""
         problems, game = self.settings.evaluation_problems(), self.settings.evaluation_game()
         with engines_awake(self.args, self.handles):
-            samples, concurrency = self.args.eval.n_samples_per_prompt, self.args.rollout.batch_size
+            agents, samples = self._agents(game.rules, evaluation=True), self.args.eval.n_samples_per_prompt
             jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
-            playing = collect(
-                game,
-                self._agents(game.rules, evaluation=True),
-                jobs,
-                seed=self.settings.seed,
-                concurrency=concurrency * self.settings.group,
-            )
-            trees = run_sync(playing)
+            at_once = self.args.rollout.batch_size * self.settings.group
+            trees = run_sync(collect(game, agents, jobs, seed=self.settings.seed, concurrency=at_once))
         metrics = evaluation_metrics(trees, problems.name)
         log.info(f"Evaluation at update {update}: {metrics}")
         for policy in self.policies.values():
@@ -205,10 +199,7 @@ def _arguments(settings: TeamSettings, args: SimpleNamespace) -> dict[str, Simpl
     if not settings.policies:
         return {POLICY: args}
     if args.ckpt.max_num < 2:
-        raise ConfigError(
-            "several policies need two checkpoints of each, in case a run ends while it saves: "
-            "set --ckpt.max_num to 2 or more"
-        )
+        raise ConfigError("a run of several policies may end while it saves: set --ckpt.max_num 2")
     folders = [Path(args.ckpt.path) / name / "_actor" for name in settings.policies]
     resumed = take_common_checkpoint(folders) if args.ckpt.load_enable else None
     own = {name: arguments_of(args, name, path, resumed) for name, path in settings.policies.items()}

@@ -34,8 +34,7 @@ def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
     there = ray.cluster_resources().get("GPU", 0)
     if needed > there:
         raise ConfigError(
-            f"the run needs {needed} GPUs, but Ray has {there:g}: see --dry-run, and let the cluster's other "
-            "nodes join it first"
+            f"the run needs {needed} GPUs, but Ray has {there:g}: let the other nodes join it first"
         )
 
 
