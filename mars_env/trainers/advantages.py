@@ -165,8 +165,7 @@ def known_turns(group: Group) -> tuple[Turn, ...]:
     for turn in group.turns:
         if turn.reward is not None and not np.isfinite(turn.reward):
             raise ConfigError(
-                f"turn {turn.id} of tree {turn.tree_id} ({turn.agent}) has the reward {turn.reward!r}: "
-                "rewards are finite numbers, or None where unknown"
+                f"turn {turn.id} of {turn.tree_id} has the reward {turn.reward!r}: give a number, or None"
             )
     return tuple(turn for turn in group.turns if turn.reward is not None)
 

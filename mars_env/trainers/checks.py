@@ -36,9 +36,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
         raise ConfigError("groups of one turn have nothing to compare: set rollouts.group to 2 or more")
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
-            f"no agent acts with the policy {shown(min(idle))}; their policies are "
-            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: an agent's policy is the name of "
-            "its model (policy=model.name)"
+            f"no agent acts with the policy {shown(min(idle))}: an agent's policy is the name of its model"
         )
     if not team.policies:
         raise ConfigError("the team has no policy that is trained: name one in its policies")
@@ -57,8 +55,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
         if settings.pipeline.staleness and any(id(getattr(m, "module", None)) in weights for m in models):
             # An update in the middle of a sample would be neither the old policy nor the new one.
             raise ConfigError(
-                f"{name} samples from the weights that are trained meanwhile: give its model a "
-                "copy of them, and a `refresh` that updates it; or set pipeline.staleness to 0"
+                f"{name} samples from the trained weights: copy them, or set pipeline.staleness to 0"
             )
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
             raise ConfigError(f"{name} samples in one piece: give it a SegmentedModel, or no segment_tokens")
@@ -100,8 +97,7 @@ def check_agents(
         limit = config.overlong and config.overlong.limit
         if limit and isinstance(sampling, Sampling) and sampling.max_tokens != limit:
             raise ConfigError(
-                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
-                f"of {limit}: set its limit to the agents' own"
+                f"{name} samples up to {sampling.max_tokens} tokens: make overlong.limit, {limit}, that, too"
             )
     if agents:
         require_roles(config, agents)
@@ -127,9 +123,7 @@ def _check_scaffold(name: str, settings: RunSettings) -> None:
         raise ConfigError(f"{name} may sample from another prompt than is trained on: leave tis_cap out")
     if settings.pipeline.staleness and settings.train.old_logprobs is None:
         raise ConfigError(
-            f"{name} may sample from another prompt than is trained on: set train.old_logprobs, the ratio's "
-            'denominator, to "trainer" (on the prompt trained on, by the newest weights) or "rollout" (on '
-            "the prompt sampled from, by the weights that sampled)"
+            f'{name} may read another prompt than trains: set train.old_logprobs to "trainer" or "rollout"'
         )
 
 
@@ -146,8 +140,7 @@ def require_roles(config: Credit, agents: Iterable[str]) -> None:
         for role in roles:
             if role not in known:
                 raise ConfigError(
-                    f"{setting} names {shown(role)}, but the roles are "
-                    f"{', '.join(known)}{suggestion(role, known)}"
+                    f"{setting}: {shown(role)} is not {', '.join(known)}{suggestion(role, known)}"
                 )
 
 
@@ -177,8 +170,7 @@ def require_rows(samples: Sequence[TurnSample], trainer: str, temperature: float
     require_plain(samples, trainer, temperature)
     if len(samples) > rows:
         raise ConfigError(
-            f"the tree {samples[0].tree_id} has {len(samples)} samples, more than the {rows} rows that "
-            f"{trainer} has for a prompt"
+            f"tree {samples[0].tree_id} has {len(samples)} samples, more than {trainer}'s {rows}"
         )
     total = math.fsum(sample.advantage for sample in samples)
     if abs(total) > 1e-6 * rows:
@@ -195,8 +187,7 @@ def require_plain(samples: Iterable[TurnSample], trainer: str, temperature: floa
     for sample in samples:
         if sample.temperature != temperature:
             raise ConfigError(
-                f"{sample.agent} samples at temperature {sample.temperature}, but {trainer} trains all "
-                f"samples at {temperature}: make them equal"
+                f"temperature {sample.temperature} of {sample.agent} must be {trainer}'s, {temperature}"
             )
 
 
@@ -205,7 +196,5 @@ def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
     for sample in samples:
         if sample.read_prompt_ids:
             raise ConfigError(
-                f"turn {sample.turn_id} of tree {sample.tree_id} was sampled from another prompt than is "
-                f"trained on (a scaffold), and {trainer} would take the difference for one between engine "
-                "and trainer: use the local trainer without tis_cap"
+                f"turn {sample.turn_id} of {sample.tree_id} had another prompt than {trainer} trains on"
             )

@@ -171,10 +171,7 @@ class TrainConfig(Credit, frozen=True):
                 'tis_cap corrects between trainer and rollout: with old_logprobs="rollout" the ratio does so'
             )
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
-            raise ValueError(
-                "dmmpt_threshold leaves single tokens out, which the ratio of a whole completion would go on "
-                'to push: set ratio="token"'
-            )
+            raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
         return self
 
     @property

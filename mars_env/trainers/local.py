@@ -282,8 +282,7 @@ def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
     if not trained or (not config.offload and any(p.dtype != torch.float32 for p in trained.values())):
         # In 16 bits rounding would lose an update of 1e-6.
         raise ConfigError(
-            f"policy {name!r}: its weights must be float32 and take gradients: load it with .float(), or set "
-            "offload, which keeps float32 copies in the host's memory"
+            f"policy {name!r}: its weights must be trainable float32: load it with .float(), or set offload"
         )
     if config.kl_coefficient and policy.reference is None:
         raise ConfigError(

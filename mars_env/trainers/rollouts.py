@@ -136,10 +136,7 @@ def _passes(
     orders = (np.random.default_rng(seed).permutation(len(problems)).tolist() for seed in seeds)
     jobs = [Job(problems[i], number) for number, order in enumerate(orders) for i in order]
     if unknown := set(trees).difference(job.tree_id for job in jobs):
-        raise StoreError(
-            f"the run has trained on {min(unknown)}, which is not among its problems now: resume with the "
-            "same problems, or choose another directory"
-        )
+        raise StoreError(f"the run has trained on {min(unknown)}: give the same problems, or another folder")
     left = (job for job in jobs if job.tree_id not in trees)
     while step := list(itertools.islice(left, settings.problems_per_step)):
         yield step

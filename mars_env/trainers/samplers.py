@@ -125,9 +125,8 @@ def checked_gap(sampled: Sequence[float], trained: Sequence[float], tolerance: f
     gap = float(np.abs(np.subtract(sampled, trained)).mean())
     if not gap <= tolerance:  # NaN, too
         raise ModelError(
-            f"{who} does not sample with the weights that are trained: after the refresh its "
-            f"log-probabilities of a probe differ from the trainer's by {gap:.3g} on average, more than "
-            f"{tolerance:g} (probe_tolerance)"
+            f"{who} does not sample with the weights that are trained: its log-probabilities of a probe "
+            f"differ from the trainer's by {gap:.3g} on average, more than probe_tolerance, {tolerance:g}"
         )
     return gap
 

@@ -120,8 +120,7 @@ def make_team(
     for name, player in agents.items():
         if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
             raise ConfigError(
-                f"agent= made {shown(player)} for {name}: it must give an agent that uses the model, such as "
-                "RoleAgent(model, prompt=...)"
+                f"agent= made {shown(player)} for {name}, not an agent such as RoleAgent(model)"
             )
     named = {player.policy for player in agents.values()}
     if len(trained) == len(named) == 1:  # one model, which your own agents may name as they like

@@ -62,8 +62,7 @@ class TrainedTeam:
         run_settings = state.get("settings", {})
         if path is None or "run.made_by" not in run_settings:
             raise ConfigError(
-                f"there is no checkpoint of a team in {str(run)!r}: give the folder that --out of mars-env "
-                "train names; a single model is hf:PATH"
+                f"{str(run)!r} has no checkpoint of a team: give the folder of --out, or hf:PATH of a model"
             )
         self._path, self._policies, self._thinking = path, run_settings["run.agents"], thinking
         self._sampling = replace(

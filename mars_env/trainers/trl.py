@@ -200,17 +200,13 @@ class TeamRollouts:
             raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")
         if trainer.num_generations != self.rows or trainer.scale_rewards != "none":
             raise ConfigError(
-                f"TRL needs num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
-                "arguments of TeamRollouts.arguments"
+                f"TRL needs num_generations={self.rows} and scale_rewards='none': see TeamRollouts.arguments"
             )
         if self._config.mean != "token-mean" and trainer.accelerator.num_processes > 1:
             raise ConfigError("with several processes TRL can only take the mean over tokens")
         ids = list(prompts[:: self.rows])
         if list(prompts) != [id for id in ids for _ in range(self.rows)] or {*ids} - self._problems.keys():
-            raise ConfigError(
-                f"TRL asked for other prompts than {self.rows} times each problem's id: give it "
-                "TeamRollouts.prompts() as its data set, and each process whole problems"
-            )
+            raise ConfigError("give TRL TeamRollouts.prompts() as data set, and each process whole problems")
         return [self._problems[id] for id in ids]
 
 

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import as_agent, roles_of
-from mars_env.agents.roles import ROLES
 from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
@@ -171,8 +170,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
         if missing := [role for role in self.roles if role not in type(config).model_fields]:
             raise ConfigError(
-                f"the role {missing[0]!r} has no seat: there are seats for {', '.join(ROLES)}; give a "
-                "subclass of TeamConfig one more AgentConfig of that name"
+                f"the role {missing[0]!r} has no seat: give a subclass of TeamConfig one of that name"
             )
 
     def slots(self, task: vf.Task, n: int = 1) -> list[Any]:

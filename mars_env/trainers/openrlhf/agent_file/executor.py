@@ -71,16 +71,13 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         """
         if label not in self._problems:
             raise ConfigError(
-                f"the label {label!r} of prompt {prompt!r} is neither {TRAIN!r} nor {EVALUATE!r}: write "
-                "the prompts with mars_env.trainers.openrlhf.agent_file, and give --data.label_key label"
+                f"the label {label!r} is neither {TRAIN!r} nor {EVALUATE!r}: write the prompts again"
             )
         try:
             problem = self._problems[label].by_id(prompt)
         except KeyError as error:
             raise ConfigError(
-                f"the prompt {prompt!r} is not a problem of these settings: write the prompts again with "
-                "mars_env.trainers.openrlhf.agent_file, and leave --data.apply_chat_template and "
-                "--data.input_template out"
+                f"the prompt {prompt!r} is no problem of these settings: write them again, without templates"
             ) from error
         sampling = Sampling(
             temperature=sampling_params.temperature,

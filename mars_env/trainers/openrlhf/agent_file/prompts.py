@@ -27,10 +27,7 @@ def read_settings(path: str | Path) -> TeamSettings:
         settings = TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
     for name in _LAUNCHER_ONLY:
         if getattr(settings, name):
-            raise ConfigError(
-                f"{name} has no effect with the agent file, whose trees and loss are as OpenRLHF asks "
-                "for them: leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
-            )
+            raise ConfigError(f"{name} has no effect with the agent file: leave it out, or use the launcher")
     return settings
 
 

@@ -114,10 +114,7 @@ def architecture_of(model: str) -> Architecture:
         return PRESETS[model]
     path = here if here.exists() else _cached(model)
     if path is None:
-        raise ConfigError(
-            f"the sizes of {model!r} are not known: it is not a directory with a config.json, not in Hugging "
-            "Face's cache, and no preset; whether a hub has it is not checked"
-        )
+        raise ConfigError(f"the sizes of {model!r} are not known: no folder, not cached, no preset")
     with explained(ConfigError, f"{path} cannot be read", OSError, ValueError):
         config = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(config, dict):
