@@ -29,9 +29,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
     """
     rollouts, train = settings.rollouts, settings.train
     if rollouts is not None and game.visibility is not None and game.visibility.searched:
-        raise ConfigError(
-            "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
-        )
+        raise ConfigError("a search grows its own trees: set rollouts to None (as MARS2 does)")
     if rollouts is not None and rollouts.group < 2 and not train.batch_roles:
         raise ConfigError("groups of one turn have nothing to compare: set rollouts.group to 2 or more")
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
@@ -42,9 +40,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
         raise ConfigError("the team has no policy that is trained: name one in its policies")
     trained = check_agents(team.agents, train, team.policies)
     if not trained:
-        raise ConfigError(
-            f"train_roles has no role of {', '.join(map(shown, team.policies))}: leave it out, or add one"
-        )
+        raise ConfigError(f"train_roles has no role of {', '.join(map(shown, team.policies))}: add one")
     weights = {id(policy.model) for policy in team.policies.values()}
     for name, agent in team.agents.items():
         if agent.policy not in team.policies:
@@ -54,9 +50,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
             _check_scaffold(name, settings)
         if settings.pipeline.staleness and any(id(getattr(m, "module", None)) in weights for m in models):
             # An update in the middle of a sample would be neither the old policy nor the new one.
-            raise ConfigError(
-                f"{name} samples from the trained weights: copy them, or set pipeline.staleness to 0"
-            )
+            raise ConfigError(f"{name} samples from the trained weights: copy them, or set staleness to 0")
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
             raise ConfigError(f"{name} samples in one piece: give it a SegmentedModel, or no segment_tokens")
     return trained
@@ -96,9 +90,7 @@ def check_agents(
         sampling = getattr(agent, "sampling", None)
         limit = config.overlong and config.overlong.limit
         if limit and isinstance(sampling, Sampling) and sampling.max_tokens != limit:
-            raise ConfigError(
-                f"{name} samples up to {sampling.max_tokens} tokens: make overlong.limit, {limit}, that, too"
-            )
+            raise ConfigError(f"{name} samples up to {sampling.max_tokens} tokens: make overlong.limit that")
     if agents:
         require_roles(config, agents)
     known = None if policies is None else set(policies)
@@ -116,15 +108,11 @@ def check_agents(
 def _check_scaffold(name: str, settings: RunSettings) -> None:
     """Reject settings that an agent with help in training cannot have."""
     if settings.rollouts is None or settings.pipeline.groups_per_update is not None:
-        raise ConfigError(
-            f"{name} acts by its place in group and run: give rollouts, and no pipeline.groups_per_update"
-        )
+        raise ConfigError(f"{name} acts by place in group and run: give rollouts, and no groups_per_update")
     if settings.train.tis_cap is not None:
         raise ConfigError(f"{name} may sample from another prompt than is trained on: leave tis_cap out")
     if settings.pipeline.staleness and settings.train.old_logprobs is None:
-        raise ConfigError(
-            f'{name} may read another prompt than trains: set train.old_logprobs to "trainer" or "rollout"'
-        )
+        raise ConfigError(f'{name} may read another prompt: set train.old_logprobs to "trainer" or "rollout"')
 
 
 def require_roles(config: Credit, agents: Iterable[str]) -> None:
@@ -160,18 +148,14 @@ def require_steps(done: int, steps: int, directory: object) -> None:
     """Reject a run of fewer steps than are done: its weights would be those of a longer run."""
     if done > steps:
         where = "" if directory is None else f" in {directory}"
-        raise ConfigError(
-            f"{done} steps are done{where}: set steps to at least {done}, or take another folder"
-        )
+        raise ConfigError(f"{done} steps are done{where}: set steps to at least {done}, or take a new folder")
 
 
 def require_rows(samples: Sequence[TurnSample], trainer: str, temperature: float, rows: int) -> None:
     """Reject the samples of a tree that another library's trainer of so many rows a prompt would distort."""
     require_plain(samples, trainer, temperature)
     if len(samples) > rows:
-        raise ConfigError(
-            f"tree {samples[0].tree_id} has {len(samples)} samples, more than {trainer}'s {rows}"
-        )
+        raise ConfigError(f"tree {samples[0].tree_id} has {len(samples)} samples, over {trainer}'s {rows}")
     total = math.fsum(sample.advantage for sample in samples)
     if abs(total) > 1e-6 * rows:
         raise ConfigError(
@@ -187,7 +171,8 @@ def require_plain(samples: Iterable[TurnSample], trainer: str, temperature: floa
     for sample in samples:
         if sample.temperature != temperature:
             raise ConfigError(
-                f"temperature {sample.temperature} of {sample.agent} must be {trainer}'s, {temperature}"
+                f"{sample.agent} samples at temperature {sample.temperature}, {trainer} trains at {temperature}: "
+                "make them equal"
             )
 
 

@@ -167,9 +167,7 @@ class TrainConfig(Credit, frozen=True):
         if (self.aggregation == "sequence-sum") != (self.normaliser is not None):
             raise ValueError('aggregation="sequence-sum" and normaliser go together: give both or neither')
         if self.tis_cap is not None and self.old_logprobs == "rollout":
-            raise ValueError(
-                'tis_cap corrects between trainer and rollout: with old_logprobs="rollout" the ratio does so'
-            )
+            raise ValueError('with old_logprobs="rollout" the ratio corrects: leave tis_cap out')
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
             raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
         return self

@@ -122,9 +122,7 @@ class Adapter:
         """
         own = dict(self.named_parameters())
         if own.keys() != state.keys() or any(own[name].shape != value.shape for name, value in state.items()):
-            raise ConfigError(
-                f"these weights do not fit the adapter {self.name!r}: its base, rank or targets are others"
-            )
+            raise ConfigError(f"weights of another base, rank or targets than the adapter {self.name!r}")
         with torch.no_grad():
             for name, value in state.items():
                 own[name].copy_(value)

@@ -128,7 +128,5 @@ def _function_of(
     if takes(function, "sampling"):
         return partial(function, sampling=sampling)
     if changes:
-        raise ConfigError(
-            f"{name} takes no sampling, so its agents would ignore {', '.join(changes)}: leave it out"
-        )
+        raise ConfigError(f"{name} takes no sampling: leave {', '.join(changes)} out")
     return function

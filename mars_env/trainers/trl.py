@@ -67,9 +67,7 @@ class TeamRollouts:
         concurrency: int | None = None,
     ) -> None:
         if problems.endless:
-            raise ConfigError(
-                "TRL needs a finite data set: give a part of the problems, e.g. problems[:1000]"
-            )
+            raise ConfigError("TRL needs a finite data set: give a part of it, e.g. problems[:1000]")
         self._config = config or TrainConfig()
         for setting in _LACKING:
             if getattr(self._config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
@@ -77,9 +75,7 @@ class TeamRollouts:
         if self._config.kl_unbiased and self._config.ratio == "sequence":
             raise ConfigError("TRL weights the KL term with the completion's ratio: leave kl_unbiased out")
         if self._config.kl_coefficient and self._config.mean != "token-mean":
-            raise ConfigError(
-                "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
-            )
+            raise ConfigError("with this mean TRL's KL term counts the rows that fill up: use token-mean")
         require_roles(self._config, game.rules.possible_agents)
         self._trained = check_agents(agents, self._config, door="TRL")
         self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))

@@ -169,9 +169,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         self._prompts = roles_of(self.game.rules)
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
         if missing := [role for role in self.roles if role not in type(config).model_fields]:
-            raise ConfigError(
-                f"the role {missing[0]!r} has no seat: give a subclass of TeamConfig one of that name"
-            )
+            raise ConfigError(f"the role {missing[0]!r} has no seat: give a subclass of TeamConfig one")
 
     def slots(self, task: vf.Task, n: int = 1) -> list[Any]:
         """Plan n episodes of a task; with a seed they would all be the same one."""

@@ -41,9 +41,7 @@ def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, s
     if wrong := [policy for policy in found.values() if policy not in policies]:
         raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
     if idle := [policy for policy in policies if policy not in found.values()]:
-        raise ConfigError(
-            f"no agent plays with the policy {', '.join(idle)}: leave it out, or see --mars.plays"
-        )
+        raise ConfigError(f"no agent acts with the policy {', '.join(idle)}: see --mars.plays")
     return found
 
 

@@ -139,9 +139,7 @@ class Connection:
                     raise ConfigError(f"the learner at {self} rejects {why}") from error
                 if time.monotonic() - began > self._patience:
                     why = describe_error(error)
-                    raise ModelError(
-                        f"the learner at {self} is gone for {self._patience:g} s: {why}"
-                    ) from error
+                    raise ModelError(f"the learner {self} is gone for {self._patience:g} s: {why}") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _SLOWEST_RETRY)
 
@@ -235,9 +233,7 @@ class _Sampler:
                     self._asks[heard.ask].cancel()
                 case wire.Bye():
                     if heard.why:
-                        raise ConfigError(
-                            f"the learner at {self._connection} rejects it: {one_line(heard.why, 300)}"
-                        )
+                        raise ConfigError(f"{self._connection} rejects it: {one_line(heard.why, 300)}")
                     return True
         return False
 

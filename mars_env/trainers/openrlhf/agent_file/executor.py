@@ -70,9 +70,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         of a prompt, `max_length` the most tokens of a row. Raises ConfigError where a flag does not fit.
         """
         if label not in self._problems:
-            raise ConfigError(
-                f"the label {label!r} is neither {TRAIN!r} nor {EVALUATE!r}: write the prompts again"
-            )
+            raise ConfigError(f"the label {label!r} is not {TRAIN!r} or {EVALUATE!r}: write prompts again")
         try:
             problem = self._problems[label].by_id(prompt)
         except KeyError as error:

@@ -46,9 +46,7 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
     """
     directory = Path(directory).absolute()
     if any(mark in str(directory) for mark in ",@"):
-        raise ConfigError(
-            f"OpenRLHF divides names at ',' and '@': give another folder than {str(directory)!r}"
-        )
+        raise ConfigError(f"OpenRLHF divides names at ',' and '@': take another than {str(directory)!r}")
 
     def written(problems: ProblemSet, label: str) -> str:
         """A data set of the problems' ids."""

@@ -94,9 +94,7 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
     """
     context, limit = args.data.max_len, args.rollout.max_new_tokens
     if limit and limit >= context:
-        raise ConfigError(
-            f"--rollout.max_new_tokens {limit} leaves no room in --data.max_len {context}: take half"
-        )
+        raise ConfigError(f"--rollout.max_new_tokens {limit} fills --data.max_len {context}: take half")
     models = dict.fromkeys(settings.policies or [POLICY], cast(Model, _Reader(context, checkpoint)))
     games = [(settings.game(), settings.training_problems(), False)]
     if settings.eval_problems:

@@ -58,9 +58,7 @@ def architecture(config: Mapping[str, Any]) -> Architecture:
     """Read the contents of a `config.json`; a `ConfigError` for others than `FAMILIES`, or without a size."""
     kind = config.get("model_type")
     if kind not in FAMILIES:
-        raise ConfigError(
-            f"the sizes of a model of type {kind!r} are not known, only of {', '.join(FAMILIES)}"
-        )
+        raise ConfigError(f"the sizes of a {kind!r} model are not known, only of {', '.join(FAMILIES)}")
     with explained(ConfigError, f"this config.json of a {kind} model has no", KeyError):
         return _decoder(kind, config)
 
