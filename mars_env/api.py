@@ -225,17 +225,9 @@ def aevaluate(  # public edge: friendly keywords, each with a default
         raise ConfigError(f"on_tree is a function of a tree, not {shown(on_tree)}")
     parts = {"rewards": rewards, "team_reward": team_reward, "grader": grader, "turn_timeout": turn_timeout}
     env_spec = spec_with(aevaluate, env_id, {**(settings or {}), **more}, **parts)
-    repeats = {"samples": samples, "seed": seed, "concurrency": concurrency}
-    plan = prepare(
-        env_spec,
-        agents,
-        problems,
-        elsewhere=workers is not None,
-        limit=limit,
-        baselines=baselines,
-        prices=prices,
-        **repeats,
-    )
+    repeats: dict[str, Any] = {"samples": samples, "seed": seed, "concurrency": concurrency}
+    repeats |= {"baselines": baselines, "prices": prices}
+    plan = prepare(env_spec, agents, problems, limit=limit, elsewhere=workers is not None, **repeats)
 
     async def evaluated() -> Report:
         async with start_play(plan, workers) as play:
@@ -311,22 +303,15 @@ def prepare(
     env = make_env(env_spec, problems)
     roles, chosen = roles_of(env.game.rules), first_problems(env.problems, limit)
     tested = chosen if "public_tests" in str(agents) or not elsewhere else None  # it travels with the agents
-    team: Callable[[], Mapping[str, Agent]] = partial(
-        make_agents, agents, env.possible_agents, roles=roles, problems=tested
-    )
-    named: str | Mapping[str, Agent]
-    if isinstance(agents, str):
-        named = agents
-    else:
-        named = players = team()
-        team = team if elsewhere else lambda: players
+    make = partial(make_agents, agents, env.possible_agents, roles=roles, problems=tested)
+    named: str | Mapping[str, Agent] = agents if isinstance(agents, str) else make()
     identities = team_identity(named, env.possible_agents, roles)
     return Plan(
         title=str(env),
         problems=chosen,
         game=env.game,
         make_game=partial(make_game, env_spec, kind=env.problems[0].kind),
-        make_agents=team,
+        make_agents=make if elsewhere or isinstance(named, str) else lambda: named,
         config=described_spec(env_spec, named, identities),
         **repeats,
     )
@@ -361,12 +346,10 @@ def described_spec(
 
     rules, settings = rules_spec(env_spec.rules), env_spec.settings
     rewards = {**rules.rewards, **env_spec.rewards}
+    of_setting = {name: named_identity if name in rules.parts else identity_of for name in settings}
     identity = {
         "agents": dict(identities),
-        "settings": {
-            name: named_identity(value) if name in rules.parts else identity_of(value)
-            for name, value in settings.items()
-        },
+        "settings": {name: of_setting[name](value) for name, value in settings.items()},
         "rules": identity_of(rules.make),
         "rewards": {role: named_identity(reward) for role, reward in rewards.items()},
     }

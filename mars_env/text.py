@@ -111,6 +111,12 @@ def suggestion(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def choices(name: object, known: Iterable[str]) -> str:
+    """The known names, for the message about a wrong one; at the end the `suggestion`."""
+    names = list(known)
+    return f"{', '.join(names) or 'none'}{suggestion(name, names)}"
+
+
 def _initials(name: str) -> str:
     """A dotted name, its last part shortened to the initials of its words."""
     group, dot, last = name.rpartition(".")

@@ -286,9 +286,8 @@ class Action:
         """
         if any(call.outcome == "fault" for call in self.calls):
             return "a tool could not be run"
-        return next(
-            (INTERRUPTIONS[c.finish_reason] for c in self.completions if c.finish_reason in INTERRUPTIONS), ""
-        )
+        reasons = (completion.finish_reason for completion in self.completions)
+        return next((INTERRUPTIONS[reason] for reason in reasons if reason in INTERRUPTIONS), "")
 
 
 @dataclass(frozen=True, slots=True)

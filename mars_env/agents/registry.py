@@ -4,7 +4,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote
 
@@ -53,7 +54,7 @@ _COMMON: _Types = {
     "overflow": Literal["check", "unknown", "refuse"],
 }
 _OF_TOOLS = ("max_calls", "calls")
-_HEADER = "header.NAME"
+_HEADER = "header."
 
 _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
 """Headers whose values do not belong in a string that is stored and shown."""
@@ -61,7 +62,7 @@ _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
 _HTTP: _Types = {
     "api": str, "api_key_env": str, "concurrency": int, "attempts": int, "patience": float, "timeout": float,
     "exact": bool, "logprobs": str, "samples_per_call": int, "limit_field": str, "name": str,
-    "tokenizer": str, "reasoning_effort": str, "extra_body": Json[dict[str, Any]], _HEADER: str,
+    "tokenizer": str, "reasoning_effort": str, "extra_body": Json[dict[str, Any]], f"{_HEADER}NAME": str,
 }  # fmt: skip
 _HF: _Types = {
     "device": str, "dtype": str, "context": int, "max_batch_rows": int, "max_batch_tokens": int, "name": str
@@ -132,21 +133,17 @@ def make_agents(
     given: Mapping[str, Any] = (
         by_name(team, names) if isinstance(team, Mapping) else dict.fromkeys(names, team)
     )
-    shared: dict[str, _Loaded] = {}
-    teams: dict[str, Any] = {}
+    trained = cache(partial(_trained, problems=problems))
+    loaded = cache(partial(_load, sampling=sampling, problems=problems))
     agents = {}
     for name, one in given.items():
-        if isinstance(one, str) and one.startswith(_TEAM):
-            teams[one] = teams.get(one) or _trained(one.removeprefix(_TEAM), problems)
-            agents[name] = teams[one].agent(name, roles)
-            continue
         if not isinstance(one, str):
             agents[name] = as_agent(one, name, sampling=sampling, roles=roles)
-            continue
-        role = role_of(name)
-        loaded = shared.get(one) or shared.get(f"{role}={one}") or _load(one, role, sampling, problems)
-        shared[one if loaded.shared else f"{role}={one}"] = loaded
-        agents[name] = as_agent(loaded.value, name, roles=roles, **loaded.how)
+        elif one.startswith(_TEAM):
+            agents[name] = trained(one).agent(name, roles)
+        else:
+            value_of, how = loaded(one)
+            agents[name] = as_agent(value_of(role_of(name)), name, roles=roles, **how)
     return agents
 
 
@@ -178,8 +175,8 @@ def team_size(spec: object) -> int | None:
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
     """The object that a specification names, and the sampling that it asks for."""
-    loaded = _load(spec, "judge")
-    return loaded.value, loaded.how["sampling"]
+    value_of, how = _load(spec)
+    return value_of("judge"), how["sampling"]
 
 
 def team_identity(
@@ -246,11 +243,9 @@ def as_agent(
         return value
     if isinstance(value, Model):
         if (made := roles.get(role_of(agent))) is None:
-            raise ConfigError(
-                f"there is no built-in prompt for the role {role_of(agent)!r} (there is for "
-                f"{', '.join(roles)}): give an agent instead of a model, or name a RoleAgent for it in "
-                "roles_from of the rules; `mars-env train` takes agents by --team"
-            )
+            known = f"{role_of(agent)!r}, only for {', '.join(roles)}"
+            advice = "give an agent instead of a model, or name a RoleAgent in roles_from of the rules"
+            raise ConfigError(f"there is no built-in prompt for the role {known}: {advice}")
         system = made.system_at(_place(agent))
         return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools or ())
     if not callable(value):
@@ -281,15 +276,6 @@ def _place(agent: str) -> int:
     return int(agent.removeprefix(f"{role}_")) if agent != role else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """What a specification names, how it is used (for `as_agent`), and whether all roles can share it."""
-
-    value: Any
-    how: Mapping[str, Any]
-    shared: bool = True
-
-
 def _by_role(spec: str) -> Mapping[str, str] | str:
     """The specifications in a string by role, or the string itself if it is one."""
     if not _NAMED.match(spec):
@@ -304,26 +290,30 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
 
 
 def _load(
-    spec: str, role: str, sampling: Sampling | None = None, problems: ProblemSet | None = None
-) -> _Loaded:
+    spec: str, sampling: Sampling | None = None, problems: ProblemSet | None = None
+) -> tuple[Callable[[str], Any], dict[str, Any]]:
+    """What gives the object that a specification names, for a role, and how it is used (for `as_agent`)."""
     kind, colon, rest = spec.partition(":")
     if colon and kind == "scripted":
-        return _Loaded(ScriptedModel([rest]), {"sampling": sampling})
+        return _always(ScriptedModel([rest])), {"sampling": sampling}
     if _NEXT_AGENT.search(spec):
-        raise ConfigError(
-            f"one text names one agent, and {shown(spec)} seems to name several: name the places, such as "
-            "coder_0=...,coder_1=..., or give a list of strings"
-        )
+        advice = "name the places, such as coder_0=...,coder_1=..., or give a list of strings"
+        raise ConfigError(f"one text names one agent, and {shown(spec)} seems to name several: {advice}")
     known, make = _MAKERS.get(kind if colon else "", ({}, None))
     target, options = _options(spec, known)
     how = _use(sampling, options, problems)
-    value, shared = (make(target, options), True) if make else _made(_find(target), role)
-    return _Loaded(value, how, shared)
+    return _always(make(target, options)) if make else _made(_find(target)), how
+
+
+def _always(value: Any) -> Callable[[str], Any]:
+    return lambda role: value
 
 
 def _trained(spec: str, problems: ProblemSet | None) -> Any:
     """The team of a training run: a `TrainedTeam`, which is made above this layer."""
-    folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
+    folder, options = _options(
+        spec.removeprefix(_TEAM), {"device": str, "dtype": str, "context": int, "function": str}
+    )
     own = set(options) & set(_COMMON) - {"thinking", "tools", *_OF_TOOLS}
     changes = {name: options.pop(name) for name in own}
     how, function = _use(None, options, problems), options.pop("function", None)
@@ -357,11 +347,8 @@ def _http(target: str, options: dict[str, Any]) -> Model:
     body = options.pop("extra_body", {})
     if effort := options.pop("reasoning_effort", None):
         body = {"reasoning_effort": effort, **body}
-    prefix = _HEADER.removesuffix("NAME")
-    names = [name for name in options if name.startswith(prefix)]
-    headers = {
-        name.removeprefix(prefix): _header(name.removeprefix(prefix), options.pop(name)) for name in names
-    }
+    names = {name: name.removeprefix(_HEADER) for name in options if name.startswith(_HEADER)}
+    headers = {header: _header(header, options.pop(name)) for name, header in names.items()}
     options |= {"extra_body": body, "headers": headers}
     return HTTPModel(re.split(r"\+(?=https?://)", urls), model, **options)
 
@@ -388,7 +375,7 @@ def _options(text: str, known: _Types) -> tuple[str, dict[str, Any]]:
         return text, {}
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        kind = {**known, **_COMMON}.get(_HEADER if key.startswith("header.") else key)
+        kind = {**known, **_COMMON}.get(f"{_HEADER}NAME" if key.startswith(_HEADER) else key)
         if kind is None:
             names = ", ".join(sorted({*known, *_COMMON}))
             raise ConfigError(f"{target} has no option {key!r}; it has {names}")
@@ -424,10 +411,10 @@ def _find(target: str) -> Any:
     return found[target].load()
 
 
-def _made(value: Any, role: str) -> tuple[Any, bool]:
-    """The object itself, or what it makes if it is a factory; and whether all roles can share it."""
+def _made(value: Any) -> Callable[[str], Any]:
+    """What gives the object itself, or what it makes if it is a factory: for each role, or one for all."""
     if not isinstance(value, type) and isinstance(value, Agent | Model):
-        return value, True
+        return _always(value)
     if not callable(value):
         raise ConfigError(f"an agent, a model, a function or a factory is expected, got {lacking(value)}")
     parameters = inspect.signature(value).parameters.values()
@@ -437,6 +424,7 @@ def _made(value: Any, role: str) -> tuple[Any, bool]:
         names = ", ".join(sorted(needed))
         raise ConfigError(f"{value.__name__} cannot be made without {names}: name a factory instead")
     if needed:
-        return value, True  # a function of an observation
-    takes_role = any(p.name == "role" for p in parameters)
-    return (value(role=role), False) if takes_role else (value(), True)
+        return _always(value)  # a function of an observation
+    if any(p.name == "role" for p in parameters):
+        return cache(lambda role: value(role=role))
+    return _always(value())

@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
-from mars_env.agents.tool_loop import ToolTurn
+from mars_env.agents.tool_loop import Dialogue, act_with_tools
 from mars_env.agents.tools import Tool, Toolbox
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.models.requests import check_request
@@ -65,8 +65,7 @@ class RoleAgent:
     ) -> None:
         if isinstance(model, type) or not isinstance(model, Model):
             raise ConfigError(
-                f"a model has a method `async complete(prompt, n, sampling)`, and {shown(model)} has none: "
-                "give an HTTPModel, HFModel, VLLMModel, ScriptedModel or your own"
+                f"a model has `async complete(prompt, n, sampling)`, which {shown(model)} lacks"
             )
         if not isinstance(sampling, Sampling | None):
             raise ConfigError(f"sampling= is a Sampling, such as Sampling(top_k=5), not {shown(sampling)}")
@@ -120,15 +119,14 @@ class RoleAgent:
         visible = self.thinking.visible if self.thinking else str
         sampling = replace(self.sampling, seed=seed)
         if self.toolbox is not None:
-            return await ToolTurn(self.model, self.toolbox, observation, sampling, visible).act(prompt, n)
+            dialogue = Dialogue(self.model, self.toolbox, prompt, visible)
+            return await act_with_tools(dialogue, n, sampling, observation)
         completions = await self.model.complete(prompt, n, sampling)
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions
         ):
-            raise ModelError(
-                f"{self.role}: a model's `complete` returns a list of Completion, such as "
-                f"[Completion(text)], and {shown(self.model)} returned {shown(completions)}"
-            )
+            asked = f"{self.role}: complete() of {shown(self.model)} is to return a list of Completion"
+            raise ModelError(f"{asked}, such as [Completion(text)], not {shown(completions)}")
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 
     def _chat(self, observation: Observation) -> list[Message]:

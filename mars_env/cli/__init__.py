@@ -36,16 +36,8 @@ _COMMANDS = {
 """Every command: its function in this package, imported when it is called, and what `--help` says of it."""
 
 
-class _Deferred(TyperCommand):
-    """A command whose function is imported when it is called."""
-
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
-        """The context of the real command, to which the call then goes."""
-        return _command(self.name or "").make_context(info_name, args, *rest, **extra)
-
-
 class _Commands(TyperGroup):
-    """The commands by name; listing them imports none."""
+    """The commands by name: each is imported when it is called, none to list them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order in which a newcomer needs them."""
@@ -53,13 +45,13 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called; an unknown name raises with the closest one."""
-        if args and args[0] not in _COMMANDS:
+        if args[0] not in _COMMANDS:
             ctx.fail(f"there is no command {args[0]!r}{suggestion(args[0], _COMMANDS)}")
-        return super().resolve_command(ctx, args)
+        return args[0], _command(args[0]), args[1:]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name; None if there is none."""
-        return _Deferred(cmd_name, help=_COMMANDS[cmd_name][1]) if cmd_name in _COMMANDS else None
+        """The command of a name as it is listed; None if there is none."""
+        return TyperCommand(cmd_name, help=_COMMANDS[cmd_name][1]) if cmd_name in _COMMANDS else None
 
 
 def _command(name: str) -> Any:

@@ -25,19 +25,13 @@ def config_option(*, takes_more: bool) -> Any:
             ctx.default_map, ctx.meta[REST] = _defaults(Path(value), ctx.command.params, takes_more, name)
 
     more = ", and its settings," if takes_more else ""
-    option = typer.Option(
-        "--config",
-        callback=read,
-        is_eager=True,
-        expose_value=False,
-        metavar="FILE",
-        help=f"Options of this command{more} from a TOML file; - reads it from standard input.",
-    )
+    meaning = f"Options of this command{more} from a TOML file; - reads it from standard input."
+    how: dict[str, Any] = {"callback": read, "is_eager": True, "expose_value": False, "metavar": "FILE"}
+    option = typer.Option("--config", help=meaning, **how)
 
-    def command(config: Any = None) -> None:
+    def command(config: Annotated[str | None, option] = None) -> None:
         pass
 
-    command.__annotations__["config"] = Annotated[str | None, option]
     app = typer.Typer(add_completion=False)
     app.command()(command)
     return typer.main.get_command(app).params[0]

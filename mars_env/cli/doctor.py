@@ -14,10 +14,7 @@ from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.versions import installed
 
 PARTS = {
-    "hf": (
-        "models in this process, the local trainer, the miniature",
-        ("torch", "transformers", "safetensors"),
-    ),
+    "hf": ("models in this process, the local trainer", ("torch", "transformers", "safetensors")),
     "datasets": ("real problem sets, parquet files", ("datasets", "pyarrow")),
     "plots": ("training curves", ("matplotlib",)),
     "viewer": ("formulas and programs in the page of a run", ("latex2mathml", "pygments")),
@@ -61,12 +58,10 @@ def doctor() -> None:
         say(f"in separate environments (docs/dependencies.md): {', '.join(apart)}")
     console.print(f"device: {_device()}")
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
-    probes = run_sync(sandbox.probe_all())
-    for probe in probes:
+    for probe in run_sync(sandbox.probe_all()):
         lacks = ", ".join(sorted(map(str, probe.missing))) or "nothing missing"
-        sandboxes.add_row(
-            probe.name, Text("yes", style="green") if probe.works else f"no: {probe.why}", lacks
-        )
+        works = Text("yes", style="green") if probe.works else f"no: {probe.why}"
+        sandboxes.add_row(probe.name, works, lacks)
     console.print(sandboxes)
     console.print(f"programs may import: {_importable()}")
 

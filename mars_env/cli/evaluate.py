@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,8 +15,10 @@ from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
+from mars_env.evaluation.metrics import register_metric
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.run import cost_bound, play_plan
+from mars_env.lazy import import_object
 from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
@@ -73,7 +75,8 @@ def evaluate(  # public edge: one parameter is one option of the command
     """
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
-    options.register_metrics(metric)
+    for name in metric or ():
+        register_metric(name.rpartition(":")[2], import_object(name))
     env_spec = replace(
         spec(env_id, **options.settings(set_)),
         rewards=options.pairs(reward, "--reward"),
@@ -81,18 +84,11 @@ def evaluate(  # public edge: one parameter is one option of the command
         grader=grader,
         turn_timeout=turn_timeout,
     )
-    plan = prepare(
-        env_spec,
-        with_tools(agents, tools),
-        options.loaded(problems, fields, split, env_spec.problems),
-        limit=limit,
-        elsewhere=workers is not None and not dry_run,
-        samples=n,
-        seed=seed,
-        concurrency=concurrency,
-        baselines=baselines,
-        prices=options.prices(price),
-    )
+    given = options.loaded(problems, fields, split, env_spec.problems)
+    repeats: dict[str, Any] = {"samples": n, "seed": seed, "concurrency": concurrency, "baselines": baselines}
+    repeats |= {"limit": limit, "prices": options.prices(price)}
+    elsewhere = workers is not None and not dry_run
+    plan = prepare(env_spec, with_tools(agents, tools), given, elsewhere=elsewhere, **repeats)
     if dry_run:
         most = cost_bound(plan)
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
@@ -119,22 +115,12 @@ def evaluate(  # public edge: one parameter is one option of the command
             with shown_progress(monitor, console):
                 report, trees = run_sync(watched())
         except (KeyboardInterrupt, SystemExit):
-            kept = (
-                f"{out} keeps the finished part, and the same command continues it"
-                if out
-                else "nothing was stored"
-            )
-            console.print(f"mars-env: stopped: {kept}")
+            kept = f"{out} keeps the finished part, and the same command continues it"
+            console.print(f"mars-env: stopped: {kept if out else 'nothing was stored'}")
             raise
     if out is not None:
-        write_page(
-            out / "report.html",
-            trees,
-            title=plan.title,
-            report=report,
-            notes=[MADE_AGAIN],
-            display=Display(prompts_of(plan.game)),
-        )
+        how: dict[str, Any] = {"notes": [MADE_AGAIN], "display": Display(prompts_of(plan.game))}
+        write_page(out / "report.html", trees, title=plan.title, report=report, **how)
     if json_output:
         say_json(report.json_text())
     else:

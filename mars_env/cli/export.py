@@ -21,7 +21,15 @@ from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import groups_of, read_run
-from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
+from mars_env.rollout.exports import (
+    PromptOf,
+    dpo_rows,
+    prompted,
+    sft_rows,
+    turn_rows,
+    write_jsonl,
+    write_parquet,
+)
 from mars_env.text import counted
 from mars_env.types import Message, Observation, Turn
 
@@ -88,11 +96,8 @@ def export(  # public edge: one parameter is one option of the command
             sampled = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
             number = write_samples(target, sampled)
             if cut := cut_distribution(stored.manifest["config"]):
-                say(
-                    f"note: this run was sampled with {cut}, and its log-probabilities may be of the cut "
-                    "distribution: a trainer's ratios to them are wrong",
-                    err=True,
-                )
+                wrong = "its log-probabilities may be of the cut distribution, and a trainer's ratios wrong"
+                say(f"note: this run was sampled with {cut}: {wrong}", err=True)
         elif format == "parquet":
             table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
             number = write_parquet(table, target)
@@ -102,20 +107,16 @@ def export(  # public edge: one parameter is one option of the command
             if tokenizer or prompt:
                 prompt_of = _decoded(tokenizer) if tokenizer else _called(prompt or "")
             rows_of = sft_rows if format == "sft" else dpo_rows
-            rows = rows_of(stored.trees, game, prompt_of, roles=role, least=least)
-            number = write_jsonl(rows, target)
+            turns = prompted(stored.trees, game, prompt_of, role)
+            number = write_jsonl(rows_of(turns, least), target)
     say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
 
 
 def cut_distribution(config: Mapping[str, Any]) -> str:
     """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that."""
     recorded = json.dumps([config.get("agents"), config.get("identity")])
-    found = {
-        f"{name}={value}"
-        for name, value in _CUTS.findall(recorded)
-        if float(value) and not (name == "top_p" and float(value) >= 1)
-    }
-    return ", ".join(sorted(found))
+    found = {(name, value) for name, value in _CUTS.findall(recorded) if float(value)}
+    return ", ".join(sorted(f"{n}={value}" for n, value in found if n != "top_p" or float(value) < 1))
 
 
 def _called(name: str) -> PromptOf:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,10 +90,9 @@ def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str 
     chosen = chosen[: min(limit, len(chosen))] if limit is not None else chosen
     if chosen.endless:
         raise ConfigError(f"the set {problems!r} is endless: say how many problems, --limit N")
-    grader = CodeGrader(backend=backend)
     with progress_bar() as bar:
         task = bar.add_task("validating", total=len(chosen))
-        found = run_sync(_validated(chosen, grader, mutants, lambda done: bar.advance(task)))
+        found = run_sync(_validated(chosen, backend, mutants, lambda done: bar.advance(task)))
     for validation in found:
         if not validation.fit:
             say(f"{validation.problem}: {validation.reason}")
@@ -102,9 +102,7 @@ def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str 
 
 
 async def _validated(
-    problems: ProblemSet, grader: CodeGrader, mutants: int, on_progress: Callable[[Validation], None]
+    problems: ProblemSet, backend: str, mutants: int, on_progress: Callable[[Validation], None]
 ) -> list[Validation]:
-    try:
+    async with aclosing(CodeGrader(backend=backend)) as grader:
         return await validate_problems(problems, grader, n_mutants=mutants, on_progress=on_progress)
-    finally:
-        await grader.aclose()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,20 +13,16 @@ import typer
 from rich import progress
 
 from mars_env.api import load_problems
-from mars_env.cli.screen import Screen, say, say_json
+from mars_env.cli.screen import Screen, say
 from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.evaluation.costs import checked_prices
-from mars_env.lazy import import_object
 from mars_env.problems import ProblemSet
-from mars_env.rollout.records import tagged
-from mars_env.text import suggestion
 
 if TYPE_CHECKING:
     from mars_env.serving.recorder import Recorder
     from mars_env.serving.server import TeamServer
 
-FIELDS = ("id", "problem", "answer")
 
 # Types of options, each of which several commands have.
 Required = Annotated[str, typer.Option()]
@@ -39,11 +35,9 @@ Json = Annotated[bool, typer.Option("--json")]
 
 HELP = {
     "agents": "Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).",
-    "tools": "What agents may call: python, public_tests, my_module:my_tool, joined by +; where --agents "
-    "names no tools.",
+    "tools": "Tools of agents that name none: python, public_tests, my_module:my_tool, joined by +.",
     "problems": "Other problems: a set's name or a file; - is standard input.",
-    "fields": "The file's fields, where they differ: "
-    "id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
+    "fields": "Other names of a file's fields: id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
     "split": "Split of the set, e.g. train or test, where its own choice is not meant.",
     "limit": "Number of problems, from the first.",
     "set_": "Setting of the rules, name=value, e.g. nodes=8.",
@@ -70,11 +64,6 @@ def progress_bar() -> progress.Progress:
     shown = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn)
     name = progress.TextColumn("{task.description}", markup=False)
     return progress.Progress(name, *(column() for column in shown), console=Screen(stderr=True))
-
-
-def print_json_line(row: Mapping[str, Any]) -> None:
-    """One row of JSON on standard output."""
-    say_json(json.dumps(tagged(row), allow_nan=False))
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -119,9 +108,6 @@ def loaded(
     if problems is None and fields is not None:
         raise ConfigError("--fields names the fields of a file: add --problems FILE")
     named = pairs(fields.split(",") if fields is not None else None, "--fields")
-    if unknown := next((name for name in named if name not in FIELDS), None):
-        hint = suggestion(unknown, FIELDS)
-        raise ConfigError(f"--fields has no {unknown!r}; it takes {', '.join(FIELDS)}{hint}")
     by_field = {name: field or None for name, field in named.items()}
     if problems == STREAM:
         with read_from(Path(STREAM)) as file:
@@ -162,11 +148,3 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
         except ConfigError as error:
             raise ConfigError(f"--price takes READ,SAMPLED or POLICY=READ,SAMPLED, got {value!r}") from error
     return result or None
-
-
-def register_metrics(values: Sequence[str] | None) -> None:
-    """Register metrics of the form ``my_module:my_metric`` under the function's own name."""
-    from mars_env.evaluation import register_metric
-
-    for value in values or ():
-        register_metric(value.rpartition(":")[2], import_object(value))

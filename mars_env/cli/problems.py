@@ -1,15 +1,17 @@
 """`mars-env envs` and `mars-env problems`: what there is, and what is in it."""
 
+import json
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from mars_env.api import as_problem_set, load_problems
-from mars_env.cli.options import Count, loaded, print_json_line
-from mars_env.cli.screen import Screen, say
+from mars_env.cli.options import Count, loaded
+from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import list_envs
 from mars_env.problems.written import written_rows
+from mars_env.rollout.records import tagged
 from mars_env.text import counted
 
 
@@ -42,7 +44,7 @@ def problems(
     shown = found[: min(limit, len(found))]
     if jsonl:
         for row in written_rows(shown):
-            print_json_line(row)
+            say_json(json.dumps(tagged(row), allow_nan=False))
         return
     size = "endless" if found.endless else counted(len(found), "problem")
     kind = "generated" if found.generated else "collected"

@@ -56,17 +56,11 @@ def view(
         out: Where to write the page.
         advantage: Show each turn's advantage, its samples compared in their groups like this.
     """
-    page = out or run / "report.html"
-    stored = read_run(run)
+    page, stored = out or run / "report.html", read_run(run)
     prompts = _prompts(stored, env_id, options.settings(set_))
-    write_page(
-        page,
-        stored.trees,
-        title=run.resolve().name,
-        report=stored_report(run, stored),
-        notes=[MADE_AGAIN] if prompts else [],
-        display=Display(prompts, _advantages(stored, advantage) if advantage else {}),
-    )
+    display = Display(prompts, _advantages(stored, advantage) if advantage else {})
+    about: dict[str, Any] = {"title": run.resolve().name, "report": stored_report(run, stored)}
+    write_page(page, stored.trees, **about, notes=[MADE_AGAIN] if prompts else [], display=display)
     for note in plain_note():
         say(f"mars-env: {note}", err=True)
     say(f"wrote {page}")

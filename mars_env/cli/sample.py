@@ -76,27 +76,16 @@ def sample(  # public edge: one parameter is one option of the command
             raise ConfigError("--policy names one policy: name several by --model ROLE=CHECKPOINT")
         assigned = {agent: (policy, path) for agent, (_, path) in assigned.items()}
     models = loaded_models(assigned, lora, run_settings)
-    players = make_team(
-        run_settings,
-        rules.possible_agents,
-        models,
-        agent=team_maker(team, rules, run_settings, given),
-        roles=roles_of(rules),
-    ).agents
+    make, names = team_maker(team, rules, run_settings, given), rules.possible_agents
+    players = make_team(run_settings, names, models, agent=make, roles=roles_of(rules)).agents
     if key and (host := URL(url).host) and URL(url).scheme == "http" and host not in LOOPBACK:
         say(f"mars-env: the key goes to {host} unencrypted: use https:// or a private network", err=True)
     say(f"acting for {url} as {', '.join(players)}; Ctrl-C ends it", err=True)
+    by_policy = {each.name: each for each in models.values()}
+    how = SamplerSettings(concurrency=concurrency, refresh=refresh, patience=patience)
+    store = None if weights is None else WeightStore(weights)
     try:
-        taken = run_sync(
-            run_sampler(
-                players,
-                {each.name: each for each in models.values()},
-                url,
-                SamplerSettings(concurrency=concurrency, refresh=refresh, patience=patience),
-                key=key,
-                weights=None if weights is None else WeightStore(weights),
-            )
-        )
+        taken = run_sync(run_sampler(players, by_policy, url, how, key=key, weights=store))
     except (KeyboardInterrupt, SystemExit):
         say("mars-env: stopped: the learner gives what was under way to other samplers", err=True)
         raise

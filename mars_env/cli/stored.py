@@ -1,6 +1,7 @@
 """What the commands make of a stored run: the game that was played, and its report."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,8 @@ def stored_report(folder: Path, run: Run) -> Report | None:
 def _up_to_date(written: Report, now: Report) -> Report:
     """The written report, with the metrics of the present rewards; baselines of other trees go."""
     own = [note for note in written.notes if note not in derived_notes(written.counts, written.baselines)]
-    same = all(
-        getattr(written.counts, name) == getattr(now.counts, name)
-        for name in ("episodes", "turns", "completion_tokens")
-    )
+    played = attrgetter("episodes", "turns", "completion_tokens")
+    same = played(written.counts) == played(now.counts)
     baselines = written.baselines if same else ()
     return written.model_copy(
         update={

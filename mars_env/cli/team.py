@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import typer
 
@@ -135,15 +135,8 @@ def serve(  # public edge: one parameter is one option of the command
     """
     agents = with_tools(agents, tools)
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))
-    server = TeamServer(
-        answerer,
-        name=name,
-        keys=client_keys(api_key_env),
-        concurrency=concurrency,
-        waiting=waiting,
-        seed=seed,
-        out=out,
-    )
+    how: dict[str, Any] = {"concurrency": concurrency, "waiting": waiting, "seed": seed, "out": out}
+    server = TeamServer(answerer, name=name, keys=client_keys(api_key_env), **how)
     asyncio.run(_serve(server, host, port))
 
 

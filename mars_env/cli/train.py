@@ -130,17 +130,9 @@ def train(  # public edge: one parameter is one option of the command
         engine=engine,
         problems=env.problems,
     )
-    run_sync(
-        train_team(
-            env.game,
-            replace(players, made_by=team or players.made_by),
-            env.problems,
-            run_settings,
-            directory=out,
-            checkpoint_every=checkpoint_every,
-            loggers=loggers,
-        )
-    )
+    players = replace(players, made_by=team or players.made_by)
+    kept: dict[str, Any] = {"directory": out, "checkpoint_every": checkpoint_every, "loggers": loggers}
+    run_sync(train_team(env.game, players, env.problems, run_settings, **kept))
 
 
 def _loggers(
@@ -258,9 +250,8 @@ def loaded_models(assigned: Assigned, lora: int | None, settings: RunSettings) -
         if len(set(paths.values())) > 1:
             raise ConfigError(f"adapters share one base: with --lora give one checkpoint, got {len(paths)}")
         base = HFModel(next(iter(paths.values())))  # frozen, so in its own type
-        adapters = add_adapters(
-            base.module, list(paths), LoRASettings(rank=lora, alpha=2 * lora), seed=settings.seed
-        )
+        rank = LoRASettings(rank=lora, alpha=2 * lora)
+        adapters = add_adapters(base.module, list(paths), rank, seed=settings.seed)
         loaded = {name: HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()}
     return {agent: loaded[policy] for agent, (policy, _) in assigned.items()}
 

@@ -59,19 +59,20 @@ async def dispatch(
     on_acting: OnActing | None = None,
 ) -> AsyncGenerator[Tree]:
     """Have trees played by workers; yields each as soon as it is finished. See `Fleet.play_all`."""
-    state = _RunState(jobs, len(workers), run.attempts, concurrency, journal, on_turns)
+    owed, count = deque(jobs), len(workers)
+    most = max(1, math.ceil(min(concurrency, len(owed)) / count))
+    state = _RunState(owed, count, run.attempts, concurrency, journal, on_turns, most)
     if state.over:
         return
     tasks = [
         asyncio.create_task(_serve(n, worker, state, run, on_acting)) for n, worker in enumerate(workers)
     ]
     for task in tasks:
-        task.add_done_callback(state.task_ended)
+        task.add_done_callback(state.finished.put_nowait)
     try:
-        while (tree := await state.finished.get()) is not None:
+        while isinstance(tree := await state.finished.get(), Tree):
             yield tree
-        if state.failure is not None:
-            raise state.failure
+        tree.result()  # the first task has ended: with the run, or since something failed
     finally:
         await end_tasks(tasks)
         if state.open:
@@ -90,39 +91,33 @@ class _OpenTree:
         return tuple(sorted((self.turns[turn_id] for turn_id in turn_ids), key=turn_order))
 
 
+@dataclass(slots=True)
 class _RunState:
     """What the driver knows of a run: which trees are to be played, which are open, which are finished."""
 
-    def __init__(
-        self,
-        jobs: Iterable[Job],
-        workers: int,
-        attempts: int,
-        concurrency: int,
-        journal: Journal | None,
-        on_turns: OnTurns | None,
-    ) -> None:
-        self.finished: asyncio.Queue[Tree | None] = asyncio.Queue()
-        self.failure: BaseException | None = None
-        self.unstartable: set[int] = set()
-        self._jobs = deque(jobs)
-        self.workers, self._concurrency = workers, concurrency
-        self._per_worker = max(1, math.ceil(min(concurrency, len(self._jobs)) / workers))
-        self._journal, self._attempts, self._on_turns = journal, attempts, on_turns
-        self.open: dict[str, _OpenTree] = {}
-        self._retries: deque[_OpenTree] = deque()
-        self._changed = asyncio.Event()
+    jobs: deque[Job]
+    workers: int
+    attempts: int
+    concurrency: int
+    journal: Journal | None
+    on_turns: OnTurns | None
+    per_worker: int
+    finished: asyncio.Queue[Tree | asyncio.Task[None]] = field(default_factory=asyncio.Queue)
+    unstartable: set[int] = field(default_factory=set)
+    open: dict[str, _OpenTree] = field(default_factory=dict)
+    retries: deque[_OpenTree] = field(default_factory=deque)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def over(self) -> bool:
         """Whether all trees are finished."""
-        return not self._jobs and not self.open
+        return not self.jobs and not self.open
 
     async def change(self) -> None:
         """Wait until there may be something to assign, or all trees are finished."""
-        self._changed.clear()
+        self.changed.clear()
         if not self.over:
-            await self._changed.wait()
+            await self.changed.wait()
 
     def assign(self, there: dict[str, _OpenTree]) -> list[Assignment]:
         """The trees that a worker is to start besides those that are open there; `there` is updated."""
@@ -133,23 +128,23 @@ class _RunState:
         return assignments
 
     def _next(self, there: Mapping[str, _OpenTree]) -> _OpenTree | None:
-        if len(there) >= self._per_worker or any(self._is_suspect(tree) for tree in there.values()):
+        if len(there) >= self.per_worker or any(self._is_suspect(tree) for tree in there.values()):
             return None
-        for _ in range(len(self._retries)):
-            tree = self._retries.popleft()
+        for _ in range(len(self.retries)):
+            tree = self.retries.popleft()
             if not there or not self._is_suspect(tree):
                 return tree
-            self._retries.append(tree)
-        if not self._jobs or len(self.open) >= self._concurrency:
+            self.retries.append(tree)
+        if not self.jobs or len(self.open) >= self.concurrency:
             return None
-        job = self._jobs.popleft()
-        earlier = self._journal.turns_of(job.tree_id) if self._journal is not None else {}
+        job = self.jobs.popleft()
+        earlier = self.journal.turns_of(job.tree_id) if self.journal is not None else {}
         tree = self.open[job.tree_id] = _OpenTree(job, dict(earlier))
         return tree
 
     def _is_suspect(self, tree: _OpenTree) -> bool:
         """Whether this is the tree's last attempt: the tree may be the reason that its workers end."""
-        return tree.losses == self._attempts - 1
+        return tree.losses == self.attempts - 1
 
     def take(self, event: Event, there: dict[str, _OpenTree]) -> None:
         """Keep what a worker reports of one of its trees."""
@@ -157,39 +152,31 @@ class _RunState:
             turns = there.pop(event.tree.id).ordered(event.turn_ids)
             self._finish(replace(event.tree, turns=turns), event.rewards)
             return
-        if self._journal is not None:
-            self._journal.write_turns(event)
+        if self.journal is not None:
+            self.journal.write_turns(event)
         add_turns(there[event[0].tree_id].turns, event)
-        if self._on_turns is not None:
-            self._on_turns(event)
+        if self.on_turns is not None:
+            self.on_turns(event)
 
     def lose(self, there: dict[str, _OpenTree], why: str) -> None:
         """A worker is lost: other workers continue the trees that were open there."""
         for tree in there.values():
             tree.losses += 1
-            if tree.losses < self._attempts:
-                self._retries.append(tree)
+            if tree.losses < self.attempts:
+                self.retries.append(tree)
                 continue
             fault, job = f"its worker was lost {tree.losses} times: {why}", tree.job
             log.warning("tree %s is discarded: %s", job.tree_id, fault)
             self._finish(Tree(job.tree_id, job.problem, tree.ordered(tree.turns), None, fault), {})
         there.clear()
-        self._changed.set()
-
-    def task_ended(self, task: asyncio.Task[None]) -> None:
-        """A task that serves a worker has ended: with the run, or because something failed."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.failure = self.failure or error
-            self.finished.put_nowait(None)
-        elif self.over:
-            self.finished.put_nowait(None)
+        self.changed.set()
 
     def _finish(self, tree: Tree, rewards: Mapping[str, float | None]) -> None:
-        if self._journal is not None:
-            self._journal.write_tree(tree, rewards)
+        if self.journal is not None:
+            self.journal.write_tree(tree, rewards)
         del self.open[tree.id]
         self.finished.put_nowait(with_rewards(tree, rewards))
-        self._changed.set()
+        self.changed.set()
 
 
 async def _serve(

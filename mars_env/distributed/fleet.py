@@ -22,7 +22,7 @@ from mars_env.distributed.worker import (
     RunContext,
     Worker,
     WorkerReport,
-    accept,
+    check_team,
     unchanged,
 )
 from mars_env.envs.contexts import longest_statement
@@ -113,7 +113,7 @@ class Fleet:
             return [worker.pid for worker in self._workers if worker.pid]
         return list(self._pids.get(kind, ()))
 
-    async def check(self, problems: Sequence[Problem], check_agents: CheckAgents = accept) -> None:
+    async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
         """Reject agents whose prompts can leave less room than their limits, or that `check_agents` rejects.
 
         They are checked where they are made: in an engine's process, or else in a worker's. If no worker can
@@ -121,7 +121,7 @@ class Fleet:
         """
         longest = longest_statement(problems)
         if self._engines:
-            check = self._engines[0].check.remote(self._make_game, longest, check_agents)
+            check = self._engines[0].apply.remote(check_team, self._make_game, longest, check_agents)
         elif (worker := await self._first_worker()) is not None:
             check = worker.check.remote(longest, check_agents)
         else:
@@ -201,19 +201,19 @@ class Fleet:
         make_game, make_agents = self._make_game, self._make_agents
         place = self.placement.graders
         if place.count:
-            graders = await self._start_hosts("grader", place, hosts.GraderHost, make_game)
+            graders = await self._start_hosts("grader", place, partial(hosts.graders_of, make_game))
             make_game = partial(hosts.with_remote_graders, make_game, hosts.Processes(graders))
         place = self.placement.engines
         if place.count:
-            self._engines = await self._start_hosts("engine", place, hosts.EngineHost, make_agents)
-            policies = await self._engines[0].load.remote()
+            self._engines = await self._start_hosts("engine", place, make_agents)
+            policies = await self._engines[0].apply.remote(hosts.policies_of)
             make_agents = partial(hosts.remote_agents, hosts.Processes(self._engines), policies)
         return make_game, make_agents
 
-    async def _start_hosts(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
+    async def _start_hosts(self, kind: str, place: Place, make: Any) -> list[Any]:
         """Start processes of one kind and wait until they have loaded; Ray restarts those that are lost."""
         options = {**_options(place), "max_restarts": -1}
-        actors = [self._ray.remote(host).options(**options).remote(make) for _ in range(place.count)]
+        actors = [self._ray.remote(hosts.Host).options(**options).remote(make) for _ in range(place.count)]
         self._hosts += actors
         placement = self.placement
         started = (_wait_until_started(self._ray, actor, kind, place, placement) for actor in actors)
@@ -244,14 +244,13 @@ class _RayWorker(WorkerHandle):
             try:
                 await asyncio.shield(self.start())
                 await self._answer(self.actor.begin.remote(run))
+                return
             except CannotStart:
                 self.stop()
                 raise
             except WorkerLost as lost:
                 self.stop()
                 why = lost
-                continue
-            return
         raise CannotStart(f"a worker was started {_START_ATTEMPTS} times and ended each time: {why}")
 
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
@@ -325,8 +324,7 @@ def _check_sendable(ray: Any, *functions: Any) -> None:
         ray.cloudpickle.dumps(functions)
     except Exception as error:  # an object's own pickling may raise anything
         why = f"these agents or graders cannot be sent to other processes: {hosts.first_line(error)}"
-        named = "name them ('module:object', 'http://...#model'), and they are made there"
-        raise ConfigError(f"{why}: {named}") from error
+        raise ConfigError(f"{why}: name them ('module:object'), and they are made there") from error
 
 
 async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:

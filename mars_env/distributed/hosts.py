@@ -1,6 +1,6 @@
 """Processes that serve workers: graders with their sandboxes, engines with the agents and their models.
 
-`GraderHost` and `EngineHost` run in those processes. A worker reaches them through a `RemoteGrader` or a
+A `Host` runs in each of those processes. A worker reaches them through a `RemoteGrader` or a
 `RemoteAgent`, which behave as any grader or agent does and call one of the `Processes`.
 """
 
@@ -9,117 +9,110 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
-from mars_env.distributed.worker import CheckAgents, Host, MakeAgents, MakeGame
-from mars_env.envs.contexts import require_room
+from mars_env.distributed.worker import MakeGame, Process
 from mars_env.envs.game import Game
 from mars_env.errors import ModelError
 from mars_env.sync import maybe_await
 from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem
 
+_ATTEMPTS, _BACKOFF = 8, 0.5
+"""How often a call is tried, and the seconds before the second attempt."""
+
 Which = Literal["own", "evaluation", "search"]
 """The game's own grader, that of an evaluation, which may be another one (`RubricGrader`), or a search's."""
 
 
-class GraderHost(Host):
-    """A process with the game's graders, made at the first use: a restart needs no further call."""
+class Host(Process):
+    """What a function makes, by name, in a process: graders, or a team with its models.
 
-    def __init__(self, make_game: MakeGame) -> None:
-        self._make_game = make_game
+    It is made at the first use, so a restart needs no further call.
+    """
+
+    def __init__(self, make: Callable[[], Mapping[str, Any]]) -> None:
+        self._make = make
 
     async def load(self) -> None:
-        """Make the graders now."""
-        self._graders  # noqa: B018 (made here)
+        """Make all of it now."""
+        self._made  # noqa: B018 (made here)
 
-    async def grade(self, which: Which, problem: Problem, text: str) -> Grade:
-        """The grade by one of the graders."""
-        return await self._graders[which].grade(problem, text)
+    async def call(self, name: str, method: str, *args: Any) -> Any:
+        """Call a method of one of them."""
+        return await getattr(self._made[name], method)(*args)
 
-    @cached_property
-    def _graders(self) -> dict[Which, Grader]:
-        game = self._make_game()
-        own: Any = game.grader
-        evaluating = own.for_evaluation() if hasattr(own, "for_evaluation") else own
-        search = None if game.visibility is None else game.visibility.grader
-        return {"own": own, "evaluation": evaluating, "search": search or own}
-
-
-class EngineHost(Host):
-    """A process with a team: its agents and the models behind them, made at the first use."""
-
-    def __init__(self, make_agents: MakeAgents) -> None:
-        self._make_agents = make_agents
-
-    async def load(self) -> dict[str, str]:
-        """Load the models now; returns the agents' policies by name."""
-        return {name: agent.policy for name, agent in self._agents.items()}
-
-    async def check(
-        self, make_game: MakeGame, problems: Sequence[Problem], check_agents: CheckAgents
-    ) -> None:
-        """Reject agents before they play, also by `mars_env.envs.contexts.require_room`."""
-        game = make_game()
-        await check_agents(self._agents, game)
-        await require_room(game.rules, self._agents, problems)
-
-    async def act(self, agent: str, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Let an agent act."""
-        return await self._agents[agent].act(observation, n, seed)
+    async def apply(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """What a function gives of all of them."""
+        return await function(self._made, *args)
 
     async def close(self) -> None:
         """Stop engines that run in other processes."""
-        loaded: Mapping[str, Agent] = vars(self).get("_agents", {})
-        models = {id(m): m for a in loaded.values() if (m := getattr(a, "model", None))}
+        models = {
+            id(m): m for each in vars(self).get("_made", {}).values() if (m := getattr(each, "model", 0))
+        }
         for model in models.values():
             if hasattr(model, "close"):
                 await maybe_await(model.close())
 
     @cached_property
-    def _agents(self) -> Mapping[str, Agent]:
-        return self._make_agents()
+    def _made(self) -> Mapping[str, Any]:
+        return self._make()
+
+
+def graders_of(make_game: MakeGame) -> dict[Which, Grader]:
+    """The graders of a game."""
+    game = make_game()
+    own: Any = game.grader
+    evaluating = own.for_evaluation() if hasattr(own, "for_evaluation") else own
+    search = None if game.visibility is None else game.visibility.grader
+    return {"own": own, "evaluation": evaluating, "search": search or own}
+
+
+async def policies_of(agents: Mapping[str, Agent]) -> dict[str, str]:
+    """The agents' policies by name."""
+    return {name: agent.policy for name, agent in agents.items()}
 
 
 class Processes:
     """Calls processes of one kind, the least busy first. If one is lost, the call is repeated.
 
-    A process that was lost gets no calls for `backoff` seconds while it restarts, twice as long after each
-    further attempt of a call.
+    A process that was lost gets no calls for a while, in which it restarts, twice as long after each further
+    attempt of a call.
     """
 
-    def __init__(self, handles: Sequence[Any], *, attempts: int = 8, backoff: float = 0.5) -> None:
-        self._handles, self._attempts, self._backoff = tuple(handles), attempts, backoff
+    def __init__(self, handles: Sequence[Any]) -> None:
+        self._handles = tuple(handles)
         self._busy = [0] * len(self._handles)
         self._paused_until = [0.0] * len(self._handles)
         self._calls = itertools.count()
 
     def __reduce__(self) -> Any:
-        return partial(Processes, attempts=self._attempts, backoff=self._backoff), (self._handles,)
+        return Processes, (self._handles,)
 
-    async def call(self, method: str, *args: Any) -> Any:
-        """Call a method of one of them; raises what it raised, ModelError if the process was always lost."""
+    async def call(self, name: str, method: str, *args: Any) -> Any:
+        """`Host.call` in one of them; raises what it raised, ModelError if the process was always lost."""
         from ray.exceptions import RayActorError, RayTaskError
 
         why = ""
-        for attempt in range(self._attempts):
+        for attempt in range(_ATTEMPTS):
             i = self._choose()
             await asyncio.sleep(self._paused_until[i] - time.monotonic())
             self._busy[i] += 1
             try:
-                return await cancelling(getattr(self._handles[i], method).remote(*args))
+                return await cancelling(self._handles[i].call.remote(name, method, *args))
             except RayTaskError as error:
                 raise cause_of(error) from error
             except RayActorError as error:
                 why = first_line(error)
-                pause = time.monotonic() + self._backoff * 2**attempt
+                pause = time.monotonic() + _BACKOFF * 2**attempt
                 self._paused_until[i] = max(self._paused_until[i], pause)
             finally:
                 self._busy[i] -= 1
-        raise ModelError(f"the process was lost in each of {self._attempts} attempts: {why}")
+        raise ModelError(f"the process was lost in each of {_ATTEMPTS} attempts: {why}")
 
     def _choose(self) -> int:
         """The least busy that is not paused, in turn among equals; else the one whose pause ends first."""
@@ -132,7 +125,7 @@ class Processes:
 
 @dataclass(frozen=True, slots=True)
 class RemoteGrader:
-    """A grader in other processes: one of those of `GraderHost`."""
+    """A grader in other processes: one of `graders_of` the game."""
 
     processes: Processes
     which: Which = "own"
@@ -144,7 +137,7 @@ class RemoteGrader:
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text there. If the process is lost, that is a machinery fault: the grade is UNKNOWN."""
         try:
-            grade: Grade = await self.processes.call("grade", self.which, problem, text)
+            grade: Grade = await self.processes.call(self.which, "grade", problem, text)
         except ModelError as error:
             return Grade.unknown(f"grading on the cluster: {error}")
         return grade
@@ -160,7 +153,7 @@ class RemoteAgent:
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Act there."""
-        actions: list[Action] = await self.processes.call("act", self.name, dict(observation), n, seed)
+        actions: list[Action] = await self.processes.call(self.name, "act", dict(observation), n, seed)
         return actions
 
 

@@ -32,10 +32,6 @@ def unchanged(game: Game) -> Game:
     return game
 
 
-async def accept(agents: Mapping[str, Agent], game: Game) -> None:
-    """Reject none."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What the trees of one run have in common.
@@ -87,7 +83,7 @@ class WorkerReport:
     acting: Mapping[str, int]
 
 
-class Host:
+class Process:
     """An object in its own process."""
 
     async def process_id(self) -> int:
@@ -95,7 +91,16 @@ class Host:
         return os.getpid()
 
 
-class Worker(Host):
+async def check_team(
+    agents: Mapping[str, Agent], make_game: MakeGame, problems: Sequence[Problem], check: CheckAgents
+) -> None:
+    """Reject agents before they play, also by `mars_env.envs.contexts.require_room`."""
+    game = make_game()
+    await check(agents, game)
+    await require_room(game.rules, agents, problems)
+
+
+class Worker(Process):
     """Plays the trees that it is assigned, all at the same time."""
 
     def __init__(self) -> None:
@@ -104,9 +109,7 @@ class Worker(Host):
         self._agents: Mapping[str, Agent] = {}
         self._monitor = Monitor()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._events: list[Event] = []
-        self._failure: BaseException | None = None
-        self._changed = asyncio.Event()
+        self._events: asyncio.Queue[Event | BaseException] = asyncio.Queue()
 
     async def setup(self, make_game: MakeGame, make_agents: MakeAgents) -> None:
         """Make the game and the agents, here in the worker's own process."""
@@ -114,15 +117,14 @@ class Worker(Host):
         refuse_training_agents(self._players, "a worker")
         self._agents = self._monitor.watch(self._players)
 
-    async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
-        """Reject agents before they play, also by `mars_env.envs.contexts.require_room`."""
-        await check_agents(self._players, self._game)
-        await require_room(self._game.rules, self._players, problems)
+    async def check(self, problems: Sequence[Problem], check: CheckAgents) -> None:
+        """See `check_team`."""
+        await check_team(self._players, lambda: self._game, problems, check)
 
     async def begin(self, run: RunContext) -> None:
         """Start a run; trees of an earlier run are discarded without a report."""
         await end_tasks(self._tasks)
-        self._tasks, self._events, self._failure = set(), [], None
+        self._tasks, self._events = set(), asyncio.Queue()
         self._run, self._run_game = run, run.change(self._game)
 
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
@@ -130,36 +132,31 @@ class Worker(Host):
 
         Raises what ended a tree and is not a fault of an agent, grader or reward (the rules raised).
         """
-        run = self._run
         for assignment in assignments:
             task = asyncio.create_task(self._play(assignment))
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
-        if not self._events and self._failure is None:
-            with suppress(TimeoutError):  # nothing happened: the answer shows that the worker is alive
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    await self._changed.wait()
-        if self._run is not run:  # the driver has started another run and no longer waits for this one
-            return WorkerReport((), {})
-        self._changed.clear()
-        if self._failure is not None:
-            raise self._failure
-        events, self._events = tuple(self._events), []
-        return WorkerReport(events, self._monitor.acting)
+            task.add_done_callback(self._tasks.discard)
+        queue, events = self._events, list[Event]()
+        with suppress(TimeoutError):  # nothing happened: the answer shows that the worker is alive
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                events.append(_happened(await queue.get()))
+        while not queue.empty():
+            events.append(_happened(queue.get_nowait()))
+        return WorkerReport(tuple(events), self._monitor.acting if queue is self._events else {})
 
     async def _play(self, assignment: Assignment) -> None:
-        journal = _EventJournal(assignment.earlier, self._report)
-        await play(self._run_game, self._agents, assignment.job, seed=self._run.seed, journal=journal)
+        events = self._events
+        journal = _EventJournal(assignment.earlier, events.put_nowait)
+        try:
+            await play(self._run_game, self._agents, assignment.job, seed=self._run.seed, journal=journal)
+        except Exception as error:
+            events.put_nowait(error)
 
-    def _report(self, event: Event) -> None:
-        self._events.append(event)
-        self._changed.set()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failure = self._failure or error
-            self._changed.set()
+def _happened(event: Event | BaseException) -> Event:
+    if isinstance(event, BaseException):
+        raise event
+    return event
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,13 @@ from mars_env.errors import ConfigError, explained
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
-from mars_env.text import shown, suggestion, visible
+from mars_env.text import choices, shown, suggestion, visible
 from mars_env.types import Action, Problem, Tree, Verdict
 
-_AFTER_RESET = frozenset(
-    {
-        *("agent_selection", "infos", "problem", "rewards", "terminations", "tree", "tree_seed"),
-        *("truncations", "_cumulative_rewards", "_grower", "_order"),
-    }
-)
+_AFTER_RESET = {
+    *("agent_selection", "infos", "problem", "rewards", "terminations", "tree", "tree_seed"),
+    *("truncations", "_cumulative_rewards", "_grower", "_order"),
+}
 """What an episode has: `MarsEnv.reset` sets it."""
 
 
@@ -74,9 +72,8 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self.game, self.problems, self.render_mode = game, problems, render_mode
         self.metadata = {**self.metadata, "name": name}
         self.possible_agents = list(game.rules.possible_agents)
-        self.observation_spaces = {
-            agent: gymnasium.spaces.Dict(dict(game.rules.fields(agent))) for agent in self.possible_agents
-        }
+        fields = {agent: dict(game.rules.fields(agent)) for agent in self.possible_agents}
+        self.observation_spaces = {agent: gymnasium.spaces.Dict(each) for agent, each in fields.items()}
         self.action_spaces = {agent: UnicodeText() for agent in self.possible_agents}
         self._rng = np.random.default_rng()
         self._episode = -1
@@ -97,9 +94,8 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
 
     def _known(self, agent: str) -> str:
         if agent not in self.possible_agents:
-            names = ", ".join(self.possible_agents)
-            hint = suggestion(agent, self.possible_agents)
-            raise ConfigError(f"there is no agent {shown(agent)}; the agents are {names}{hint}")
+            there = choices(agent, self.possible_agents)
+            raise ConfigError(f"there is no agent {shown(agent)}; the agents are {there}")
         return agent
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -191,19 +187,15 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             return self.problems[int(self._rng.integers(len(self.problems)))]
         if isinstance(wanted, Problem):
             if self.game.needs_reference and wanted.kind != (kind := self.problems[0].kind):
-                raise ConfigError(
-                    f"this environment grades problems of {kind}, and {shown(wanted.id)} is one of "
-                    f"{wanted.kind}: make another environment for it"
-                )
+                given = f"{shown(wanted.id)} is one of {wanted.kind}: make another environment for it"
+                raise ConfigError(f"this environment grades problems of {kind}, and {given}")
             return wanted
         if not isinstance(wanted, str):
             raise ConfigError(f"options['problem'] is an id or a Problem, not {shown(wanted)}")
         try:
             return self.problems.by_id(wanted)
         except KeyError:
-            raise ConfigError(
-                f"there is no problem {shown(wanted)} in the set {shown(self.problems.name)}"
-            ) from None
+            raise ConfigError(f"the set {self.problems.name!r} has no problem {shown(wanted)}") from None
 
     def _next(self, last: TreeNode | None = None) -> None:
         """Ask whose turn it is; end the episode if there is no next turn."""

@@ -98,10 +98,8 @@ async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems:
             f"{need.prompt + need.limit} in all, where the context holds {need.context}"
             for need in short
         )
-        raise ConfigError(
-            f'{needed}: raise the context, lower max_tokens, or set overflow="unknown", which leaves out and '
-            "counts the turns that the context cuts off"
-        )
+        advice = 'raise the context, lower max_tokens, or let overflow="unknown" leave such turns out'
+        raise ConfigError(f"{needed}: {advice}")
 
 
 def _sampling(agent: Agent) -> Sampling | None:

@@ -20,7 +20,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import import_object, imported
 from mars_env.sync import awaitable, only_own_cancellation
-from mars_env.text import raised, shown, suggestion, validation_message
+from mars_env.text import choices, raised, shown, suggestion, validation_message
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -192,10 +192,8 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     refuse_misfits(env_spec.rewards)
     roles = {role_of(agent) for agent in rules.possible_agents}
     if unknown := _unknown_roles(env_spec.rewards, found, roles):
-        raise ConfigError(
-            f"rewards are given for {', '.join(unknown)}, but the roles of {env_spec.rules!r} are "
-            f"{', '.join(sorted(roles))}{suggestion(unknown[0], roles)}"
-        )
+        there = f"the roles of {env_spec.rules!r} are {choices(unknown[0], sorted(roles))}"
+        raise ConfigError(f"rewards are given for {', '.join(unknown)}, but {there}")
     rewards = {**found.rewards, **env_spec.rewards}
     grower = _part(env_spec.grower or found.grower)
     if grower is not None and not callable(grower):

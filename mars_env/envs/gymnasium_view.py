@@ -10,7 +10,7 @@ from mars_env.errors import ConfigError
 from mars_env.players import Player, assign_agents
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
-from mars_env.text import shown, suggestion
+from mars_env.text import choices, shown
 from mars_env.types import Action, role_of
 
 _MAX_EPISODES = 1000
@@ -44,8 +44,8 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         if not isinstance(partners, Mapping):
             raise ConfigError(f"partners are given by agent or role, not as {shown(partners)}")
         if learner not in env.possible_agents:
-            hint = suggestion(learner, env.possible_agents)
-            raise ConfigError(f"the learner {learner!r} is not one of {', '.join(env.possible_agents)}{hint}")
+            there = choices(learner, env.possible_agents)
+            raise ConfigError(f"the learner {learner!r} is not one of {there}")
         alone = [role_of(agent) for agent in env.possible_agents].count(role_of(learner)) == 1
         if learner in partners or (alone and role_of(learner) in partners):
             raise ConfigError(f"{learner!r} is the learner and cannot be a partner too")

@@ -16,7 +16,7 @@ from mars_env.errors import ConfigError
 from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
-from mars_env.text import shown, suggestion
+from mars_env.text import choices, shown, suggestion
 from mars_env.types import Reward, TeamReward
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def register(
     env_id: str,
     *,
     problems: str | ProblemSet | Loader,
-    rules: str | Callable[..., Rules[Any]],
+    rules: str | Callable[..., Rules[Any]] | RulesSpec,
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
     grower: MakeGrower | str | None = None,
@@ -92,7 +92,7 @@ def register(
     Args:
         env_id: The id, e.g. ``"riddles-debate"``.
         problems: Name of a set, a set, or a loader of one.
-        rules: Name of rules, or a function of settings that makes them.
+        rules: Name of rules, a function of settings that makes them, or a `RulesSpec`.
         rewards: Step rewards by role; they replace those of named rules.
         team_reward: As for `register_rules`; by default that of named rules, and so is `grower`.
         grower: As for `register_rules`.
@@ -108,27 +108,23 @@ def register(
     """
     if not isinstance(problems, str | ProblemSet) and not callable(problems):
         raise ConfigError(f"problems= is the name of a set, a set, or a loader of one, not {shown(problems)}")
-    if not isinstance(rules, str) and not callable(rules):
+    if not isinstance(rules, str | RulesSpec) and not callable(rules):
         raise ConfigError(f"rules= is the name of rules or a function that makes them, not {shown(rules)}")
     if env_id not in _IDS and env_id in list_envs():
         known = spec(env_id)
         if (known.problems, known.rules) != (problems, rules):
             raise ConfigError(f"the id {env_id!r} is taken by {known.problems} with the rules {known.rules}")
-    if isinstance(problems, ProblemSet):
-        whole = problems
-        problems = lambda *, seed=0, split=None: whole  # noqa: E731 (a loader of a set in hand)
     if not isinstance(problems, str):
         register_problem_set(env_id, problems)
         problems = env_id
-    made: Callable[..., Rules[Any]] | RulesSpec | str = rules
     if isinstance(rules, str) and any(part is not None for part in (rewards, team_reward, grower)):
-        made = rules_spec(rules)
         refuse_misfits(rewards or {})
-        rewards = {**made.rewards, **(rewards or {})}
-    if not isinstance(made, str):
-        register_rules(env_id, made, rewards=rewards, team_reward=team_reward, grower=grower)
-        made = env_id
-    _IDS[env_id] = (problems, made)
+        rules = rules_spec(rules)
+        rewards = {**rules.rewards, **(rewards or {})}
+    if not isinstance(rules, str):
+        register_rules(env_id, rules, rewards=rewards, team_reward=team_reward, grower=grower)
+        rules = env_id
+    _IDS[env_id] = (problems, rules)
     if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
         register_with_pettingzoo([env_id])
     if "gymnasium" in sys.modules:
@@ -168,10 +164,7 @@ def rules_spec(name: str) -> RulesSpec:
     if name in _BUILT_IN:
         return RulesSpec.of(import_object(_BUILT_IN[name]))
     if name not in declared(ENTRY_POINTS):
-        known = rules_names()
-        raise ConfigError(
-            f"there are no rules {shown(name)}; known are {', '.join(known)}{suggestion(name, known)}"
-        )
+        raise ConfigError(f"there are no rules {shown(name)}; known are {choices(name, rules_names())}")
     _RULES[name] = RulesSpec.of(declared(ENTRY_POINTS)[name].load())
     return _RULES[name]
 
@@ -188,10 +181,9 @@ did you mean 'samples'?
     found = rules_spec(rules)
     known = found.parameters - {"kind"}
     if not found.open_ended and (unknown := sorted({*settings} - found.parameters)):
-        raise ConfigError(
-            f"the rules {rules!r} have no setting {shown(unknown[0])}; they have "
-            f"{', '.join(sorted(known)) or 'none'}{suggestion(unknown[0], {*known, *arguments})}"
-        )
+        they_have = f"they have {', '.join(sorted(known)) or 'none'}"
+        hint = suggestion(unknown[0], {*known, *arguments})
+        raise ConfigError(f"the rules {rules!r} have no setting {shown(unknown[0])}; {they_have}{hint}")
 
 
 def with_team_size(env_spec: EnvSpec, size: int | None) -> EnvSpec:
@@ -223,10 +215,8 @@ def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any)
         return EnvSpec(problems, rules, module, settings)
     endings = [rules for rules in rules_names() if name.endswith(f"-{rules}")]
     if not endings:
-        raise ConfigError(
-            f"the environment id {shown(env_id)} is not of the form <problem set>-<rules>; "
-            f"known rules are {', '.join(rules_names())}{_hint(name)}"
-        )
+        known = f"known rules are {', '.join(rules_names())}{_hint(name)}"
+        raise ConfigError(f"the id {shown(env_id)} is not of the form <problem set>-<rules>; {known}")
     rules = max(endings, key=len)
     return EnvSpec(name[: -len(rules) - 1], rules, module, settings)
 
@@ -254,10 +244,6 @@ def list_envs() -> list[str]:
         >>> "aime-solve-verify-correct" in ids, "reports-spell" in ids, "aime-spell" in ids
         (True, True, False)
     """
-    pairs = product(list_problem_sets(), rules_names())
-    fitting = (
-        f"{problems}-{rules}"
-        for problems, rules in pairs
-        if not {problems, rules} & _IDS.keys() and (problems in WITH_DOCUMENTS) == (rules in _ON_DOCUMENTS)
-    )
-    return sorted([*_IDS, *fitting])
+    pairs = (pair for pair in product(list_problem_sets(), rules_names()) if not {*pair} & _IDS.keys())
+    fitting = (pair for pair in pairs if (pair[0] in WITH_DOCUMENTS) == (pair[1] in _ON_DOCUMENTS))
+    return sorted([*_IDS, *map("-".join, fitting)])

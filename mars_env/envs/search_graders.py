@@ -56,20 +56,14 @@ class VerifierGrader:
         cut = next((report.interrupted for report in reports if report.interrupted), "")
         reports = [report for report in reports if not report.interrupted]
         if cut and not reports:
-            return Grade.unknown(
-                f"the verifier's report was cut off: {cut}", tokens=tokens, backend="verifier"
-            )
+            why = f"the verifier's report was cut off: {cut}"
+            return Grade.unknown(why, tokens=tokens, backend="verifier")
         passed = [read_judgement(report.text).passed for report in reports]
         if passed and all(passed):
             return Grade.correct(tokens=tokens, backend="verifier")
         failed = next((r.text for r, ok in zip(reports, passed, strict=True) if not ok), "")
-        return Grade.wrong(
-            f"{sum(passed)} of {len(passed)} verdicts passed",
-            score=sum(passed) / len(passed),
-            feedback=bug_report(failed),
-            tokens=tokens,
-            backend="verifier",
-        )
+        why, score = f"{sum(passed)} of {len(passed)} verdicts passed", sum(passed) / len(passed)
+        return Grade.wrong(why, score=score, feedback=bug_report(failed), tokens=tokens, backend="verifier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +77,7 @@ class RewardModelGrader:
         """The rating as a score; UNKNOWN if the model could not rate it."""
         seed = derive_seed(self.seed, problem.id, text)
         ratings = await rated(self.model, problem.statement, [text], seed)
-        (score,) = ratings.scores
+        (score,), tokens = ratings.scores, ratings.tokens
         if score is None:
-            return Grade.unknown("the reward model could not rate it", tokens=ratings.tokens)
-        return Grade.wrong(
-            "a rating is not a proof", score=score, tokens=ratings.tokens, backend="reward model"
-        )
+            return Grade.unknown("the reward model could not rate it", tokens=tokens)
+        return Grade.wrong("a rating is not a proof", score=score, tokens=tokens, backend="reward model")

@@ -27,9 +27,8 @@ class SearchGrower:
         if not isinstance(rules, TreeSearch):
             raise ConfigError(f"a search grows trees by the rules of tree-search, not {type(rules).__name__}")
         self._rules, self._tree = rules, tree
-        self._search = Search(
-            rules.settings.search(), rules.possible_agents, derive_seed(seed, tree, "search")
-        )
+        own = derive_seed(seed, tree, "search")
+        self._search = Search(rules.settings.search(), rules.possible_agents, own)
         self._nodes: dict[int | None, TreeNode] = {None: TreeNode(None, rules.start(problem))}
         self._children: Counter[int | None] = Counter()
         self._under_way: dict[str, int] = {}

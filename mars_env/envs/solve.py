@@ -18,13 +18,14 @@ _REVISIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
-    """The problem, the last solution, whether it was cut off, and how many were written."""
+class Written:
+    """The problem; the last of `depth` solutions, whether it was cut off, and the feedback on it, if any."""
 
     problem: Problem
     solution: str = ""
     truncated: bool = False
-    written: int = 0
+    feedback: str = ""
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +52,37 @@ class Solve:
             fields["round"] = Discrete(self.revisions + 2)
         return fields
 
-    def start(self, problem: Problem) -> _State:
+    def start(self, problem: Problem) -> Written:
         """Nothing has been written yet."""
-        return _State(problem)
+        return Written(problem)
 
-    def current_agent(self, state: _State) -> str | None:
+    def current_agent(self, state: Written) -> str | None:
         """The Solver's, until the last revision is written."""
-        return SOLVER if state.written <= self.revisions else None
+        return SOLVER if state.depth <= self.revisions else None
 
-    def observe(self, state: _State, agent: str) -> Observation:
+    def observe(self, state: Written, agent: str) -> Observation:
         """The problem; with revisions, the last solution (empty before the first)."""
         observation: dict[str, str | int] = {"problem": state.problem.statement}
         if self.revisions:
             observation |= {"solution": state.solution, "truncated": int(state.truncated)}
-            observation["round"] = state.written
+            observation["round"] = state.depth
         return observation
 
-    def submission(self, state: _State, action: Action) -> str | None:
+    def submission(self, state: Written, action: Action) -> str | None:
         """Every solution is graded."""
         return action.text
 
-    def note(self, state: _State, action: Action) -> Mapping[str, Any]:
+    def note(self, state: Written, action: Action) -> Mapping[str, Any]:
         """The round, and whether the text was cut off."""
-        return {"round": state.written, "truncated": action.truncated}
+        return {"round": state.depth, "truncated": action.truncated}
 
-    def apply(self, state: _State, action: Action, grade: Grade | None) -> _State:
+    def apply(self, state: Written, action: Action, grade: Grade | None) -> Written:
         """The new solution takes the place of the old one."""
-        return replace(state, solution=action.text, truncated=action.truncated, written=state.written + 1)
+        return replace(state, solution=action.text, truncated=action.truncated, depth=state.depth + 1)
 
-    def final(self, state: _State) -> int | None:
+    def final(self, state: Written) -> int | None:
         """The last solution."""
-        return state.written - 1 if state.written else None
+        return state.depth - 1 if state.depth else None
 
 
 def self_refine(revisions: int = 1) -> Solve:

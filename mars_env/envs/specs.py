@@ -163,10 +163,7 @@ def _field_names(settings: type[Any]) -> list[str]:
 def refuse_misfits(rewards: Mapping[str, Reward | str], team_reward: TeamReward | str | None = None) -> None:
     """Reject rewards that cannot be called as they will be; those named by strings are not loaded."""
     if not isinstance(rewards, Mapping):
-        raise ConfigError(
-            f"rewards are given by role, rewards={{'solver': my_reward}}, not as {shown(rewards)}; a reward "
-            "of the whole team is team_reward="
-        )
+        raise ConfigError(f"rewards= is a mapping by role (team_reward= is for all), not {shown(rewards)}")
     for role, reward in rewards.items():
         if not isinstance(reward, str):
             refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")

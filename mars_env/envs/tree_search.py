@@ -11,6 +11,7 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import Field, JsonValue, PositiveInt
 
+from mars_env.envs.solve import Written
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.specs import preset_settings
 from mars_env.envs.visibility import Visibility, VisibilitySettings
@@ -70,17 +71,6 @@ chooses among all candidates of the whole budget."""
 
 _PRESETS = {"evaluation": EVALUATION, "training": TRAINING, "t-plus": T_PLUS}
 _ROLES = {"code": "coder", "math": "solver"}
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """One node: the problem, its solution (none at the root), and the feedback on it."""
-
-    problem: Problem
-    solution: str = ""
-    truncated: bool = False
-    feedback: str = ""
-    depth: int = 0
 
 
 def searched(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
@@ -157,17 +147,17 @@ class TreeSearch:
         texts = dict.fromkeys(("problem", "kind", "mode", "solution", "feedback"), UnicodeText())
         return {**texts, "truncated": Discrete(2), "depth": Discrete(self.settings.nodes + 1)}
 
-    def start(self, problem: Problem) -> _State:
+    def start(self, problem: Problem) -> Written:
         """The root: nothing is written yet."""
-        return _State(problem)
+        return Written(problem)
 
-    def current_agent(self, state: _State) -> str | None:
+    def current_agent(self, state: Written) -> str | None:
         """The agents in turn, where no search chooses; None once there are as many turns as nodes."""
         if state.depth >= self.settings.nodes:
             return None
         return self.possible_agents[state.depth % len(self.possible_agents)]
 
-    def observe(self, state: _State, agent: str) -> Observation:
+    def observe(self, state: Written, agent: str) -> Observation:
         """The node, the same for every agent."""
         return {
             "problem": state.problem.statement,
@@ -179,23 +169,23 @@ class TreeSearch:
             "depth": state.depth,
         }
 
-    def submission(self, state: _State, action: Action) -> str | None:
+    def submission(self, state: Written, action: Action) -> str | None:
         """Every solution is graded."""
         return action.text
 
-    def note(self, state: _State, action: Action) -> Mapping[str, Any]:
+    def note(self, state: Written, action: Action) -> Mapping[str, Any]:
         """The mode, the new node's depth, and whether the text was cut off."""
         mode = "refine" if state.depth else "generate"
         return {"mode": mode, "depth": state.depth + 1, "truncated": action.truncated}
 
-    def apply(self, state: _State, action: Action, grade: Grade | None) -> _State:
+    def apply(self, state: Written, action: Action, grade: Grade | None) -> Written:
         """The new node, as yet without feedback; the grade plays no part."""
-        return _State(state.problem, action.text, action.truncated, "", state.depth + 1)
+        return Written(state.problem, action.text, action.truncated, "", state.depth + 1)
 
-    def with_feedback(self, state: _State, feedback: str) -> _State:
+    def with_feedback(self, state: Written, feedback: str) -> Written:
         """The node with its feedback, for the agent that refines it; unchanged where feedback is off."""
         return replace(state, feedback=feedback) if feedback and self.settings.feedback else state
 
-    def final(self, state: _State) -> int | None:
+    def final(self, state: Written) -> int | None:
         """The last solution, where no search chooses."""
         return state.depth - 1 if state.depth else None

@@ -33,7 +33,7 @@ from mars_env.envs.rules import Rules, TakesFeedback
 from mars_env.envs.search_graders import AnswerGrader, RewardModelGrader, VerifierGrader, public_grader
 from mars_env.envs.selection import VOTED, First, Highest, Selection, Vote
 from mars_env.errors import ConfigError
-from mars_env.text import shown
+from mars_env.text import counted, shown
 from mars_env.types import Agent, Grade, Grader, Problem, RewardModel, Turn, Verdict
 
 T = TypeVar("T")
@@ -52,10 +52,10 @@ _NAMES: Mapping[Sees, str] = {
     "answers": "whether an answer can be read",
 }
 
-_HOW_TO_RUN = frozenset(
-    {"form", "time_limit", "memory_limit", "exact", "tolerance", "comparison", "checker", "prelude"}
-    | {"fn_name", "method", "integer_keys", "entry_point", "imports", "prompt"}
-)
+_HOW_TO_RUN = {
+    *("form", "time_limit", "memory_limit", "exact", "tolerance", "comparison", "checker", "prelude"),
+    *("fn_name", "method", "integer_keys", "entry_point", "imports", "prompt"),
+}
 """Fields of a code problem's reference that say how its tests are run; all others are secret."""
 
 EXAMPLES = "examples"
@@ -103,34 +103,22 @@ class Visibility:
 
     def refuse_unfit(self, problems: Iterable[Problem]) -> None:
         """Reject an evaluation in which agents would see the truth, or have nothing to see."""
+        oracle = "or set oracle=True, which the report then says"
         if self.sees == "grade" and not self.oracle:
-            raise ConfigError(
-                "this search sees the grade of its nodes, which is right for training but not for an "
-                "evaluation: leave out schedule='training', or set oracle=True, which the report then says"
-            )
-        if self.sees == "answers" and isinstance(self.selection, First):
-            raise ConfigError(
-                "nothing tells this search how good an answer is: set final='vote', verifier=, "
-                "reward_model= or search_grader=, or oracle=True, which the report then says"
-            )
-        if self.sees == "grade" and not all(map(has_reference, problems)):
-            raise ConfigError(
-                "this search sees the grade of its nodes, and a problem without a reference has none: leave "
-                "out oracle=True, or choose problems with references"
-            )
-        bare = [each.id for each in problems if not public_tests(each)] if self.sees == "public" else []
-        if not bare:
+            why = f"a search that sees grades is for training: leave out schedule='training', {oracle}"
+        elif self.sees == "answers" and isinstance(self.selection, First):
+            how = "set final='vote', verifier=, reward_model= or search_grader="
+            why = f"nothing tells this search how good an answer is: {how}, {oracle}"
+        elif self.sees == "grade" and not all(map(has_reference, problems)):
+            why = "this search sees grades, and a problem without a reference has none: leave out oracle=True"
+        elif self.sees == "public" and (bare := [each.id for each in problems if not public_tests(each)]):
+            other = f"set sees='verifier' or 'reward-model', {oracle}"
+            advice = other if self.searched else "leave out public_feedback"
+            none = f"{counted(len(bare), 'problem')} without any, such as {shown(bare[0])}"
+            why = f"public tests are all that may be seen here, and there is {none}: {advice}"
+        else:
             return
-        none = f"problems without any are given ({len(bare)}, such as {shown(bare[0])})"
-        if not self.searched:
-            raise ConfigError(
-                f"agents are to read the results of public tests, and {none}: leave out public_feedback, or "
-                "choose problems with public tests"
-            )
-        raise ConfigError(
-            f"a search may see public tests alone, and {none}: set sees='verifier' or 'reward-model', or "
-            "oracle=True, which the report then says"
-        )
+        raise ConfigError(why)
 
 
 def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
@@ -147,9 +135,8 @@ def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
     if tests:
         how = {name: value for name, value in _tested(problem).items() if name in _HOW_TO_RUN}
         reference = {**how, "tests": tests, "solutions": []}
-    return Problem(
-        problem.id, problem.statement, reference, problem.kind, {"truncated": True} if truncated else {}
-    )
+    metadata = {"truncated": True} if truncated else {}
+    return Problem(problem.id, problem.statement, reference, problem.kind, metadata)
 
 
 def has_reference(problem: Problem) -> bool:

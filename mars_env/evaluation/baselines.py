@@ -248,11 +248,8 @@ class _System:
         rates = {problem: accuracy(problem, each, k) for problem, each in attempts.items() if len(each) >= k}
         short = len(attempts) - len(rates)
         if 2 * short > len(attempts):
-            raise ConfigError(
-                f"{name!r} takes {counted(k, 'sample')} with a known grade at the System's "
-                f"{self.budget:.0f} tokens a problem, but for {short} of {len(attempts)} problems the pool "
-                "has fewer; draw more samples"
-            )
+            needed = f"{name!r} takes {counted(k, 'graded sample')} at {self.budget:.0f} tokens a problem"
+            raise ConfigError(f"{needed}; {short} of {len(attempts)} problems have fewer: draw more samples")
         detail = counted(k, unit) + (f" by {voted_by}" if voted_by else "")
         detail += f", problems left out for lack of samples: {short}" if short else ""
         return self.baseline(name, detail, rates, k * tokens)
@@ -278,14 +275,11 @@ class _System:
 
 
 def _attempts(trees: Sequence[Tree], answer_of: AnswerOf = lambda turn: None) -> dict[str, list[Attempt]]:
-    return {
-        problem: [
-            Attempt(is_right(turn), sampled_tokens(turn), answer_of(turn))
-            for tree in group
-            for turn in first_attempts(tree)
-        ]
-        for problem, group in by_problem(trees).items()
-    }
+    found: dict[str, list[Attempt]] = {}
+    for problem, group in by_problem(trees).items():
+        turns = [turn for tree in group for turn in first_attempts(tree)]
+        found[problem] = [Attempt(is_right(turn), sampled_tokens(turn), answer_of(turn)) for turn in turns]
+    return found
 
 
 def _known_rates(name: str, shares: Mapping[str, float | None]) -> dict[str, float]:

@@ -47,7 +47,7 @@ class MetricDifference(BaseModel, frozen=True, extra="forbid"):
         return value if "–" in (low, high) else f"{value} [{low}, {high}]"
 
 
-class Comparison(Tabled):
+class Comparison(Tabled, frozen=True):
     """Run B against run A; metrics that one of the runs lacks are absent."""
 
     names: tuple[str, str]
@@ -65,10 +65,8 @@ class Comparison(Tabled):
 
     def tables(self) -> list[Table]:
         """One table: each metric of the two runs, and the difference."""
-        rows = (
-            (row.title, row.a, row.b, row.difference_text + (" *" if row.clear else ""))
-            for row in self.rows.values()
-        )
+        marks = {name: " *" if row.clear else "" for name, row in self.rows.items()}
+        rows = ((r.title, r.a, r.b, r.difference_text + marks[name]) for name, r in self.rows.items())
         caption = " ".join([f"{self.headline}.", *self.remarks()])
         return [Table(("", *self.names, "Difference"), tuple(rows), caption=caption)]
 
@@ -135,9 +133,8 @@ _BOUNDS = {"rate": (-1.0, 1.0), "difference": (-2.0, 2.0)}
 
 def _known(metrics: Mapping[str, Metric]) -> set[str]:
     """The problems of which an attempt or an answer is known."""
-    return {
-        p for name in ("solver_accuracy", "system_accuracy") if name in metrics for p in metrics[name].pairs
-    }
+    named = [metrics[name] for name in ("solver_accuracy", "system_accuracy") if name in metrics]
+    return {problem for metric in named for problem in metric.pairs}
 
 
 def _difference(a: Metric, b: Metric, problems: Sequence[str]) -> Estimate:

@@ -57,13 +57,9 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
     notes = [f"Tokens are missing: {missing}"] if (missing := _uncounted_calls(trees)) else []
     if any(map(judging_tokens, trees)):
         notes.append("What models read to judge for the search is not known: no metric and no cost counts it")
-    graded = sum(
-        turn.grade.tokens
-        for tree in trees
-        for turn in tree.turns
-        # where a search sees the grade itself, its tokens are counted as the search's
-        if turn.grade is not None and turn.grade.tokens != turn.info.get("search_tokens")
-    )
+    taken = [(t.grade.tokens, t.info.get("search_tokens")) for tree in trees for t in tree.turns if t.grade]
+    # Where a search sees the grade itself, its tokens are counted as the search's.
+    graded = sum(tokens for tokens, of_search in taken if tokens != of_search)
     if graded:
         notes.append(f"Models that graded sampled {graded:,} tokens, which no metric and no cost counts")
     return notes
@@ -102,7 +98,6 @@ def price_of(policy: str, prices: Prices) -> tuple[float, float]:
     """The price of a policy; a `ConfigError` if it has none."""
     found = prices.get(policy, prices.get(""))
     if found is None:
-        raise ConfigError(
-            f"the policy {policy or 'that judges'!r} has no price: there are prices for {', '.join(prices)}"
-        )
+        who = repr(policy or "that judges")
+        raise ConfigError(f"the policy {who} has no price: there are prices for {', '.join(prices)}")
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.visibility import SEARCH_UNKNOWN
-from mars_env.evaluation.trees import is_right, judged_turn, judging_tokens, prompt_tokens, sampled_tokens
+from mars_env.evaluation.trees import judgements, judging_tokens, prompt_tokens, sampled_tokens
 from mars_env.types import Tree, Verdict
 
 
@@ -53,7 +53,6 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
     """
     unknown = Counter[str]()
     rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    verdicts = malformed = accepts = rejects = 0
     everything = [turn for tree in trees for turn in tree.turns]
     tool_calls = [call for turn in everything for call in turn.action.calls]
     for turn in everything:
@@ -63,16 +62,7 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
             unknown[f"search score: {why}"] += 1
         if why := turn.info.get(REWARD_FAULT):
             rewardless[turn.role][str(why)] += 1
-    for tree in trees:
-        by_id = {turn.id: turn for turn in tree.turns}
-        for turn in tree.turns:
-            if "verdict" in turn.info and not turn.action.interrupted:
-                verdicts += 1
-                malformed += bool(turn.info.get("malformed"))
-                judged = judged_turn(turn, by_id)
-                right = None if judged is None else is_right(judged)
-                accepts += right is False and turn.info["verdict"] == "Correct"
-                rejects += right is True and turn.info["verdict"] != "Correct"
+    judged = [each for tree in trees for each in judgements(tree)]
     return Counts(
         problems=len({tree.problem.id for tree in trees}),
         episodes=len(trees),
@@ -82,10 +72,10 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
         interrupted=Counter(t.role for t in everything if t.action.interrupted),
         unknown=dict(unknown),
         reward_faults={role: dict(reasons) for role, reasons in rewardless.items()},
-        verdicts=verdicts,
-        malformed=malformed,
-        false_accepts=accepts,
-        false_rejects=rejects,
+        verdicts=len(judged),
+        malformed=sum(bool(turn.info.get("malformed")) for turn, _, _ in judged),
+        false_accepts=sum(accepts and right is False for _, accepts, right in judged),
+        false_rejects=sum(not accepts and right is True for _, accepts, right in judged),
         calls=sum(len(t.action.completions) for t in everything),
         prompt_tokens=sum(map(prompt_tokens, everything)),
         completion_tokens=sum(map(sampled_tokens, everything)) + sum(map(judging_tokens, trees)),

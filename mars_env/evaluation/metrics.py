@@ -21,9 +21,11 @@ from mars_env.evaluation.trees import (
     by_problem,
     depth,
     first_attempts,
+    first_verdicts,
     is_right,
     is_search,
     judged_turn,
+    judgements,
     judging_tokens,
     known_verdicts,
     prompt_tokens,
@@ -32,7 +34,7 @@ from mars_env.evaluation.trees import (
     system_right,
 )
 from mars_env.text import logger, one_line, raised, shown
-from mars_env.types import Tree
+from mars_env.types import Tree, Turn
 
 log = logger(__name__)
 
@@ -238,11 +240,8 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
             del sums.pairs[name]  # no agent verifies in this game
-    metrics = {
-        name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged)
-        for name in {**TITLES, **sums.pairs}
-        if sums.pairs[name]
-    }
+    kept = [name for name in {**TITLES, **sums.pairs} if sums.pairs[name]]
+    metrics = {name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged) for name in kept}
     if {"system_accuracy", "search_pass@n"} <= metrics.keys() and "gain" not in metrics:
         metrics["system_accuracy"] = replace(metrics["system_accuracy"], title="Search Pass@1, chosen node")
     return _named_after(trees, metrics)
@@ -250,11 +249,8 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
 
 def informative(metrics: Mapping[str, Metric]) -> list[str]:
     """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here."""
-    return [
-        name
-        for name, m in metrics.items()
-        if m.scale != "amount" or name in _REGISTERED or any(x for x, _ in m.pairs.values())
-    ]
+    empty = {name for name, m in metrics.items() if not any(x for x, _ in m.pairs.values())}
+    return [n for n, m in metrics.items() if m.scale != "amount" or n in _REGISTERED or n not in empty]
 
 
 def _named_after(trees: Sequence[Tree], metrics: dict[str, Metric]) -> dict[str, Metric]:
@@ -268,28 +264,21 @@ def _named_after(trees: Sequence[Tree], metrics: dict[str, Metric]) -> dict[str,
 
 def _graded_later(trees: Sequence[Tree]) -> set[str]:
     """Roles whose turns are graded elsewhere than at the root, searches apart."""
-    return {
-        turn.role
-        for tree in trees
-        for turn in tree.turns
-        if turn.parent_id is not None and turn.grade is not None and not is_search(tree)
-    }
+    turns = (turn for tree in trees if not is_search(tree) for turn in tree.turns)
+    return {turn.role for turn in turns if turn.parent_id is not None and turn.grade is not None}
 
 
 def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collection[str]) -> None:
     """The mean reward of each role, and the accuracy of all turns of those roles."""
-    rewards: defaultdict[str, list[float]] = defaultdict(list)
-    right: defaultdict[str, list[bool]] = defaultdict(list)
+    by_role: defaultdict[str, list[Turn]] = defaultdict(list)
     for tree in trees:
         for turn in tree.turns:
-            if turn.reward is not None:
-                rewards[turn.role].append(turn.reward)
-            if turn.role in graded:
-                right[turn.role] += known_verdicts([turn])
-    for role, values in rewards.items():
-        sums.average(f"reward:{role}", problem, values)
-    for role, verdicts in right.items():
-        sums.average(f"accuracy:{role}", problem, verdicts)
+            by_role[turn.role].append(turn)
+    for role, turns in by_role.items():
+        sums.average(f"reward:{role}", problem, [turn.reward for turn in turns if turn.reward is not None])
+    for role, turns in by_role.items():
+        if role in graded:
+            sums.average(f"accuracy:{role}", problem, known_verdicts(turns))
 
 
 def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
@@ -307,8 +296,7 @@ def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
 
 
 def _gain(tree: Tree) -> float | None:
-    attempts = known_verdicts(first_attempts(tree))
-    right = system_right(tree)
+    attempts, right = first_verdicts(tree), system_right(tree)
     if right is None or not attempts or is_search(tree):
         return None
     return right - sum(attempts) / len(attempts)
@@ -340,22 +328,17 @@ of the mean over their trees, as it is of metrics that `register_metric` adds.""
 
 def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
     """The Verifier's and the Corrector's turns of one tree."""
-    by_id = {t.id: t for t in tree.turns}
-    for turn in tree.turns:
-        if turn.action.interrupted:  # the set-up cut the agent off
-            continue
-        if "verdict" in turn.info:
-            sums.add("malformed", problem, bool(turn.info.get("malformed")))
-        judged = judged_turn(turn, by_id)
-        before = None if judged is None else is_right(judged)
-        if before is None:
-            continue
-        if "verdict" in turn.info:
-            accepts = turn.info["verdict"] == "Correct"
-            sums.add("verifier_accuracy", problem, accepts == before)
-            sums.add("acceptance_precision" if accepts else "verifier_precision", problem, accepts == before)
-            sums.add("acceptance_recall" if before else "verifier_recall", problem, accepts == before)
-        elif turn.role == "corrector" and (after := is_right(turn)) is not None:
+    for turn, accepts, right in judgements(tree):
+        sums.add("malformed", problem, bool(turn.info.get("malformed")))
+        if right is not None:
+            sums.add("verifier_accuracy", problem, accepts == right)
+            sums.add("acceptance_precision" if accepts else "verifier_precision", problem, accepts == right)
+            sums.add("acceptance_recall" if right else "verifier_recall", problem, accepts == right)
+    by_id = {turn.id: turn for turn in tree.turns}
+    corrections = [turn for turn in tree.turns if turn.role == "corrector" and "verdict" not in turn.info]
+    for turn in corrections:
+        before, after = is_right(judged_turn(turn, by_id)), is_right(turn)
+        if before is not None and after is not None:
             sums.add("break_rate" if before else "fix_rate", problem, after != before)
 
 

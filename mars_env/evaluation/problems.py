@@ -14,30 +14,21 @@ from mars_env.types import Tree
 def _contents(trees: Sequence[Tree]) -> dict[str, str]:
     """By problem id what makes a problem the same problem: kind, statement, reference and rubric."""
     problems = {tree.problem.id: tree.problem for tree in trees}
-    return {
-        key: json.dumps(
-            [p.kind, p.statement, p.reference, p.metadata.get(RUBRIC)], sort_keys=True, default=str
-        )
-        for key, p in problems.items()
-    }
+    parts = {key: [p.kind, p.statement, p.reference, p.metadata.get(RUBRIC)] for key, p in problems.items()}
+    return {key: json.dumps(each, sort_keys=True, default=str) for key, each in parts.items()}
 
 
 def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str, str] = ("A", "B")) -> None:
     """Raise ConfigError, naming what differs, unless two runs were played on exactly the same problems."""
     left, right = _contents(a), _contents(b)
-    only = [
-        f"{len(x - y)} only in {name}, {_some(x - y)}"
-        for x, y, name in ((left.keys(), right.keys(), names[0]), (right.keys(), left.keys(), names[1]))
-        if x - y
-    ]
+    alone = zip(names, (left.keys() - right.keys(), right.keys() - left.keys()), strict=True)
+    only = [f"{len(keys)} only in {name}, {_some(keys)}" for name, keys in alone if keys]
     if only:
         raise ConfigError(f"{names[0]} and {names[1]} must be runs of the same problems: {'; '.join(only)}")
     changed = {key for key in left if left[key] != right[key]}
     if changed:
-        raise ConfigError(
-            f"{names[0]} and {names[1]} hold {len(changed)} problems of the same id with another statement "
-            f"or reference ({_some(changed)}); play both on the same version of the set"
-        )
+        which = f"{len(changed)} problems of the same id, {_some(changed)}"
+        raise ConfigError(f"{which}, have another statement or reference in {names[1]} than in {names[0]}")
 
 
 def _some(keys: set[str]) -> str:

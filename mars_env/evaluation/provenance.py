@@ -62,10 +62,8 @@ def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Pro
     if changed and not allow_dirty:
         names = ", ".join(line.split(maxsplit=1)[1] for line in changed[:3])
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        raise ConfigError(
-            f"the working tree differs from commit {commit[:12]} ({names}{more}), so a result could not be "
-            "traced to its code; commit first, or allow it (--allow-dirty), which marks the row"
-        )
+        differs = f"the working tree differs from commit {commit[:12]} ({names}{more})"
+        raise ConfigError(f"{differs}: commit first, or allow it (--allow-dirty), which marks the row")
     return Provenance(commit + DIRTY if changed else commit, versions())
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from mars_env.evaluation.baselines import Baseline
 from mars_env.evaluation.costs import Prices, cost, money, policies
@@ -20,16 +20,14 @@ REPORT = "report.json"
 SHOWN_REASONS = 5
 
 
-class MetricEstimate(BaseModel):
+class MetricEstimate(BaseModel, frozen=True, extra="forbid"):
     """One row of a report: a metric's title and its estimate."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
     estimate: Estimate
 
 
-class RunDescription(BaseModel):
+class RunDescription(BaseModel, frozen=True, extra="forbid"):
     """What a report says of a run that its trees do not.
 
     Attributes:
@@ -46,8 +44,6 @@ class RunDescription(BaseModel):
         'aime (generated, AIME-style)'
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     title: str
     problem_set: str
     generated: bool
@@ -63,7 +59,7 @@ class RunDescription(BaseModel):
         return f"{self.problem_set} (generated{style})" if self.generated else self.problem_set
 
 
-class Report(Tabled, RunDescription):
+class Report(Tabled, RunDescription, frozen=True):
     """What `mars_env.evaluate` found, as a value that is stored, read back and rendered.
 
     Attributes:
@@ -115,10 +111,11 @@ class Report(Tabled, RunDescription):
         metrics = Table(
             _METRIC_COLUMNS,
             tuple((what, number_text(e.value, e.scale), interval(e), str(e.problems)) for what, e in rows),
-            caption=f"{self.title}, {self.headline}. {_UNIT}",
+            caption=f"{self.title}, {self.headline}. Intervals are 95%, the problem is the unit.",
         )
+        equal = f"{self.title}: equal-token baselines."
         found = [
-            Table(_BASELINE_COLUMNS, self._baseline_rows(), "Baselines", caption=f"{self.title}: {_EQUAL}"),
+            Table(_BASELINE_COLUMNS, self._baseline_rows(), "Baselines", caption=equal),
             Table(("Counts", ""), count_rows(self.counts), "Counts", align="left"),
             Table(("Made with", ""), self._origin_rows(), "Made with", align="left"),
         ]
@@ -157,8 +154,7 @@ class Report(Tabled, RunDescription):
 
 _METRIC_COLUMNS = ("", "Value", "95% interval", "Problems")
 _BASELINE_COLUMNS = ("At the System's tokens", "Size", "Accuracy", "Tokens a problem", "System minus it")
-_EQUAL = "equal-token baselines."
-_UNIT = "Intervals are 95%, the problem is the unit."
+
 _HEADLINE = {"system_accuracy": "System", "solver_accuracy": "first attempt", "gain": "difference"}
 
 
@@ -204,23 +200,18 @@ def build_report(
 def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
     """What counts and baselines say in notes: what was left out, and why."""
     finished = f"{sum(counts.faults.values())} of {counts.episodes}"
+    cut = _by_role(counts.interrupted, counts.turns)
     found = {
         f"Episodes not finished, left out of the System: {finished}": _reasons(counts.faults),
         "Grades UNKNOWN, left out of every rate": _reasons(counts.unknown),
-        "Turns cut off by context, filter or a broken tool, UNKNOWN and left out": _by_role(
-            counts.interrupted, counts.turns
-        ),
+        "Turns cut off by context, filter or a broken tool, UNKNOWN and left out": cut,
     }
     notes = [f"{what}: {which}" for what, which in found.items() if which]
-    notes += [
-        f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}"
-        for role, reasons in sorted(counts.reward_faults.items())
-    ]
-    notes += [
-        f"{baseline.name}: it spent fewer tokens than the System ({baseline.tokens:.0f} per problem)"
-        for baseline in baselines
-        if baseline.short
-    ]
+    for role, reasons in sorted(counts.reward_faults.items()):
+        notes.append(f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}")
+    for each in (baseline for baseline in baselines if baseline.short):
+        spent = f"({each.tokens:.0f} per problem)"
+        notes.append(f"{each.name}: it spent fewer tokens than the System {spent}")
     return tuple(notes)
 
 
@@ -251,9 +242,8 @@ def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
             ("Wrong solutions accepted", f"{counts.false_accepts:,}"),
             ("Right solutions rejected", f"{counts.false_rejects:,}"),
         ]
-    amounts = (counts.calls, counts.completion_tokens, counts.prompt_tokens)
-    names = ("Model calls", "Tokens sampled", "Tokens read")
-    rows += [(what, f"{n:,}") for what, n in zip(names, amounts, strict=True) if n]
+    tokens = {"Tokens sampled": counts.completion_tokens, "Tokens read": counts.prompt_tokens}
+    rows += [(what, f"{n:,}") for what, n in {"Model calls": counts.calls, **tokens}.items() if n]
     if counts.tool_calls:
         rows.append(("Calls of tools", f"{counts.tool_calls:,} in {counts.tool_seconds:,.3g} s"))
     return tuple((what, how_many) for what, how_many in rows if how_many)

@@ -1,6 +1,7 @@
 """What stored grades of a rubric tell: how far repeats agree, which problems to keep, which turns to read."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
@@ -18,13 +19,12 @@ def judge_agreement(trees: Iterable[Tree]) -> Estimate:
     ``sum(equal pairs) / sum(pairs)`` over the repeats of each criterion of each graded turn. Repeats without
     a verdict are in no pair.
     """
-    equal: dict[str, float] = {}
-    pairs: dict[str, float] = {}
+    equal, pairs = Counter[str](), Counter[str]()
     for problem, grade in _grades(trees):
         for votes in grade.details.get(VOTES, {}).values():
             two = list(combinations([vote for vote in votes if vote is not None], 2))
-            equal[problem] = equal.get(problem, 0.0) + sum(a == b for a, b in two)
-            pairs[problem] = pairs.get(problem, 0.0) + len(two)
+            equal[problem] += sum(a == b for a, b in two)
+            pairs[problem] += len(two)
     counted = [problem for problem, number in pairs.items() if number]
     return ratio([equal[p] for p in counted], [pairs[p] for p in counted])
 

@@ -6,10 +6,10 @@ import copy
 import math
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from mars_env.checks import require_integer
 from mars_env.envs.game import Game
@@ -37,7 +37,7 @@ from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attemp
 from mars_env.files import write_atomically, writing
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Store, play_all, read_run
-from mars_env.rollout.engine import Journal, OnTurns
+from mars_env.rollout.engine import OnTurns
 from mars_env.seeds import derive_seed
 from mars_env.text import counted, logger, shown
 from mars_env.types import Agent, Problem, Sampling, Tree
@@ -52,19 +52,11 @@ CONTINUED = "Single agent, going on writing"
 OnTree = Callable[[Tree], None]
 
 
-class Play(Protocol):
-    """Plays jobs: in this process (`LocalPlay`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
+Play = Callable[..., AsyncGenerator[Tree]]
+"""Plays jobs: in this process (`LocalPlay`), or on a cluster (`mars_env.distributed.Fleet.play_all`).
 
-    def __call__(
-        self,
-        jobs: Iterable[Job],
-        *,
-        seed: int,
-        concurrency: int,
-        journal: Journal | None,
-        change: Callable[[Game], Game],
-    ) -> AsyncGenerator[Tree]:
-        """Yields each tree as soon as it is finished; `change` makes what is played of the game."""
+Called as ``play(jobs, seed=..., concurrency=..., journal=..., change=...)``, where `change` makes what is
+played of the game. Yields each tree as soon as it is finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +172,7 @@ def first_problems(problems: ProblemSet, limit: int | None) -> ProblemSet:
 
 
 async def play_plan(
-    plan: Plan,
-    play: Play,
-    *,
-    out: Path | None = None,
-    on_tree: OnTree | None = None,
+    plan: Plan, play: Play, *, out: Path | None = None, on_tree: OnTree | None = None
 ) -> tuple[Report, list[Tree]]:
     """Play a plan; returns the report and the trees, in the order of problems and samples.
 
@@ -199,10 +187,8 @@ async def play_plan(
     """
     game = plan.game
     if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
-        raise ConfigError(
-            f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}, cannot be "
-            "graded: give a grader that needs none, or let the team answer them with mars_env.solve"
-        )
+        ungraded = f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}"
+        raise ConfigError(f"{ungraded}, cannot be graded: give another grader, or use mars_env.solve")
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
     if plan.baselines:
@@ -222,13 +208,10 @@ async def play_plan(
         generated=plan.problems.generated,
         seed=plan.seed,
         rewards={**plan.config.get("rewards", {}), **team_reward},
-        commit=made_by.commit,
-        versions=made_by.versions,
+        **asdict(made_by),
     )
-    remarks = (
-        *(game.visibility.notes if game.visibility is not None else ()),
-        *getattr(_evaluated(game).grader, "notes", ()),
-    )
+    seen = game.visibility.notes if game.visibility is not None else ()
+    remarks = (*seen, *getattr(_evaluated(game).grader, "notes", ()))
 
     def finished(tree: Tree) -> None:
         """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
@@ -238,10 +221,10 @@ async def play_plan(
         if on_tree is not None:
             on_tree(tree)
 
-    trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, finished)
+    trees = await _play(play, _evaluated, plan, out, finished)
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
-    baselines, notes = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ([], [])
+    baselines, notes = await _baselines(plan, play, trees, out, on_tree) if plan.baselines else ([], [])
     prices = plan.prices
     try:
         if prices is not None:
@@ -274,12 +257,7 @@ def _require_solver(game: Game) -> None:
 
 
 async def _baselines(
-    plan: Plan,
-    game: Game,
-    play: Play,
-    trees: Sequence[Tree],
-    out: Path | None,
-    on_tree: OnTree | None,
+    plan: Plan, play: Play, trees: Sequence[Tree], out: Path | None, on_tree: OnTree | None
 ) -> tuple[list[Baseline], list[str]]:
     """What the System's tokens buy without the team, and notes on what could not be computed."""
     finished = [tree for tree in trees if not tree.fault]
@@ -310,10 +288,10 @@ async def _baselines(
         name: str, change: Callable[[Game], Game], samples: int, rules: str, size: int = 0, play: Play = play
     ) -> list[Tree]:
         """The trees of a baseline; one whose size follows from the budget has a folder for each size."""
-        part = replace(plan, samples=samples, seed=derive_seed(plan.seed, name))
-        identity = {**part.identity, "rules": rules}
+        config, seed = {**plan.config, "rules": rules}, derive_seed(plan.seed, name)
         folder = out / (f"{name}-{size}" if size else name) if out is not None else None
-        return await _play(play, change, part.jobs, identity, part, folder, on_tree)
+        part = replace(plan, samples=samples, seed=seed, config=config)
+        return await _play(play, change, part, folder, on_tree)
 
     alone = partial(_solver_alone, revisions=0)
     pool = max(plan.samples, _with_spare(affordable))
@@ -322,9 +300,8 @@ async def _baselines(
         votes = await played("baseline-vote", alone, _with_spare(needed), "solve, 0 revisions")
     revisions = math.ceil(1.5 * affordable)  # revisions tend to be shorter than first attempts
     revise = partial(_solver_alone, revisions=revisions)
-    refined = await played(
-        "baseline-refine", revise, plan.samples, f"solve, {revisions} revisions", revisions
-    )
+    rules = f"solve, {revisions} revisions"
+    refined = await played("baseline-refine", revise, plan.samples, rules, revisions)
     voted_by = _voted_by(plan.problems)
     add(lambda: single(finished, votes))
     await add_vote(lambda answer_of: majority_vote(finished, votes, answer_of, voted_by), votes)
@@ -337,11 +314,9 @@ async def _baselines(
             written = await played("baseline-go-on", alone, plan.samples, rules, limit, longer)
             add(lambda: replace(single(finished, written, CONTINUED), detail=f"1 sample, {limit} tokens"))
         else:
-            notes.append(
-                f"{CONTINUED}: left out, since the System's {limit} tokens a problem are no more than the "
-                f"Solver's limit of {own}"
-            )
-    if VERIFIER in game.rules.possible_agents:
+            why = f"the System's {limit} tokens a problem are no more than the Solver's limit of {own}"
+            notes.append(f"{CONTINUED}: left out, since {why}")
+    if VERIFIER in plan.game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")
         await add_vote(lambda answer_of: weighted_vote(finished, checked, answer_of, voted_by), checked)
         add(lambda: retries(finished, checked))
@@ -381,30 +356,22 @@ def _evaluated(game: Game) -> Game:
 
 def _solver_alone(game: Game, revisions: int) -> Game:
     """The game that the Solver plays alone."""
-    alone = replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None)
-    return _evaluated(alone)
+    return _evaluated(replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None))
 
 
 def _solver_and_verifier(game: Game) -> Game:
     """The game in which the Solver answers and the Verifier judges once."""
-    feedback = bool(getattr(game.rules, "public_feedback", False))
-    rules = SolveVerifyCorrect(Schedule(rounds=0), feedback)
+    rules = SolveVerifyCorrect(Schedule(rounds=0), bool(getattr(game.rules, "public_feedback", False)))
     return _evaluated(replace(game, rules=rules, team_reward=None, grower=Linear))
 
 
 async def _play(
-    play: Play,
-    change: Callable[[Game], Game],
-    jobs: Sequence[Job],
-    identity: Mapping[str, Any],
-    plan: Plan,
-    out: Path | None,
-    on_tree: OnTree | None,
+    play: Play, change: Callable[[Game], Game], plan: Plan, out: Path | None, on_tree: OnTree | None
 ) -> list[Tree]:
-    """All trees of the jobs, played now or found in the store."""
+    """All trees of a plan, played now or found in the store."""
     trees: dict[str, Tree] = {}
-    problems: list[Problem] = list(plan.problems)
-    with Store(out, identity, problems) if out is not None else nullcontext() as store:
+    jobs, problems = plan.jobs, list(plan.problems)
+    with Store(out, plan.identity, problems) if out is not None else nullcontext() as store:
         owed = [job for job in jobs if store is None or job.tree_id not in store.finished]
         played = play(owed, seed=plan.seed, concurrency=plan.concurrency, journal=store, change=change)
         async with aclosing(played):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -193,10 +193,8 @@ def with_interval(estimate: Estimate) -> str:
     return f"{number_text(estimate.value, estimate.scale)} {interval(estimate)}".strip()
 
 
-class Tabled(BaseModel, ABC):
+class Tabled(BaseModel, ABC, frozen=True, extra="forbid"):
     """A value that readers see as tables: on consoles, in notebooks, as Markdown, LaTeX and JSON."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @abstractmethod
     def heading(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What a turn and a tree show: whether they are right, their tokens, which turn judged which."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from mars_env.envs.visibility import SEARCH_UNKNOWN
 from mars_env.errors import ConfigError
@@ -12,9 +12,9 @@ AnswerOf = Callable[[Turn], Hashable | None]
 """What a turn votes for in a majority vote; None where it holds no answer."""
 
 
-def is_right(turn: Turn) -> bool | None:
-    """Whether a turn was judged correct; None where it was not judged or the grade is UNKNOWN."""
-    if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
+def is_right(turn: Turn | None) -> bool | None:
+    """Whether a turn was judged correct; None where there is none, without a grade or with an UNKNOWN one."""
+    if turn is None or turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
         return None
     return turn.grade.verdict is Verdict.CORRECT
 
@@ -38,6 +38,22 @@ def judged_turn(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
             return above
         parent = above.parent_id
     return None
+
+
+def judgements(tree: Tree) -> Iterator[tuple[Turn, bool, bool | None]]:
+    """Each verdict of a Verifier: the turn, whether it accepts, and whether it should (None if unknown)."""
+    by_id = {turn.id: turn for turn in tree.turns}
+    for turn in tree.turns:
+        if "verdict" in turn.info and not turn.action.interrupted:
+            yield turn, turn.info["verdict"] == "Correct", is_right(judged_turn(turn, by_id))
+
+
+def children_of(tree: Tree) -> dict[str | None, list[Turn]]:
+    """The turns below each turn, by its id; under None the roots."""
+    found: dict[str | None, list[Turn]] = {}
+    for turn in tree.turns:
+        found.setdefault(turn.parent_id, []).append(turn)
+    return found
 
 
 def first_attempts(tree: Tree) -> list[Turn]:
@@ -113,6 +129,11 @@ def is_search(tree: Tree) -> bool:
 def known_verdicts(turns: Sequence[Turn]) -> list[bool]:
     """Whether each turn is right, of those whose grade is known."""
     return [right for turn in turns if (right := is_right(turn)) is not None]
+
+
+def first_verdicts(tree: Tree) -> list[bool]:
+    """Whether each first attempt is right, of those whose grade is known."""
+    return known_verdicts(first_attempts(tree))
 
 
 def any_right(tree: Tree) -> bool | None:

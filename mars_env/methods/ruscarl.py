@@ -69,10 +69,7 @@ class Scaffold(BaseModel, frozen=True, extra="forbid"):
         if self.group == "binary":
             return float(index < self.first)
         if size < 2:
-            raise ConfigError(
-                "a linear scaffold needs groups of two or more samples: raise the group's size, or set "
-                "group='all'"
-            )
+            raise ConfigError("a linear scaffold needs groups of two or more samples, or group='all'")
         return (size - 1 - index) / (size - 1)
 
     def _in_run(self, progress: float) -> float:
@@ -88,9 +85,8 @@ class Scaffold(BaseModel, frozen=True, extra="forbid"):
             ordered = [c for c in criteria if FORMAT not in c.tags]
             some = ordered[: math.floor(share * len(ordered) + 1e-6)]
             return [c for c in criteria if FORMAT in c.tags or c in some]
-        number = round(share * len(criteria))
-        drawn = np.random.default_rng(seed).choice(len(criteria), number, replace=False)
-        return [criteria[place] for place in sorted(drawn)]
+        rng, number = np.random.default_rng(seed), len(criteria)
+        return [criteria[i] for i in sorted(rng.choice(number, round(share * number), replace=False))]
 
 
 class Scaffolded:
@@ -129,10 +125,8 @@ class Scaffolded:
         if train_on not in ("plain", "read"):
             raise ConfigError(f"train_on is 'plain' or 'read', got {train_on!r}")
         if not callable(getattr(agent.model, "encode", None)):
-            raise ConfigError(
-                f"{agent.model!r} does not report the token ids of a prompt, so the plain prompt cannot be "
-                "trained on: use a model with encode() (HFModel, VLLMModel)"
-            )
+            advice = "use a model with encode() (HFModel, VLLMModel)"
+            raise ConfigError(f"{agent.model!r} does not report the token ids of a plain prompt: {advice}")
         if getattr(agent, "toolbox", None):
             raise ConfigError("an agent with tools cannot be scaffolded: its prompt also describes the tools")
         self.agent, self.prompt = agent, agent.prompt
@@ -146,20 +140,13 @@ class Scaffolded:
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: the agent and what it is shown."""
-        return {
-            "agent": self.agent,
-            "scaffold": self.scaffold,
-            "rubric": self._rubric,
-            "train_on": self._train_on,
-            "show": self._show,
-        }
+        how = {"rubric": self._rubric, "train_on": self._train_on, "show": self._show}
+        return {"agent": self.agent, "scaffold": self.scaffold, **how}
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Rejected with a ConfigError: this is not training."""
-        raise ConfigError(
-            f"{type(self.agent).__name__} has a scaffold, which is for training alone: evaluate its plain "
-            "agent (Scaffolded.agent)"
-        )
+        scaffolded = f"{type(self.agent).__name__} has a scaffold, which is for training alone"
+        raise ConfigError(f"{scaffolded}: evaluate its plain agent (Scaffolded.agent)")
 
     async def act_in_training(
         self, observation: Observation, n: int, seed: int, ask: TrainingAsk

@@ -236,7 +236,7 @@ class HTTPModel:
     def tokenizer(self) -> Any:
         """The model's tokenizer, where prompts of token ids are exact; else None."""
         exact = self.exact and self._api != "chat" and self._scorer.has_tokenizer
-        return self._scorer.tokenizer() if exact else None
+        return self._scorer.tokenizer if exact else None
 
     @property
     def encode(self) -> Callable[..., tuple[int, ...]] | None:
@@ -277,7 +277,7 @@ class HTTPModel:
 
         A `ConfigError` if there is no tokenizer, and more than token ids are given.
         """
-        return self._scorer.written(prompt, texts, end)
+        return self._scorer.written(prompt, *texts, end=end)
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
@@ -301,9 +301,15 @@ class HTTPModel:
     ) -> list[Completion]:
         """Samples `first` to `first + n - 1`."""
         found: list[Completion] = []
+        own: Any = {"processed": self.processed, "context": self.context, "biased": bool(self.biasing)}
         try:
-            while len(found) < n:  # a server may not know n, or limit it
-                found += await self._call(chat, field, first + len(found), n - len(found), sampling)
+            while (left := n - len(found)) > 0:  # a server may not know n, or limit it
+                given = replace(sampling, seed=None)
+                tail = dialect.sampling_fields(left, given, chat, self.exact, self.limit_field)
+                if sampling.seed is not None:
+                    tail += f', "seed": {derive_seed(sampling.seed, first + len(found)) >> 32}'
+                read = partial(dialect.completions_of, n=left, sampling=sampling, version=self.version, **own)
+                found += await self._send(chat, f"{field}, {tail}", read)
         except _Unanswered as refusal:
             if refusal.reason == "context" and sampling.overflow == "refuse":
                 advice = 'raise the context, lower max_tokens, or set overflow="unknown"'
@@ -326,14 +332,6 @@ class HTTPModel:
             raise ModelError(f"{self.name}: token ids (at least one) need api='auto' or api='completions'")
         return False, f'"prompt": {json.dumps([int(token) for token in prompt])}'
 
-    async def _call(self, chat: bool, field: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
-        """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
-        tail = dialect.sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
-        seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
-        own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
-        read = partial(dialect.completions_of, n=n, sampling=sampling, biased=bool(self.biasing), **own)
-        return await self._send(chat, f"{field}, {tail}{seed}", read)
-
     async def _send(self, chat: bool, fields: str, read: Read[T]) -> T:
         """Send a request until it is answered; see the class for what counts as an attempt."""
         body = f"{self._head}, {fields}}}".encode()
@@ -350,8 +348,8 @@ class HTTPModel:
                     except _Fault as fault:
                         attempts += fault.taken
                         if attempts >= self._attempts:
-                            why = f"no answer after {attempts} attempts: {endpoint.base}: {fault}"
-                            raise ModelError(f"{self.name}: {why}") from fault
+                            why = f"{self.name}: no answer after {attempts} attempts: {endpoint.base}"
+                            raise ModelError(f"{why}: {fault}") from fault
         finally:
             self.under_way -= 1
 

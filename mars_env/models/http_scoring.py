@@ -7,7 +7,7 @@ here.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
@@ -16,8 +16,8 @@ from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, ModelError
 from mars_env.lazy import needs
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.requests import encode_prompt, is_messages, written
-from mars_env.types import Completion, Prompt
+from mars_env.models.requests import TokenWriter
+from mars_env.types import Completion
 
 T = TypeVar("T")
 
@@ -64,31 +64,33 @@ class Send(Protocol):
         """Send fields of JSON; raises `RequestRefused`, or `ModelError` if all attempts fail."""
 
 
-class Scorer:
+class Scorer(TokenWriter):
     """Writes given texts as token ids, and asks a server for their log-probabilities.
 
     The tokenizer is one of transformers, or its name or path, which is loaded on first use.
     """
 
     def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any]) -> None:
-        self._name, self._tokenizer, self._template_options = name, tokenizer, template_options
+        self.name, self._given, self.template_options = name, tokenizer, template_options
         self._form: Form | None = None  # the one that worked
         self.has_tokenizer = tokenizer is not None
 
-    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """See `HTTPModel.encode`."""
-        tokenizer = self.tokenizer()
-        return encode_prompt(tokenizer, prompt, len(tokenizer), self._name, self._template_options, tools)
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer; a name is loaded on first use."""
+        if self._given is None:
+            advice = "give HTTPModel(tokenizer=...) the model's tokenizer or its name, or ids and end=False"
+            raise ConfigError(f"{self.name}: texts are scored as exact token ids: {advice}")
+        if isinstance(self._given, str | Path):
+            with needs("hf", "a tokenizer's name needs transformers"):
+                from transformers import AutoTokenizer
+            [self._given] = from_checkpoint(self._given, AutoTokenizer.from_pretrained)
+        return self._given
 
-    def written(self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool) -> Completion:
-        """See `HTTPModel.written`."""
-        needed = (
-            end or isinstance(prompt, str) or is_messages(prompt) or any(isinstance(t, str) for t in texts)
-        )
-        tokenizer = self.tokenizer() if needed else None
-        most = MAX_TOKEN_ID if tokenizer is None else len(tokenizer)
-        ids = encode_prompt(tokenizer, prompt, most, self._name, self._template_options)
-        return written(tokenizer, ids, texts, most, self._name, end=end)
+    @property
+    def vocabulary(self) -> int:  # type: ignore[override]
+        """Token ids are below it."""
+        return len(self.tokenizer) if self.has_tokenizer else MAX_TOKEN_ID
 
     async def logprobs(self, given: Completion, send: Send) -> tuple[float, ...]:
         """The log-probability of each token of a completion; see `HTTPModel.score`."""
@@ -104,15 +106,4 @@ class Scorer:
             if found is not None:
                 self._form = form
                 return found[len(given.prompt_ids) - 1 :]
-        raise ConfigError(f"{self._name}: the server scores no texts, by prompt_logprobs or echo: {why}")
-
-    def tokenizer(self) -> Any:
-        """The tokenizer; a name is loaded on first use."""
-        if self._tokenizer is None:
-            advice = "give HTTPModel(tokenizer=...) the model's tokenizer or its name, or ids and end=False"
-            raise ConfigError(f"{self._name}: texts are scored as exact token ids: {advice}")
-        if isinstance(self._tokenizer, str | Path):
-            with needs("hf", "a tokenizer's name needs transformers"):
-                from transformers import AutoTokenizer
-            [self._tokenizer] = from_checkpoint(self._tokenizer, AutoTokenizer.from_pretrained)
-        return self._tokenizer
+        raise ConfigError(f"{self.name}: the server scores no texts, by prompt_logprobs or echo: {why}")

@@ -96,111 +96,11 @@ def without_room(prompt_ids: Sequence[int], n: int, sampling: Sampling) -> list[
     return [empty] * n
 
 
-def encode_prompt(
-    tokenizer: Any,
-    prompt: Prompt,
-    vocabulary: int,
-    name: str,
-    template_options: Mapping[str, Any],
-    tools: Sequence[Mapping[str, Any]] = (),
-) -> tuple[int, ...]:
-    """The token ids that a model reads for a prompt.
-
-    Token ids are used as they are; a string is encoded as the tokenizer does by default; messages go through
-    the tokenizer's chat template with `template_options` and the schemas of `tools`, or through `plain_chat`
-    if it has none.
-
-    Raises:
-        ModelError: There are no tokens, or ids not below `vocabulary`.
-        ConfigError: The chat template rejects the messages.
-    """
-    if isinstance(prompt, str):
-        ids: Iterable[int] = tokenizer.encode(prompt)
-    elif is_messages(prompt):
-        options = {**template_options, "tools": list(tools)} if tools else template_options
-        ids = _encode_chat(tokenizer, prompt, options, name)
-    else:
-        ids = map(operator.index, prompt)  # type: ignore[arg-type]
-    return _checked(ids, vocabulary, f"{name}: the prompt")
-
-
-def written(
-    tokenizer: Any,
-    ids: Sequence[int],
-    texts: Sequence[str | Sequence[int]],
-    vocabulary: int,
-    name: str,
-    *,
-    end: bool = True,
-) -> Completion:
-    """The completion that given texts would be after a prompt: its token ids, without log-probabilities.
-
-    Each text is encoded separately, and token ids are used as they are. A special token that a text spells
-    out (``<|im_end|>``) is read as ordinary characters, because a model's text must not be able to end a
-    turn. With `end` the token that ends a completion follows.
-
-    Raises:
-        ModelError: There are no tokens, or ids outside the vocabulary.
-        ConfigError: The tokenizer has no token that ends a completion.
-
-    Example:
-        >>> written(None, (1, 2), [(3,), (0,)], 4, "m", end=False).token_ids
-        (3, 0)
-    """
-    tokens: list[int] = []
-    for text in texts:
-        if isinstance(text, str):
-            tokens += tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        else:
-            tokens += map(operator.index, text)
-    if end:
-        if tokenizer.eos_token_id is None:
-            raise ConfigError(f"{name}: its tokenizer has no end token: give end=False")
-        tokens.append(tokenizer.eos_token_id)
-    return Completion(
-        "".join(text for text in texts if isinstance(text, str)),
-        "stop" if end else "length",
-        prompt_ids=tuple(ids),
-        token_ids=_checked(tokens, vocabulary, f"{name}: the text"),
-        prompt_tokens=len(ids),
-        completion_tokens=len(tokens),
-    )
-
-
-def _checked(ids: Iterable[int], vocabulary: int, what: str) -> tuple[int, ...]:
-    """Token ids, of which there must be some; each below `vocabulary`."""
-    ids = tuple(ids)
-    if not ids:
-        raise ModelError(f"{what} has no tokens; give it at least one")
-    if min(ids) < 0 or max(ids) >= vocabulary:
-        raise ModelError(f"{what} has a token id outside 0 to {vocabulary - 1}")
-    return ids
-
-
 def require_fit(given: Completion, context: int | None, name: str) -> None:
     """Reject, by a `ContextError`, what is longer than a model's context, where that is known."""
     length = len(given.prompt_ids) + len(given.token_ids)
     if context is not None and length > context:
         raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
-
-
-def _encode_chat(
-    tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any], name: str
-) -> Iterable[int]:
-    if not getattr(tokenizer, "chat_template", None):
-        return tokenizer.encode(plain_chat(messages))  # type: ignore[no-any-return]
-    try:
-        return tokenizer.apply_chat_template(  # type: ignore[no-any-return]
-            [dict(message) for message in messages],
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-            **options,
-        )
-    except TemplateError as error:
-        roles = ", ".join(message["role"] for message in messages)
-        why = f'{error}; where it knows no system message, give the agents system=""'
-        raise ConfigError(f"{name}: its chat template rejects messages of {roles}: {why}") from error
 
 
 class Sampled(NamedTuple):
@@ -236,21 +136,100 @@ def sampled_completion(ids: tuple[int, ...], sampling: Sampling, sampled: Sample
     )
 
 
-class TokenModel(ABC):
-    """A model whose prompts become token ids here: what is the same for every engine that samples from it."""
+class TokenWriter:
+    """Prompts and given texts as token ids: what is the same for every model whose tokenizer is here."""
 
     name: str
     tokenizer: Any
-    context: int
-    """Most tokens of prompt and completion together."""
     vocabulary: int
     template_options: Mapping[str, Any] = MappingProxyType({})
     """Passed to the tokenizer's chat template."""
 
     def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt, see `encode_prompt`."""
-        options = self.template_options
-        return encode_prompt(self.tokenizer, prompt, self.vocabulary, self.name, options, tools)
+        """The token ids that the model reads for a prompt.
+
+        Token ids are used as they are; a string is encoded as the tokenizer does by default; messages go
+        through the tokenizer's chat template with the schemas of `tools`, or through `plain_chat` if it has
+        none.
+
+        Raises:
+            ModelError: There are no tokens, or ids not below `vocabulary`.
+            ConfigError: The chat template rejects the messages.
+        """
+        if isinstance(prompt, str):
+            ids: Iterable[int] = self.tokenizer.encode(prompt)
+        elif is_messages(prompt):
+            ids = self._encode_chat(prompt, tools)
+        else:
+            ids = map(operator.index, prompt)  # type: ignore[arg-type]
+        return self._checked(ids, "the prompt")
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids, without log-probabilities.
+
+        Each text is encoded separately from the prompt and the others, so no token crosses a boundary. A
+        special token that a text spells out (``<|im_end|>``) is read as ordinary characters, because a
+        model's text must not be able to end a turn. Token ids are used as they are.
+
+        Args:
+            prompt: What the model reads.
+            texts: What it writes, in one or more parts.
+            end: Whether the token that ends a completion follows; a `ConfigError` if the tokenizer has none.
+
+        Raises:
+            ModelError: There are no tokens, or ids outside the vocabulary.
+        """
+        ids, tokens = self.encode(prompt), list[int]()
+        for text in texts:
+            if isinstance(text, str):
+                tokens += self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+            else:
+                tokens += map(operator.index, text)
+        if end:
+            if self.tokenizer.eos_token_id is None:
+                raise ConfigError(f"{self.name}: its tokenizer has no end token: give end=False")
+            tokens.append(self.tokenizer.eos_token_id)
+        return Completion(
+            "".join(text for text in texts if isinstance(text, str)),
+            "stop" if end else "length",
+            prompt_ids=ids,
+            token_ids=self._checked(tokens, "the text"),
+            prompt_tokens=len(ids),
+            completion_tokens=len(tokens),
+        )
+
+    def _checked(self, ids: Iterable[int], what: str) -> tuple[int, ...]:
+        """Token ids, of which there must be some; each of the vocabulary."""
+        ids = tuple(ids)
+        if not ids:
+            raise ModelError(f"{self.name}: {what} has no tokens; give it at least one")
+        if min(ids) < 0 or max(ids) >= self.vocabulary:
+            raise ModelError(f"{self.name}: {what} has a token id outside 0 to {self.vocabulary - 1}")
+        return ids
+
+    def _encode_chat(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterable[int]:
+        if not getattr(self.tokenizer, "chat_template", None):
+            return self.tokenizer.encode(plain_chat(messages))  # type: ignore[no-any-return]
+        options = {**self.template_options, "tools": list(tools)} if tools else self.template_options
+        try:
+            return self.tokenizer.apply_chat_template(  # type: ignore[no-any-return]
+                [dict(message) for message in messages],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=False,
+                **options,
+            )
+        except TemplateError as error:
+            roles = ", ".join(message["role"] for message in messages)
+            why = f'{error}; where it knows no system message, give the agents system=""'
+            raise ConfigError(f"{self.name}: its chat template rejects messages of {roles}: {why}") from error
+
+
+class TokenModel(TokenWriter, ABC):
+    """A model whose prompts become token ids here: what is the same for every engine that samples from it."""
+
+    context: int
+    """Most tokens of prompt and completion together."""
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
@@ -275,19 +254,6 @@ class TokenModel(ABC):
 
 class ScoringTokenModel(TokenModel):
     """A `TokenModel` that also says how probable given texts are."""
-
-    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """The completion that given texts would be: its token ids, without log-probabilities.
-
-        Each text is encoded separately from the prompt and the others, so no token crosses a boundary.
-        Special tokens that a text spells out are read as ordinary characters. Token ids are used as they are.
-
-        Args:
-            prompt: What the model reads.
-            texts: What it writes, in one or more parts.
-            end: Whether the token that ends a completion follows; a `ConfigError` if the tokenizer has none.
-        """
-        return written(self.tokenizer, self.encode(prompt), texts, self.vocabulary, self.name, end=end)
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt: their completion with its log-probabilities.

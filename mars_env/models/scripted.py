@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_atomically
 from mars_env.identity import digest_of
-from mars_env.models.requests import check_request, is_messages, is_token_ids, prompt_text
+from mars_env.models.requests import check_request, is_token_ids, prompt_text
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
 
@@ -175,8 +175,7 @@ def load_records(path: str | Path) -> list[ModelCall]:
 
 
 def _request_key(prompt: Prompt, n: int, sampling: Sampling) -> str:
-    plain = [dict(message) for message in prompt] if is_messages(prompt) else prompt
-    return json.dumps([plain if isinstance(plain, str) else list(plain), n, asdict(sampling)], sort_keys=True)
+    return json.dumps([prompt, n, asdict(sampling)], sort_keys=True, default=dict)
 
 
 def _words(text: str) -> list[str]:

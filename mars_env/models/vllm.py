@@ -8,23 +8,16 @@ import secrets
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.identity import digest_of
+from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit, sampled_completion
-from mars_env.models.vllm_engines import (
-    EngineOutput,
-    EngineRequest,
-    OfflineEngine,
-    StreamingEngine,
-    load_vllm,
-    on_cpu,
-)
 from mars_env.models.vllm_weights import EXTENSION, LOAD_SHARED, complete_weights, shared
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
@@ -42,9 +35,10 @@ class _Client(ScoringTokenModel):
     capacity: int
     under_way: int
     _vllm: Any
-    _engine: OfflineEngine | StreamingEngine
+    _engine: engines.OfflineEngine | engines.StreamingEngine
     _adapters_alone: bool
-    _adapter: _Adapter | None = None
+    _adapter: tuple[Any, int] | None = None
+    """vLLM's request of one version of an adapter, and that version."""
 
     async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
         samples = await self._generated([(ids, self._params(sampling, i, room)) for i in range(n)])
@@ -66,27 +60,22 @@ class _Client(ScoringTokenModel):
             values = checked_logprobs([entry[token].logprob for entry, token in pairs])
         return replace(given, logprobs=values, versions=((read.versions[0][0], len(values)),))
 
-    async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[EngineOutput]:
+    async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[engines.EngineOutput]:
         """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
-        self._refuse_alone()
-        if self._engine.asleep:
-            raise ModelError(f"{self.name} sleeps: refresh it before it samples")
-        adapter = self._adapter
-        lora = None if adapter is None else adapter.request
-        self.under_way += len(jobs)
-        try:
-            found = await self._engine.generate([EngineRequest(*job, lora) for job in jobs])
-        finally:
-            self.under_way -= len(jobs)
-        if adapter is None:
-            return found
-        version = adapter.version
-        return [replace(each, versions=((version, len(each.output.outputs[0].token_ids)),)) for each in found]
-
-    def _refuse_alone(self) -> None:
         if self._adapter is None and self._adapters_alone:
             advice = "use engine='offline', or a model without max_lora_rank"
             raise ConfigError(f"{self.name}: on CPUs an async engine serves adapters alone; {advice}")
+        if self._engine.asleep:
+            raise ModelError(f"{self.name} sleeps: refresh it before it samples")
+        lora, version = self._adapter or (None, 0)
+        self.under_way += len(jobs)
+        try:
+            found = await self._engine.generate([engines.EngineRequest(*job, lora) for job in jobs])
+        finally:
+            self.under_way -= len(jobs)
+        if lora is None:
+            return found
+        return [replace(each, versions=((version, len(each.output.outputs[0].token_ids)),)) for each in found]
 
     def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
         if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
@@ -104,7 +93,7 @@ class _Client(ScoringTokenModel):
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
 
-    def _completion(self, ids: tuple[int, ...], sampling: Sampling, sample: EngineOutput) -> Completion:
+    def _completion(self, ids: tuple[int, ...], sampling: Sampling, sample: Any) -> Completion:
         output = sample.output.outputs[0]
         if output.finish_reason not in ("stop", "length"):
             raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
@@ -159,7 +148,7 @@ class VLLMModel(_Client):
     ) -> None:
         if engine not in ("async", "offline"):
             raise ConfigError(f"engine is 'async' or 'offline', got {engine!r}")
-        self._vllm = load_vllm()
+        self._vllm = engines.load_vllm()
         self.name, self.version = name or Path(model).name, 0
         transformers = importlib.import_module("transformers")  # vLLM brings it
         loaders = transformers.AutoTokenizer, transformers.AutoConfig
@@ -174,7 +163,7 @@ class VLLMModel(_Client):
         }
         if max_lora_rank is not None:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
-        cpu = on_cpu()
+        cpu = engines.on_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
         defaults: dict[str, Any] = {
             "enable_prefix_caching": True,
@@ -191,7 +180,7 @@ class VLLMModel(_Client):
         settings = defaults | settings | dict(options or {})
         self.dtype: str = settings["dtype"]
         self._sleeps = bool(settings.get("enable_sleep_mode"))
-        kind = StreamingEngine if engine == "async" else OfflineEngine
+        kind = engines.StreamingEngine if engine == "async" else engines.OfflineEngine
         self._engine = kind(settings, self.version)
         self.context = self._engine.context
         self.capacity, self.under_way = self._engine.capacity, 0
@@ -298,7 +287,7 @@ class VLLMAdapter(_Client):
     @property
     def version(self) -> int:
         """Version of the adapter."""
-        return 0 if self._adapter is None else self._adapter.version
+        return 0 if self._adapter is None else self._adapter[1]
 
     def sleep(self) -> None:
         """As `VLLMModel.sleep`, for all adapters of the base."""
@@ -325,12 +314,4 @@ class VLLMAdapter(_Client):
         number = next(self.base._loras)
         lora = importlib.import_module("vllm.lora.request")
         request = lora.LoRARequest(f"{self.name}/{number}", number, str(path))
-        self._adapter = _Adapter(request, self.version + 1 if version is None else version)
-
-
-@dataclass(frozen=True, slots=True)
-class _Adapter:
-    """vLLM's `LoRARequest` for one version of an adapter."""
-
-    request: Any
-    version: int
+        self._adapter = request, self.version + 1 if version is None else version

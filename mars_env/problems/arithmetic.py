@@ -2,12 +2,12 @@
 
 import random
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import MADE, Draft, Draw, generated_set
+from mars_env.problems.generated import MADE, Draft, generated_set
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.types import Problem
 
@@ -96,13 +96,12 @@ def _operator(sign: int) -> str:
     return "+" if sign > 0 else "-"
 
 
-def _make(min_terms: int, max_terms: int, rng: random.Random) -> Draw:
-    return partial(_draw, rng.randint(min_terms, max_terms), rng)
-
-
-def _draw(count: int, rng: random.Random) -> Draft:
-    start = rng.randrange(_MODULUS)
-    signs = [rng.choice((1, -1)) for _ in range(count)]
-    terms = [sign * rng.randint(0, _LARGEST_TERM) for sign in signs]
-    metadata = {**MADE, "integer": True, "level": count, "start": start, "terms": terms, "signs": signs}
-    return Draft(arithmetic_statement(start, terms, signs), str((start + sum(terms)) % _MODULUS), metadata)
+def _make(min_terms: int, max_terms: int, rng: random.Random) -> Iterator[Draft]:
+    count = rng.randint(min_terms, max_terms)
+    while True:
+        start = rng.randrange(_MODULUS)
+        signs = [rng.choice((1, -1)) for _ in range(count)]
+        terms = [sign * rng.randint(0, _LARGEST_TERM) for sign in signs]
+        metadata = {**MADE, "integer": True, "level": count, "start": start, "terms": terms, "signs": signs}
+        reference = str((start + sum(terms)) % _MODULUS)
+        yield Draft(arithmetic_statement(start, terms, signs), reference, metadata)

@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from mars_env.errors import ProblemError
 from mars_env.problems.files import file_rows
@@ -33,6 +33,8 @@ from mars_env.types import Problem
 TIME_LIMITS = (0.01, 3600.0)  # in seconds; other limits of real sets are ignored
 MEMORY_LIMITS = (4 << 20, 1 << 40)  # in bytes
 _MAX_SOLUTIONS = 3
+
+T = TypeVar("T", int, float)
 
 
 def is_code_row(row: Row) -> bool:
@@ -87,16 +89,11 @@ def code_problem_from_row(
         raise Untestable("tests", "contains no test")
     if row.get("checker") and reference["form"] != "stdin":
         raise BadField("checker", "is only for problems of standard input: nothing would run it here")
+    left_out = _PRIVATE.union(("id", *_STATEMENTS))
     metadata = {
-        "source": source,
-        "licence": licence,
-        **{
-            str(key): json_value(value)
-            for key, value in row.items()
-            if key not in _PRIVATE and key not in ("id", *_STATEMENTS)
-        },
-        "form": reference["form"],
-        "public_tests": sum(test["public"] for test in reference["tests"]),
+        **{"source": source, "licence": licence},
+        **{str(key): json_value(value) for key, value in row.items() if key not in left_out},
+        **{"form": reference["form"], "public_tests": sum(test["public"] for test in reference["tests"])},
     }
     return Problem(_id(row, default_id), _statement(row, reference), reference, "code", metadata)
 
@@ -151,16 +148,11 @@ def _names(text: str, name: str) -> bool:
 
 
 def _reference(row: Row) -> dict[str, Any]:
-    common = {
-        "prelude": False,
-        "time_limit": _time_limit(row.get("time_limit")),
-        "memory_limit": _memory_limit(row),
-        "solutions": _solutions(row),
+    limits = {
+        "time_limit": _limit(row, "time_limit", *TIME_LIMITS),
+        "memory_limit": _limit(row, "memory_limit_bytes", *MEMORY_LIMITS),
     }
-    for field, limit in (("time_limit", "time_limit"), ("memory_limit_bytes", "memory_limit")):
-        if "mode" in row and common[limit] is None and row.get(field) is not None:  # a row of our own form
-            least, most = TIME_LIMITS if field == "time_limit" else MEMORY_LIMITS
-            raise BadField(field, f"must be a number from {least} to {most}, not {row[field]!r}")
+    common = {"prelude": False, **limits, "solutions": _solutions(row)}
     if "public_test_cases" in row or "private_test_cases" in row:
         return {**common, **_live_code_bench(row)}
     if "private_tests" in row and isinstance(row["private_tests"], Mapping):
@@ -186,22 +178,21 @@ def _reference(row: Row) -> dict[str, Any]:
     raise BadField("tests", "is missing: the row is not a code problem in a known form")
 
 
-def _stdin(row: Row, tests: list[Any], *, public: int = 0) -> dict[str, Any]:
-    public = row["public_tests"] if isinstance(row.get("public_tests"), int) else public
-    found = []
+def _public(row: Row) -> int:
+    """How many of the first tests are public."""
+    return row["public_tests"] if isinstance(row.get("public_tests"), int) else 0
+
+
+def _stdin(row: Row, tests: list[Any]) -> dict[str, Any]:
+    public, found = _public(row), []
     for index, test in enumerate(tests):
         if not isinstance(test, Mapping) or "input" not in test or "output" not in test:
             raise BadField("tests", f"[{index}] must have 'input' and 'output'")
         is_public = _flag(test, "public", index < public)
         texts = {key: _text_lines(test[key], f"tests[{index}].{key}") for key in ("input", "output")}
         found.append({**texts, "public": is_public})
-    return {
-        "form": "stdin",
-        "tests": found,
-        "exact": _flag(row, "exact", False),
-        "tolerance": _tolerance(row),
-        "checker": row.get("checker") or None,
-    }
+    how = {"exact": _flag(row, "exact", False), "tolerance": _tolerance(row)}
+    return {"form": "stdin", "tests": found, **how, "checker": row.get("checker") or None}
 
 
 def _flag(row: Row, field: str, default: bool) -> bool:
@@ -237,9 +228,8 @@ def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
     if not name.isidentifier():
         raise Untestable("fn_name", f"must be the name of a function, not {name!r}")
     starter = str(row.get("starter_code") or "")
-    public = row["public_tests"] if isinstance(row.get("public_tests"), int) else 0
     tests = [
-        _case(_parsed(arguments), output, f"[{index}]", unwrap=not ours, public=index < public)
+        _case(_parsed(arguments), output, f"[{index}]", unwrap=not ours, public=index < _public(row))
         for index, (arguments, output) in enumerate(zip(inputs, outputs, strict=True))
     ]
     method = "class Solution" in starter
@@ -284,24 +274,21 @@ def _parsed(value: Any) -> Any:
 def _live_code_bench(row: Row) -> dict[str, Any]:
     public = _test_cases(row.get("public_test_cases") or "[]", "public_test_cases")
     private = _test_cases(row.get("private_test_cases") or "[]", "private_test_cases")
-    details = _json(row, "metadata") if isinstance(row.get("metadata"), str) else row.get("metadata")
-    name = details.get("func_name") if isinstance(details, Mapping) else None
     found = [(test, True) for test in public] + [(test, False) for test in private]
-    return _typed_cases(row, found, str(name or ""))
+    return _typed_cases(row, found, _json(row, "metadata"))
 
 
-def _typed_cases(row: Row, found: list[tuple[Any, bool]], name: str) -> dict[str, Any]:
+def _typed_cases(row: Row, found: list[tuple[Any, bool]], details: Any) -> dict[str, Any]:
     functional = {isinstance(t, Mapping) and t.get("testtype") == "functional" for t, _ in found}
     if functional == {True}:
+        name = details.get("func_name") if isinstance(details, Mapping) else None
         if not name:
             raise BadField("metadata", "names no 'func_name' for tests that call a function")
-        return _method(
-            name,
-            [
-                {"arguments": _parsed(_field(t, "input")), "accept": [_json(t, "output")], "public": public}
-                for t, public in found
-            ],
-        )
+        cases = [
+            {"arguments": _parsed(_field(t, "input")), "accept": [_json(t, "output")], "public": public}
+            for t, public in found
+        ]
+        return _method(str(name), cases)
     if True in functional:
         raise BadField("private_test_cases", "mixes functions and standard input")
     pairs = [
@@ -343,7 +330,6 @@ def _asserts(row: Row) -> dict[str, Any]:
     setup = str(row.get("test_setup_code") or "")
     imports = [imports] if isinstance(imports, str) else [str(line) for line in imports]
     entry_point = str(row.get("entry_point") or "") or called_function(row)
-    public = row["public_tests"] if isinstance(row.get("public_tests"), int) else 0
     form = {"form": "asserts", "entry_point": entry_point, "imports": [*imports, *([setup] if setup else [])]}
     if isinstance(tests, str):
         if "def check(" not in tests:
@@ -362,7 +348,7 @@ def _asserts(row: Row) -> dict[str, Any]:
     for index, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise BadField("tests", f"[{index}] must be Python text")
-    found = [{"code": text, "public": index < public} for index, text in enumerate(texts)]
+    found = [{"code": text, "public": index < _public(row)} for index, text in enumerate(texts)]
     return {**form, "tests": found, "prompt": ""}
 
 
@@ -389,12 +375,9 @@ def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
             for i, test in enumerate(tests)
         ]
         return {**_method(name, cases), **_integer_keys(cases)}
-    details: Any = next(
-        (t.get("metadata") for t in tests if isinstance(t, Mapping) and t.get("metadata")), {}
-    )
-    name = str(details.get("func_name") or "") if isinstance(details, Mapping) else ""
+    details = (t.get("metadata") for t in tests if isinstance(t, Mapping) and t.get("metadata"))
     found = [(t, bool(isinstance(t, Mapping) and t.get("public", False))) for t in tests]
-    return _typed_cases(row, found, name)
+    return _typed_cases(row, found, next(details, None))
 
 
 def _case(arguments: Any, output: Any, place: str, *, unwrap: bool, public: bool = False) -> dict[str, Any]:
@@ -439,17 +422,17 @@ def _tolerance(row: Row) -> float | None:
     return float(value)
 
 
-def _time_limit(value: Any) -> float | None:
-    """Seconds, also from CodeContests' seconds and nanoseconds; what is implausible is ignored."""
+def _limit(row: Row, field: str, least: T, most: T) -> T | None:
+    """A limit, also in CodeContests' seconds and nanoseconds; other sets' implausible ones are ignored."""
+    value = row.get(field)
     if isinstance(value, Mapping):
         seconds, nanos = (value.get(name) or 0 for name in ("seconds", "nanos"))
         value = seconds + nanos / 1e9 if _is_number(seconds) and _is_number(nanos) else None
-    return float(value) if _is_number(value) and TIME_LIMITS[0] <= value <= TIME_LIMITS[1] else None
-
-
-def _memory_limit(row: Row) -> int | None:
-    value = row.get("memory_limit_bytes")
-    return int(value) if _is_number(value) and MEMORY_LIMITS[0] <= value <= MEMORY_LIMITS[1] else None
+    if _is_number(value) and least <= value <= most:
+        return type(least)(value)
+    if "mode" in row and row.get(field) is not None:  # a row of our own form
+        raise BadField(field, f"must be a number from {least} to {most}, not {row[field]!r}")
+    return None
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:

@@ -10,14 +10,14 @@ chain: half of a program can be right, a test tells which half, and the other ca
 
 import random
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
-from mars_env.problems.generated import LICENCE, Draft, Draw, generated_set
+from mars_env.problems.generated import LICENCE, Draft, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
 PUBLIC = (0, 3, 6, 9, 12, 15)
@@ -119,18 +119,15 @@ class Nibbles:
     registers: int = 1
     shown: int = len(PUBLIC)
 
-    def __call__(self, rng: random.Random) -> Draw:
-        """Start one problem; what it shows decides its split."""
-
-        def draw() -> Draft | None:
+    def __call__(self, rng: random.Random) -> Iterator[Draft | None]:
+        """Draw one problem; what it shows decides its split."""
+        while True:
             if self.registers == 1:
                 chains = [self.chain(rng, arithmetic=rng.random() < 0.5)]  # mostly from one family
             else:
                 chains = [self.chain(rng, arithmetic=True), self.chain(rng, arithmetic=False)]
             tables = [nibble_table(names) for names in chains]
-            return _draft(chains, tables, shown_inputs(self.shown)) if all(map(is_varied, tables)) else None
-
-        return draw
+            yield _draft(chains, tables, shown_inputs(self.shown)) if all(map(is_varied, tables)) else None
 
     def chain(self, rng: random.Random, arithmetic: bool) -> list[str]:
         """Draw one register's operations, most of them from one family."""

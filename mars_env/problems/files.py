@@ -13,6 +13,7 @@ from mars_env.lazy import needs
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, json_value, read_problems, required_text
 from mars_env.problems.written import is_written, read_written
+from mars_env.text import suggestion
 from mars_env.types import Problem
 
 SUFFIXES = (".jsonl", ".ndjson", ".parquet")
@@ -48,10 +49,9 @@ def load_file(
         ...     load_file(file, fields={"problem": "question"})[0].reference
         '2'
     """
-    unknown = set(fields or ()) - set(FIELDS)
-    if unknown:
-        others = ", ".join(sorted(unknown))
-        raise ConfigError(f"fields maps 'id', 'problem' and 'answer' to a row's own names, not {others!r}")
+    if unknown := sorted({*(fields or ())} - FIELDS.keys()):
+        wrong = f"{unknown[0]!r}{suggestion(unknown[0], FIELDS)}"
+        raise ConfigError(f"fields names a row's 'id', 'problem' and 'answer', not {wrong}")
     path = Path(path)
     if not path.is_dir() and path.suffix in SUFFIXES and is_written(file_rows(path)):
         return read_written(path.stem, file_rows(path))
@@ -118,20 +118,13 @@ def _problem(
 ) -> Problem:
     problem_id = f"{stem}/{index}" if id_field is None else _named_field(row, "id", id_field)
     used = {id_field, problem_field, answer_field}
-    metadata = {
-        "source": stem,
-        "licence": licence,
-        **{str(key): json_value(value) for key, value in row.items() if key not in used},
-    }
+    kept = {str(key): json_value(value) for key, value in row.items() if key not in used}
+    metadata = {"source": stem, "licence": licence, **kept}
     statement = _named_field(row, "problem", problem_field)
     if answer_field not in row and (row.get("rubric") or row.get("documents")):
         return Problem(problem_id, statement, None, "open", metadata)
-    return Problem(
-        problem_id,
-        statement,
-        _named_field(_with_one_answer(row, answer_field), "answer", answer_field),
-        metadata=metadata,
-    )
+    answer = _named_field(_with_one_answer(row, answer_field), "answer", answer_field)
+    return Problem(problem_id, statement, answer, metadata=metadata)
 
 
 def _with_one_answer(row: Row, field: str) -> Row:

@@ -5,8 +5,9 @@ They draw with `random.Random`, whose streams stay the same across versions of P
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Integral
 from typing import Any, Final, Literal
 
@@ -37,12 +38,9 @@ class Draft:
     key: str = ""
 
 
-Draw = Callable[[], Draft | None]
-"""Draws a problem; None if what was drawn is not suitable."""
-
-Maker = Callable[[random.Random], Draw]
-"""Starts one problem: draws what stays the same when a problem is drawn again. A module-level function, or a
-partial of one: worker processes can import it."""
+Maker = Callable[[random.Random], Iterator[Draft | None]]
+"""Draws one problem again and again; None stands for a draw that is not suitable. What it draws before the
+first stays the same. A module-level generator function, or a partial of one: worker processes import it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +56,11 @@ class _Generated:
         return ENDLESS
 
     def __getitem__(self, index: int) -> Problem:
-        draw = self.make(random.Random(derive_seed(self.label, self.split, self.seed, index)))
-        for _ in range(_ATTEMPTS):
-            draft = draw()
-            if draft is not None and split_of(draft.key or draft.statement) == self.split:
-                return Problem(
-                    self.place(index), draft.statement, draft.reference, draft.kind, draft.metadata
-                )
+        drafts = self.make(random.Random(derive_seed(self.label, self.split, self.seed, index)))
         place = self.place(index)
+        for draft in islice(drafts, _ATTEMPTS):
+            if draft is not None and split_of(draft.key or draft.statement) == self.split:
+                return Problem(place, draft.statement, draft.reference, draft.kind, draft.metadata)
         raise ProblemError(f"{place}: no suitable problem in {_ATTEMPTS} draws; widen the set's options")
 
     def index_of(self, problem_id: str) -> int:
@@ -95,7 +90,7 @@ def generated_set(
 
     Args:
         name: The set's name.
-        make: Starts one problem.
+        make: Draws one problem.
         seed: The set's seed.
         split: ``"train"`` (also for None) or ``"test"``; no statement is in both, whatever the seeds.
         label: The first part of every id: the name (by default), and the options that change the problems.
@@ -107,7 +102,8 @@ def generated_set(
 
     Example:
         >>> def make(rng):
-        ...     return lambda: Draft(f"What is {rng.randrange(10**6)} + 0?", "?", {})
+        ...     while True:
+        ...         yield Draft(f"What is {rng.randrange(10**6)} + 0?", "?", {})
         >>> sums = generated_set("sums", make, seed=0, split="test")
         >>> sums[3].id, sums.revision
         ('sums/test/0/3', 'version 1, sums, split test, seed 0')

@@ -141,11 +141,8 @@ class HubSet:
             raise _unreachable(f"{place} from the Hugging Face hub", error) from error
         if len(data) != size:
             raise ProblemError(f"{place} has {len(data)} rows, not the recorded {size}: the data has changed")
-        rows = (
-            dict(zip(batch, values, strict=True))
-            for batch in data.iter(batch_size=4096)
-            for values in zip(*batch.values(), strict=True)
-        )
+        batches = data.iter(batch_size=4096)
+        rows = (dict(zip(b, row, strict=True)) for b in batches for row in zip(*b.values(), strict=True))
         for number, row in enumerate(rows, 1):
             yield f"{self.repo}, split {split}, row {number}", row
 

@@ -37,13 +37,11 @@ def human_eval_row(row: Row) -> Row:
         examples = []
     tests = [_assertion(example.source, example.want) for example in examples]
     hidden, name = _results(str(row.get("test") or ""), "candidate"), str(row.get("entry_point") or "")
-    false = {
-        test
-        for test in tests
-        for call, told in _results(test, name).items()
-        if hidden.get(call, told) != told
-    }
-    return {**row, "examples": [test for test in tests if test and test not in false]}
+
+    def is_true(test: str) -> bool:
+        return all(hidden.get(call, value) == value for call, value in _results(test, name).items())
+
+    return {**row, "examples": [test for test in tests if test and is_true(test)]}
 
 
 _UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
@@ -88,19 +86,10 @@ def mbpp_row(row: Row) -> Row:
     field_name = "prompt" if row.get("prompt") else "text"
     statement = f"{required_text(row, field_name)}\n\nIt must pass this test:\n{tests[0]}"
     problem_id = str(row.get("id") or f"mbpp/{required_text(row, 'task_id')}")
-    kept = {
-        key: row[key]
-        for key in ("code", "reference_solution", "test_imports", "test_setup_code", "test")
-        if key in row
-    }
-    return {
-        **kept,
-        "id": problem_id,
-        "prompt": statement,
-        "test_list": list(tests),
-        "entry_point": row.get("entry_point") or called_function(row),
-        "public_tests": 1,
-    }
+    kept = ("code", "reference_solution", "test_imports", "test_setup_code", "test")
+    called = {"entry_point": row.get("entry_point") or called_function(row)}
+    made = {"id": problem_id, "prompt": statement, "test_list": list(tests), "public_tests": 1}
+    return {**{key: row[key] for key in kept if key in row}, **made, **called}
 
 
 def _apps_row(row: Row) -> Row:
@@ -118,11 +107,11 @@ def _problem(
     return code_problem_from_row(prepare(row), default_id=default_id, source=name, licence=licence)
 
 
-def _code_set(name: str, prepare: Callable[[Row], Row] = dict) -> HubSet:
+def _code_set(name: str, prepare: Callable[[Row], Row]) -> HubSet:
     return hub_set(name, partial(_problem, name=name, licence=described(name)["licence"], prepare=prepare))
 
 
-_LIVE_CODE_BENCH = _code_set("livecodebench")
+_LIVE_CODE_BENCH = _code_set("livecodebench", dict)
 
 
 def live_code_bench(
@@ -181,12 +170,6 @@ def _date(text: str | datetime.date | None, default: datetime.date) -> datetime.
         raise ConfigError(f"a date must look like 2024-08-31, not {text!r}") from error
 
 
-_SETS = (
-    _code_set("humaneval", human_eval_row),
-    _code_set("mbpp", mbpp_row),
-    _code_set("apps", _apps_row),
-    _code_set("taco", _apps_row),
-    _code_set("codecontests"),
-    _code_set("deepcoder"),
-)
-CODE_SETS = {each.name: each for each in _SETS}
+_PREPARED = {"humaneval": human_eval_row, "mbpp": mbpp_row, "apps": _apps_row, "taco": _apps_row}
+_PLAIN = ("codecontests", "deepcoder")
+CODE_SETS = {name: _code_set(name, _PREPARED.get(name, dict)) for name in (*_PREPARED, *_PLAIN)}

@@ -38,9 +38,8 @@ def _math500_problem(row: Row, index: int, split: str) -> Problem:
     r"""A row of HuggingFaceH4/MATH-500: problem, solution, answer, subject, level, unique_id."""
     metadata = _metadata("MATH-500", described("math500")["licence"], row, "subject", "level")
     unique = required_text(row, "unique_id").removeprefix("test/").removesuffix(".json")
-    return Problem(
-        f"math500/{unique}", required_text(row, "problem"), required_text(row, "answer"), metadata=metadata
-    )
+    statement, answer = required_text(row, "problem"), required_text(row, "answer")
+    return Problem(f"math500/{unique}", statement, answer, metadata=metadata)
 
 
 def _gsm8k_problem(row: Row, index: int, split: str) -> Problem:
@@ -65,27 +64,19 @@ def _dapo_problem(row: Row, index: int, split: str) -> Problem:
     prompt = row.get("prompt")
     if not isinstance(prompt, (list, tuple)) or len(prompt) != 1 or not isinstance(prompt[0], Mapping):
         raise BadField("prompt", "must be a list of one message")
-    nested = {
-        "prompt[0].content": prompt[0].get("content"),
-        "reward_model.ground_truth": _item(row, "reward_model", "ground_truth"),
-        "extra_info.index": _item(row, "extra_info", "index"),
-    }
+    nested = {"prompt[0].content": prompt[0].get("content")}
+    for field, key in (("reward_model", "ground_truth"), ("extra_info", "index")):
+        value = row.get(field)
+        nested[f"{field}.{key}"] = value.get(key) if isinstance(value, Mapping) else None
     content = required_text(nested, "prompt[0].content")
     before = _DAPO_BEFORE.match(content)
     statement = _DAPO_AFTER.sub("", content[before.end() if before else 0 :]).strip()
     if not statement:
         raise BadField("prompt", "contains no problem between its instructions")
-    return Problem(
-        f"dapo-math-17k/{required_text(nested, 'extra_info.index')}",
-        statement,
-        required_text(nested, "reward_model.ground_truth"),
-        metadata=_metadata("DAPO-Math-17k", "Apache-2.0", row) | {"integer": True},
-    )
-
-
-def _item(row: Row, field: str, key: str) -> Any:
-    value = row.get(field)
-    return value.get(key) if isinstance(value, Mapping) else None
+    number = required_text(nested, "extra_info.index")
+    reference = required_text(nested, "reward_model.ground_truth")
+    metadata = _metadata("DAPO-Math-17k", "Apache-2.0", row) | {"integer": True}
+    return Problem(f"dapo-math-17k/{number}", statement, reference, metadata=metadata)
 
 
 def _integers(name: str, source: str, *keys: str) -> HubSet:
@@ -93,12 +84,10 @@ def _integers(name: str, source: str, *keys: str) -> HubSet:
     return hub_set(name, partial(_integer_problem, name=name, source=source, licence=licence, keys=keys))
 
 
-_SETS = (
-    _integers("aime24", "AIME 2024", "url", "year"),
-    _integers("aime25", "AIME 2025"),
-    _integers("beyondaime", "BeyondAIME"),
-    hub_set("math500", _math500_problem),
-    hub_set("gsm8k", _gsm8k_problem),
-    hub_set("dapo-math-17k", _dapo_problem),
-)
-MATH_SETS = {each.name: each for each in _SETS}
+_CONVERT = {"math500": _math500_problem, "gsm8k": _gsm8k_problem, "dapo-math-17k": _dapo_problem}
+MATH_SETS = {
+    "aime24": _integers("aime24", "AIME 2024", "url", "year"),
+    "aime25": _integers("aime25", "AIME 2025"),
+    "beyondaime": _integers("beyondaime", "BeyondAIME"),
+    **{name: hub_set(name, convert) for name, convert in _CONVERT.items()},
+}

@@ -280,9 +280,8 @@ class ProblemSet(Sequence[Problem]):
         self._refuse_endless("filter")
 
         def keep(problem: Problem) -> bool:
-            return all(_matches(problem, key, value) for key, value in metadata.items()) and (
-                predicate is None or bool(predicate(problem))
-            )
+            fits = all(_matches(problem, key, value) for key, value in metadata.items())
+            return fits and (predicate is None or bool(predicate(problem)))
 
         return self._view(tuple(index for index in self._indices if keep(self._source[index])))
 
@@ -321,11 +320,8 @@ class ProblemSet(Sequence[Problem]):
             ['content_hash', 'generated', 'licence', 'name', 'notes', 'problems', 'revision']
         """
         about = ("name", "revision", "licence", "generated", "notes")
-        return {
-            **{name: getattr(self, name) for name in about},
-            "problems": len(self),
-            "content_hash": self.content_hash(),
-        }
+        described = {name: getattr(self, name) for name in about}
+        return described | {"problems": len(self), "content_hash": self.content_hash()}
 
     def _index_of(self, problem_id: str) -> int:
         try:
@@ -361,9 +357,8 @@ def _filled(groups: Iterable[list[int]], count: int) -> tuple[list[int], list[li
 
 def _rules(metadata: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """How answers are judged: whether order and form count, or the check and what it judges by."""
-    keys = ["ordered", "integer"] + (
-        ["answer_check", "numbers", "target"] if "answer_check" in metadata else []
-    )
+    keys = ["ordered", "integer"]
+    keys += ["answer_check", "numbers", "target"] if "answer_check" in metadata else []
     return [(key, metadata[key]) for key in keys if key in metadata]
 
 

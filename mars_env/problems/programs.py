@@ -20,8 +20,7 @@ _VERSION: Final = 1
 
 @cache
 def _problems() -> tuple[Problem, ...]:
-    lines = _DATA.read_text(encoding="utf-8").splitlines()
-    return tuple(parse_problem(json.loads(line)) for line in lines)
+    return tuple(parse_problem(json.loads(line)) for line in _DATA.read_text(encoding="utf-8").splitlines())
 
 
 def programs_problems(
@@ -52,10 +51,5 @@ def programs_problems(
         for index, problem in enumerate(_problems())
         if problem.metadata["level"] in levels and (split is None or (index % 4 == 3) == (split == "test"))
     ]
-    return ProblemSet(
-        "programs",
-        chosen,
-        revision=f"version {_VERSION}" + (f", split {split}" if split else ""),
-        licence="Apache-2.0",
-        reference_field="tests",
-    )
+    revision = f"version {_VERSION}" + (f", split {split}" if split else "")
+    return ProblemSet("programs", chosen, revision=revision, licence="Apache-2.0", reference_field="tests")

@@ -1,13 +1,12 @@
 """Finds problem sets by name: the library's own, a user's, and those of installed packages."""
 
-import importlib
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import ConfigError
 from mars_env.identity import full_name
-from mars_env.lazy import declared, imported
+from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.text import suggestion
 
@@ -45,12 +44,12 @@ _loaders: dict[str, Loader] = {}  # the sets of users
 _MODULE_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[\w.-]+)")
 
 
-def register_problem_set(name: str, loader: Loader) -> None:
+def register_problem_set(name: str, loader: Loader | ProblemSet) -> None:
     """Make a set known by name to `load_problems`, `make` and the command line.
 
     Args:
         name: Letters, digits, ``_``, ``-`` and ``.``; lower case by convention.
-        loader: Called as ``loader(seed=..., split=..., **options)`` each time the set is loaded.
+        loader: Called as ``loader(seed=..., split=..., **options)`` each time the set is loaded; or the set.
 
     Raises:
         ConfigError: The name is malformed, or another loader has it.
@@ -65,6 +64,7 @@ def register_problem_set(name: str, loader: Loader) -> None:
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a problem set's name may contain letters, digits, '_', '-' and '.', got {name!r}")
+    loader = _as_loader(loader, f"the set {name!r}")
     own = name in _FUNCTIONS or name in _HUB
     # A module that is imported again registers the same function again, which is not a clash.
     if own or full_name(_loaders.get(name, loader)) != full_name(loader):
@@ -128,8 +128,7 @@ def held_out_by_default(name: str) -> str | None:
 
 def _imported(place: str) -> Any:
     """What stands at ``module:name`` of this package."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"mars_env.problems.{module}"), name)
+    return import_object(f"mars_env.problems.{place}")
 
 
 def _from_module(module_name: str, name: str) -> Loader:

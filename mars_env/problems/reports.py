@@ -5,13 +5,13 @@ exist, so nothing about them can be known without the documents.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import MADE, Draft, Draw, generated_set
+from mars_env.problems.generated import MADE, Draft, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
 _MAX_YEARS: Final = 20
@@ -71,18 +71,15 @@ def report(company: str, division: str, year: int, figures: Sequence[int]) -> st
     )
 
 
-def _make(years: int, rng: random.Random) -> Draw:
-    return partial(_draw, years, rng)
-
-
-def _draw(years: int, rng: random.Random) -> Draft:
-    company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
-    first = rng.randint(1980, 2024 - _MAX_YEARS)
-    documents = [
-        report(company, division, first + i, [rng.randint(100, most) for most in (999, 999, 4999)])
-        for i in range(years)
-        for division in DIVISIONS
-    ]
-    rng.shuffle(documents)
-    metadata = {**MADE, "company": company, "task": "number", "documents": documents}
-    return Draft(_statement(company), None, metadata, "open")
+def _make(years: int, rng: random.Random) -> Iterator[Draft]:
+    while True:
+        company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
+        first = rng.randint(1980, 2024 - _MAX_YEARS)
+        documents = [
+            report(company, division, first + i, [rng.randint(100, most) for most in (999, 999, 4999)])
+            for i in range(years)
+            for division in DIVISIONS
+        ]
+        rng.shuffle(documents)
+        metadata = {**MADE, "company": company, "task": "number", "documents": documents}
+        yield Draft(_statement(company), None, metadata, "open")

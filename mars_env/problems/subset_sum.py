@@ -5,13 +5,13 @@ and often more than one right answer; the grader accepts each (`mars_env.grading
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import MADE, Draft, Draw, generated_set
+from mars_env.problems.generated import MADE, Draft, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
 
@@ -85,16 +85,11 @@ def subsets_with_sum(numbers: Sequence[int], target: int) -> list[tuple[int, ...
     return [subset for size in sizes for subset in combinations(numbers, size) if sum(subset) == target]
 
 
-def _make(count: int, largest: int, min_parts: int, max_parts: int, rng: random.Random) -> Draw:
-    return partial(_draw, count, largest, rng.randint(min_parts, max_parts), rng)
-
-
-def _draw(count: int, largest: int, parts: int, rng: random.Random) -> Draft:
-    numbers = sorted(rng.sample(range(1, largest + 1), count))
-    chosen = sorted(rng.sample(numbers, parts))
-    check = {"answer_check": "subset-sum", "numbers": numbers, "target": sum(chosen)}
-    return Draft(
-        subset_sum_statement(numbers, sum(chosen)),
-        ", ".join(map(str, chosen)),
-        {**MADE, "level": parts, **check},
-    )
+def _make(count: int, largest: int, min_parts: int, max_parts: int, rng: random.Random) -> Iterator[Draft]:
+    parts = rng.randint(min_parts, max_parts)
+    while True:
+        numbers = sorted(rng.sample(range(1, largest + 1), count))
+        chosen = sorted(rng.sample(numbers, parts))
+        check = {"answer_check": "subset-sum", "numbers": numbers, "target": sum(chosen)}
+        statement, reference = subset_sum_statement(numbers, sum(chosen)), ", ".join(map(str, chosen))
+        yield Draft(statement, reference, {**MADE, "level": parts, **check})

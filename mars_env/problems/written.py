@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel, ValidationError
+
 from mars_env.errors import ProblemError, explained
 from mars_env.files import write_atomically
-from mars_env.problems.problem_set import Listed, ProblemSet
+from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, read_problems, required_text
 from mars_env.types import Problem
 
@@ -21,6 +23,16 @@ PROVENANCE: Final = "provenance"
 """Key of a problem's metadata: how a model made it."""
 
 _KINDS: Final = ("math", "code", "open")
+
+
+class _About(BaseModel, strict=True):
+    """What the first line says of the set."""
+
+    name: str = ""
+    revision: str = ""
+    licence: str = "unknown"
+    notes: str = ""
+    generated: bool = False
 
 
 def write_problems(path: str | Path, problems: ProblemSet) -> None:
@@ -45,8 +57,8 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
 
 def written_rows(problems: ProblemSet) -> Iterator[dict[str, Any]]:
     """The rows of a written set, the first of which describes it; raises ProblemError as `write_problems`."""
-    about = ("name", "revision", "licence", "notes", "generated")
-    yield {"format": _FORMAT, "set": {name: getattr(problems, name) for name in about}}
+    about = {name: getattr(problems, name) for name in _About.model_fields}
+    yield {"format": _FORMAT, "set": about}
     for problem in problems:
         yield _checked(problem_row(problem))
 
@@ -84,21 +96,10 @@ def is_written(rows: Iterator[tuple[str, Row]]) -> bool:
 def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
     """The set that `write_problems` wrote, from the file's rows; raises ProblemError."""
     place, head = next(rows)
-    about = {"generated": False, **head["set"]} if isinstance(head.get("set"), Mapping) else {}
-    generated = about.pop("generated", None)
-    if not isinstance(generated, bool) or not all(isinstance(value, str) for value in about.values()):
-        raise ProblemError(
-            f"{place}: field 'set' must be an object of strings, and 'generated' true or false"
-        )
-    listed: Listed = read_problems(rows, parse_problem)[0]
-    return ProblemSet(
-        about.get("name") or name,
-        listed,
-        revision=about.get("revision", ""),
-        licence=about.get("licence", "unknown"),
-        generated=generated,
-        notes=about.get("notes", ""),
-    )
+    with explained(ProblemError, f"{place}: field 'set'", ValidationError):
+        about = _About.model_validate(head.get("set"))
+    listed, _ = read_problems(rows, parse_problem)
+    return ProblemSet(about.name or name, listed, **about.model_dump(exclude={"name"}))
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:

@@ -4,28 +4,25 @@ The agentic pipeline is `mars_env.rollout.pipeline.pipeline`. It has its module'
 here.
 """
 
-from mars_env.rollout.engine import Job, collect, play, play_all, turn_order
-from mars_env.rollout.groups import groups_of
-from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
-from mars_env.rollout.rewarding import regrade
-from mars_env.rollout.segments import SegmentedModel
-from mars_env.rollout.slots import Slots
-from mars_env.rollout.store import Run, Store, read_run, write_run
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Job",
-    "PipelineSettings",
-    "Run",
-    "SegmentedModel",
-    "Slots",
-    "Store",
-    "UpdateBatch",
-    "collect",
-    "groups_of",
-    "play",
-    "play_all",
-    "read_run",
-    "regrade",
-    "turn_order",
-    "write_run",
-]
+from mars_env.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mars_env.rollout.engine import Job as Job
+    from mars_env.rollout.engine import collect as collect
+    from mars_env.rollout.engine import play as play
+    from mars_env.rollout.engine import play_all as play_all
+    from mars_env.rollout.engine import turn_order as turn_order
+    from mars_env.rollout.groups import groups_of as groups_of
+    from mars_env.rollout.pipeline import PipelineSettings as PipelineSettings
+    from mars_env.rollout.pipeline import UpdateBatch as UpdateBatch
+    from mars_env.rollout.rewarding import regrade as regrade
+    from mars_env.rollout.segments import SegmentedModel as SegmentedModel
+    from mars_env.rollout.slots import Slots as Slots
+    from mars_env.rollout.store import Run as Run
+    from mars_env.rollout.store import Store as Store
+    from mars_env.rollout.store import read_run as read_run
+    from mars_env.rollout.store import write_run as write_run
+
+__getattr__, __dir__, __all__ = lazy_names(__name__)

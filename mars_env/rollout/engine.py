@@ -171,10 +171,8 @@ async def collect(
     game: Game, agents: Mapping[str, Agent], jobs: Sequence[Job], *, seed: int, concurrency: int = 64
 ) -> list[Tree]:
     """Play the jobs and return their trees, in the order of the jobs."""
-    trees: dict[str, Tree] = {}
     async with aclosing(play_all(game, agents, jobs, seed=seed, concurrency=concurrency)) as played:
-        async for tree in played:
-            trees[tree.id] = tree
+        trees = {tree.id: tree async for tree in played}
     return [trees[job.tree_id] for job in jobs]
 
 
@@ -246,8 +244,9 @@ class _Player:
         """What the agent does; None if it failed, and the tree then has a fault."""
         name, parent, rules = expansion.agent, expansion.parent, self.game.rules
         if len(parent.path) >= rules.max_turns:
-            why = f"the rules let {name} act after max_turns = {rules.max_turns}"
-            raise ConfigError(f"{why}: current_agent() gives None when the episode is over")
+            raise ConfigError(
+                f"{name} is to act after max_turns = {rules.max_turns}: end with current_agent() None"
+            )
         agent = self.agents.get(name)
         if agent is None:
             raise ConfigError(f"the rules let {shown(name)} act, but the agents are {', '.join(self.agents)}")

@@ -16,6 +16,9 @@ from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
 """The prompt of a turn, as a string or as messages; None leaves the turn out."""
 
+Prompted = tuple[Turn, "str | list[Message]"]
+"""A turn and its prompt."""
+
 
 def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
     """The turns of a tree, each with its agent's observation: the rules replay the earlier turns."""
@@ -39,43 +42,46 @@ def _is_good(turn: Turn, least: float) -> bool | None:
     return None if turn.reward is None else turn.reward >= least
 
 
-def sft_rows(
-    trees: Iterable[Tree],
-    game: Game,
-    prompt_of: PromptOf,
-    *,
-    roles: Collection[str] | None = None,
-    least: float = 1.0,
-) -> Iterator[dict[str, Any]]:
-    """One row for every right turn that was not cut off: ``prompt`` and ``completion``.
+def prompted(
+    trees: Iterable[Tree], game: Game, prompt_of: PromptOf, roles: Collection[str] | None = None
+) -> Iterator[Prompted]:
+    """The turns that a model sampled, with their prompts.
 
     Args:
         trees: Of a stored run.
         game: The game that was played.
         prompt_of: Makes the prompts.
         roles: Only turns of these; None means all.
-        least: The lowest reward of a right turn, for turns that were not graded.
     """
-    for turn, prompt in _prompted(trees, game, prompt_of, roles):
+    known = {role_of(agent) for agent in game.rules.possible_agents}
+    if roles is not None and (unknown := sorted({*roles} - known)):
+        raise ConfigError(f"no agent has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    for tree in trees:
+        for turn, observation in observed(tree, game):
+            if (roles is None or turn.role in roles) and turn.action.completions:
+                prompt = prompt_of(turn, observation)
+                if prompt is not None:
+                    yield turn, prompt
+
+
+def sft_rows(turns: Iterable[Prompted], least: float = 1.0) -> Iterator[dict[str, Any]]:
+    """One row for every right turn of `prompted` that was not cut off: ``prompt`` and ``completion``.
+
+    `least` is the lowest reward of a right turn, for turns that were not graded.
+    """
+    for turn, prompt in turns:
         if _is_good(turn, least) and not turn.action.truncated:
             yield {"prompt": prompt, "completion": _answer(turn, prompt), **_origin(turn)}
 
 
-def dpo_rows(
-    trees: Iterable[Tree],
-    game: Game,
-    prompt_of: PromptOf,
-    *,
-    roles: Collection[str] | None = None,
-    least: float = 1.0,
-) -> Iterator[dict[str, Any]]:
+def dpo_rows(turns: Iterable[Prompted], least: float = 1.0) -> Iterator[dict[str, Any]]:
     """Pairs of a right and a wrong turn of one role on the same prompt: ``prompt``, ``chosen``, ``rejected``.
 
     Both come from one group, or from several samples of a problem. Each turn is in at most one pair; equal
     texts make no pair. The arguments are those of `sft_rows`.
     """
     by_prompt: dict[tuple[str, str], tuple[Any, list[Turn], list[Turn]]] = {}
-    for turn, prompt in _prompted(trees, game, prompt_of, roles):
+    for turn, prompt in turns:
         right = _is_good(turn, least)
         if right is None or (right and turn.action.truncated):
             continue
@@ -160,21 +166,6 @@ def _clean(row: dict[str, Any]) -> dict[str, Any]:
         name: value.encode(errors="replace").decode() if isinstance(value, str) else value
         for name, value in row.items()
     }
-
-
-def _prompted(
-    trees: Iterable[Tree], game: Game, prompt_of: PromptOf, roles: Collection[str] | None
-) -> Iterator[tuple[Turn, str | list[Message]]]:
-    """The turns of these roles that a model sampled, with their prompts."""
-    known = {role_of(agent) for agent in game.rules.possible_agents}
-    if roles is not None and (unknown := sorted({*roles} - known)):
-        raise ConfigError(f"no agent has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    for tree in trees:
-        for turn, observation in observed(tree, game):
-            if (roles is None or turn.role in roles) and turn.action.completions:
-                prompt = prompt_of(turn, observation)
-                if prompt is not None:
-                    yield turn, prompt
 
 
 def _answer(turn: Turn, prompt: str | list[Message]) -> str | list[Message]:

@@ -14,6 +14,7 @@ dropped because it took long, which would teach a policy to be brief. Dropping i
 import asyncio
 import heapq
 import itertools
+import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -170,8 +171,9 @@ async def pipeline(
         [(0, 4), (1, 2)]
     """
     if settings.groups_per_update is not None and game.team_reward is not None:
-        why = "a team reward is only known when its tree is finished, so groups cannot be trained before"
-        raise ConfigError(f"{why}: leave groups_per_update out")
+        raise ConfigError(
+            "a team reward is only known when its tree is finished: leave groups_per_update out"
+        )
     schedule = _Schedule(settings, training)
     play_tree = partial(
         play, game, agents, seed=seed, journal=journal, on_turns=schedule.take, gate=schedule.gate
@@ -219,15 +221,14 @@ class _Schedule:
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._extra = int((settings.refill - 1) * (self._size or 0))
         self._policy_version = training.policy_version or (lambda policy: self.version)
-        self._slots, self._is_uniform = training.slots, training.uniform
+        self._slots, self._is_uniform = training.slots or Slots(sys.maxsize), training.uniform
         self._trained = frozenset(training.trained)
         self._trees: dict[str, _OpenTree] = {}
-        self._requests: list[tuple[int, int, str, int, asyncio.Future[Claim | None]]] = []  # to start a group
+        self._requests: list[tuple[int, int, str, int, asyncio.Future[Claim]]] = []  # to start a group
         self._request_numbers = itertools.count()
         self._under_way: dict[str, int] = {}  # expansions, and the versions under which they started
         self._ready: dict[str, _ReadyGroup] = {}
         self._in_training = 0
-        self._playing = 0
         self._started_steps, self._all_started = self.version, False
         self._trained_trees: list[str] = []
         self._dropped = self._lost_in_a_row = self._lost_steps = 0
@@ -255,7 +256,6 @@ class _Schedule:
                 if job.tree_id in self._trees:
                     raise ConfigError(f"the tree {job.tree_id} is to be played twice: number its samples")
                 tree = self._trees[job.tree_id] = _OpenTree(next(numbers), step)
-                self._playing += 1
                 self._spawn(self._play(tree, job, play_tree))
                 await self._wait_until(tree.has_progressed)
             self._started_steps += 1
@@ -269,16 +269,17 @@ class _Schedule:
 
     async def _play(self, tree: _OpenTree, job: Job, play_tree: _PlayTree) -> None:
         tree.finished = await play_tree(job)
-        self._playing -= 1
-        if self._size is not None and not tree.untrained:
-            self._close(tree)
+        if self._size is None:
+            for group in groups_of([tree.finished]):
+                self._add(group, tree)
+        self._close_if_trained(tree)
         self._changed.set()
 
     @asynccontextmanager
     async def gate(self, job: Job, expansion: Expansion) -> AsyncGenerator[None]:
         """Wait until a group may start, older trees first; see `mars_env.rollout.engine.Gate`."""
         tree, key = self._trees[job.tree_id], _key(job.tree_id, expansion.id)
-        admitted: asyncio.Future[Claim | None] = asyncio.get_running_loop().create_future()
+        admitted: asyncio.Future[Claim] = asyncio.get_running_loop().create_future()
         request = (tree.number, next(self._request_numbers), key, len(expansion.turn_ids), admitted)
         heapq.heappush(self._requests, request)
         tree.requested = True
@@ -291,22 +292,20 @@ class _Schedule:
         finally:
             self._under_way.pop(key, None)  # it is still there if the group failed
             # The group may have been cancelled when it was admitted but had not gone on yet.
-            given = admitted.result() if admitted.done() and not admitted.cancelled() else None
-            if self._slots is not None and given is not None:
-                self._slots.withdraw(given)
+            if admitted.done() and not admitted.cancelled():
+                self._slots.withdraw(admitted.result())
             self._changed.set()
 
     async def _admit_groups(self) -> None:
         """Let groups start, one after the other, while there is room for them."""
         while True:
             await self._wait_until(lambda: bool(self._requests) and self._may_start_group())
-            if self._slots is not None:
-                await self._slots.room()
+            await self._slots.room()
             number, _, key, samples, admitted = heapq.heappop(self._requests)
             if admitted.done():  # its tree is being cancelled
                 continue
             self._under_way[key] = self.version
-            admitted.set_result(self._slots.promise(number, samples) if self._slots is not None else None)
+            admitted.set_result(self._slots.promise(number, samples))
             self._changed.set()
 
     def _may_start_group(self) -> bool:
@@ -321,19 +320,22 @@ class _Schedule:
         group, key = Group(turns[0].group_id, tuple(turns)), _key(turns[0].tree_id, turns[0].id)
         started = self._under_way.pop(key, self.version)  # a stored group tells its own age
         tree = self._trees[turns[0].tree_id]
-        tree.started[group.id] = started = min(started, tree.started.get(group.id, started))
-        if self._size is None or group.id in self._trained:
+        tree.started[group.id] = min(started, tree.started.get(group.id, started))
+        if self._size is None:
             return
-        if group.id != key:
-            why = f"the group {group.id} grows with its tree, so it cannot be trained before"
+        if group.id != key and group.id not in self._trained:
             advice = "leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
-            raise ConfigError(f"{why}: {advice}")
-        ready = _ReadyGroup(group, started, tree, self._is_uniform(group))
-        if self._is_stale(ready):
-            return
-        ready.tree.untrained += 1
-        self._ready[group.id] = ready
+            raise ConfigError(f"the group {group.id} grows with its tree: {advice}")
+        self._add(group, tree)
         self._changed.set()
+
+    def _add(self, group: Group, tree: _OpenTree) -> None:
+        """Note a finished group that is to be trained."""
+        uniform = bool(self._extra) and self._is_uniform(group)
+        ready = _ReadyGroup(group, tree.started[group.id], tree, uniform)
+        if group.id not in self._trained and not self._is_stale(ready):
+            tree.untrained += 1
+            self._ready[group.id] = ready
 
     # -------------------------------------------------------------------------------------- training
 
@@ -344,7 +346,9 @@ class _Schedule:
             raise self._failure
         if not self._is_due():
             return None
-        chosen = self._step() if self._size is None else self._oldest(self._size)
+        chosen = self._chosen()
+        for ready in chosen:
+            self._remove(ready)
         if chosen:
             self._lost_in_a_row, self._lost_steps = 0, 0
         elif self._lost_in_a_row:
@@ -385,32 +389,23 @@ class _Schedule:
         )
 
     def _is_over(self) -> bool:
-        """Whether all trees are played."""
-        return self._all_started and not self._playing and (self._size is not None or not self._trees)
+        """Whether all trees are played, and, where updates train steps, trained."""
+        return self._all_started and not any(
+            self._size is None or tree.finished is None for tree in self._trees.values()
+        )
 
-    def _step(self) -> list[_ReadyGroup]:
-        """The groups of the step that is due."""
-        trees = [tree for tree in self._trees.values() if tree.step == self.version]
-        chosen = []
-        for tree in trees:
-            assert tree.finished is not None
-            for group in groups_of([tree.finished]):
-                ready = _ReadyGroup(group, tree.started[group.id], tree)
-                if group.id not in self._trained and not self._is_stale(ready):
-                    chosen.append(ready)
-            self._close(tree)
-        return chosen
-
-    def _oldest(self, size: int) -> list[_ReadyGroup]:
-        """This many groups that count, in the order of their start; more if more would become too old."""
+    def _chosen(self) -> list[_ReadyGroup]:
+        """The groups that are due: of this step; or as many as count, and those that would be too old."""
+        if self._size is None:
+            of_step = (ready for ready in self._ready.values() if ready.tree.step == self.version)
+            return sorted(of_step, key=lambda ready: ready.tree.number)
         queue = sorted(self._ready.values(), key=lambda ready: (ready.started, ready.tree.number))
         last = self.version - self._staleness
         chosen: list[_ReadyGroup] = []
         for ready in queue:
-            if ready.started > last and self._counted(chosen) >= size:
+            if ready.started > last and self._counted(chosen) >= self._size:
                 break
             chosen.append(ready)
-            self._remove(ready)
         return chosen
 
     def _counted(self, groups: Collection[_ReadyGroup]) -> int:
@@ -421,14 +416,13 @@ class _Schedule:
     def _remove(self, ready: _ReadyGroup) -> None:
         del self._ready[ready.group.id]
         ready.tree.untrained -= 1
-        if ready.tree.finished is not None and not ready.tree.untrained:
-            self._close(ready.tree)
+        self._close_if_trained(ready.tree)
 
-    def _close(self, tree: _OpenTree) -> None:
-        """Note that nothing of the tree remains to be played or trained."""
-        assert tree.finished is not None
-        del self._trees[tree.finished.id]
-        self._trained_trees.append(tree.finished.id)
+    def _close_if_trained(self, tree: _OpenTree) -> None:
+        """Note a tree of which nothing remains to be played or trained."""
+        if tree.finished is not None and not tree.untrained:
+            del self._trees[tree.finished.id]
+            self._trained_trees.append(tree.finished.id)
 
     def _is_stale(self, ready: _ReadyGroup) -> bool:
         """Whether a group is too old to be trained. If so, it is counted as dropped."""

@@ -79,8 +79,7 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
     finite(row["seconds"])
     grade = row["grade"]
     if grade is not None:
-        _known(grade, _GRADE_FIELDS, "a grade")
-        _require(grade, ["verdict"])
+        _known(grade, _GRADE_FIELDS, ["verdict"])
         check_plain(grade)
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
@@ -93,8 +92,7 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
 
 def _completion(row: Mapping[str, Any]) -> Completion:
     sequences = ("prompt_ids", "token_ids", "logprobs")
-    _known(row, _COMPLETION_FIELDS, "a completion")
-    _require(row, [*sequences, "versions", "text"])
+    _known(row, _COMPLETION_FIELDS, [*sequences, "versions", "text"])
     values = {**row, **{name: tuple(row[name]) for name in sequences}}
     values["train_prompt_ids"] = tuple(row.get("train_prompt_ids", ()))
     values["versions"] = tuple((version, count) for version, count in row["versions"])
@@ -102,8 +100,7 @@ def _completion(row: Mapping[str, Any]) -> Completion:
 
 
 def _call(row: Mapping[str, Any], completions: int) -> ToolCall:
-    _known(row, _CALL_FIELDS, "a call")
-    _require(row, _CALL_FIELDS)
+    _known(row, _CALL_FIELDS, _CALL_FIELDS)
     return valid_call(ToolCall(**row), completions)
 
 
@@ -158,10 +155,11 @@ def _require(row: Mapping[str, Any], names: Iterable[str]) -> None:
             raise ValueError(f"the field {name!r} is missing")
 
 
-def _known(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+def _known(row: Mapping[str, Any], names: Sequence[str], required: Iterable[str]) -> None:
     for name in row:
         if name not in names:
-            raise ValueError(f"{what} has no field {shown(name)}")
+            raise ValueError(f"there is no field {shown(name)}, only {', '.join(names)}")
+    _require(row, required)
 
 
 def _is_above(parent_id: str | None, turn_id: str) -> bool:

@@ -1,6 +1,7 @@
 """New rewards for stored trees: by id, by a reward function, by a grader, or as their game gives them now."""
 
 import inspect
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from mars_env.types import Grader, Reward, Tree, Turn
 Rewards = Mapping[str, float | None]
 """By id: of a turn (``"aime/3#0/1.0"``), of a recorder's answer (``"chatcmpl-..."``), or of a whole tree."""
 
+_Given = defaultdict[str, dict[str, float | None]]
+"""New rewards, by the ids of trees and of their turns."""
+
 
 def attach_rewards(path: str | Path, rewards: Rewards) -> int:
     """Give turns of a stored run their rewards, and return how many got one; those of other turns stay.
@@ -29,19 +33,20 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
         StoreError: There is no such turn, or a reward is not a finite number.
     """
     run = read_run(path)
-    named: dict[str, list[Turn]] = {}
+    named: defaultdict[str, list[Turn]] = defaultdict(list)
     for tree in run.trees:
         for turn in tree.turns:
             for name in {f"{tree.id}/{turn.id}", tree.id, str(turn.info.get("id", ""))} - {""}:
-                named.setdefault(name, []).append(turn)
-    given: dict[tuple[str, str], float | None] = {}
+                named[name].append(turn)
+    given: _Given = defaultdict(dict)
     for name, reward in rewards.items():
         if name not in named:
             raise StoreError(f"{path} has no turn, tree or answer with the id {name!r}")
         with explained(StoreError, f"the reward of {name!r}", ValueError):
             value = None if reward is None else finite(reward)
-        given |= {(turn.tree_id, turn.id): value for turn in named[name]}
-    return _write(path, run, given, {})
+        for turn in named[name]:
+            given[turn.tree_id][turn.id] = value
+    return _write(path, run, given)
 
 
 async def reward_run(path: str | Path, reward: Reward) -> int:
@@ -51,22 +56,22 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
     StoreError, and so is a reward that is neither a finite number nor None.
     """
     run = read_run(path)
-    given: dict[tuple[str, str], float | None] = {}
+    given: _Given = defaultdict(dict)
     for tree in run.trees:
         paths: dict[str | None, tuple[Turn, ...]] = {None: ()}
         for turn in tree.turns:
             before = paths[turn.parent_id]
             paths[turn.id] = (*before, turn)
             if turn.action.interrupted:
-                given[tree.id, turn.id] = None
+                given[tree.id][turn.id] = None
                 continue
             try:
                 value: Any = reward(turn, before, tree.problem)
                 value = await value if inspect.isawaitable(value) else value
-                given[tree.id, turn.id] = None if value is None else finite(value)
+                given[tree.id][turn.id] = None if value is None else finite(value)
             except Exception as error:  # a user's function may raise anything
                 raise StoreError(f"the reward of turn {turn.id} of {tree.id}: {raised(error)}") from error
-    return _write(path, run, given, {})
+    return _write(path, run, given)
 
 
 async def grade_run(path: str | Path, grader: Grader) -> int:
@@ -81,23 +86,23 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
             is not known, and its game has graded them (`regrade` grades them again).
     """
     run = read_run(path)
-    given: dict[tuple[str, str], float | None] = {}
-    finals: dict[str, str] = {}
+    given: _Given = defaultdict(dict)
+    trees = []
     for tree in run.trees:
         if not tree.turns:
             continue
         if tree.problem.reference is None:
-            advice = "record with the problems, and name each tree by its problem's id"
-            raise StoreError(f"the tree {tree.id} is of a problem without a reference: {advice}")
+            raise StoreError(
+                f"no reference is known for {tree.id}: record it with the problems, by their ids"
+            )
         if any(type(turn.info.get("number")) is not int for turn in tree.turns):
-            why = f"the tree {tree.id} was not recorded by `mars-env record`, but graded by its game"
-            raise StoreError(f"{why}: --function or --rewards gives other rewards")
+            raise StoreError(f"the game of {tree.id} has graded it: give --function or --rewards for others")
         answer = max(tree.turns, key=lambda turn: turn.info["number"])
         cut = answer.action.interrupted
         score = None if cut else (await grader.grade(tree.problem, answer.text)).score
-        finals[tree.id] = answer.id
-        given |= {(tree.id, t.id): None if t.action.interrupted else score for t in tree.turns}
-    return _write(path, run, given, finals)
+        trees.append(replace(tree, final=answer.id))
+        given[tree.id] = {t.id: None if t.action.interrupted else score for t in tree.turns}
+    return _write(path, replace(run, trees=tuple(trees)), given)
 
 
 async def regrade(tree: Tree, game: Game) -> Tree:
@@ -128,17 +133,10 @@ async def regrade(tree: Tree, game: Game) -> Tree:
     return with_rewards(*await game.team_rewarded(replace(tree, turns=turns, info=info)))
 
 
-def _write(
-    path: str | Path, run: Run, given: Mapping[tuple[str, str], float | None], finals: Mapping[str, str]
-) -> int:
+def _write(path: str | Path, run: Run, given: _Given) -> int:
     """Write the trees that have new rewards; the last row of a tree counts."""
-    by_tree: dict[str, dict[str, float | None]] = {}
-    for (tree_id, turn_id), reward in given.items():
-        by_tree.setdefault(tree_id, {})[turn_id] = reward
     with Store(path, run.manifest["config"], list(run.problems.values())) as store:
         for tree in run.trees:
-            new = by_tree.get(tree.id, {})
-            if new or tree.id in finals:
-                answered = replace(tree, final=finals.get(tree.id, tree.final))
-                store.write_tree(answered, {turn.id: turn.reward for turn in tree.turns} | new)
-    return len(given)
+            if tree.id in given:
+                store.write_tree(tree, {turn.id: turn.reward for turn in tree.turns} | given[tree.id])
+    return sum(map(len, given.values()))

@@ -9,7 +9,10 @@ from typing import IO, Any, TypeVar
 
 from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
+from mars_env.rollout.engine import add_turns
+from mars_env.rollout.records import check_tree_row, turn_from_row
 from mars_env.text import describe_error, shown
+from mars_env.types import Turn
 
 T = TypeVar("T")
 
@@ -71,9 +74,9 @@ def recovered_rows(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 file.truncate(end)
 
 
-def checked_rows(path: Path, reader: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-    """What the rows of a file describe."""
-    return (read_row(path, row, reader) for _, row in rows_of(path))
+def tree_rows(path: Path, rows: Iterable[tuple[bytes, dict[str, Any]]]) -> dict[str, Mapping[str, Any]]:
+    """The rows of trees, by their ids; the last one of a tree counts."""
+    return {row["tree"]: row for row in (read_row(path, row, check_tree_row) for _, row in rows)}
 
 
 def read_row(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], T]) -> T:
@@ -85,22 +88,33 @@ def read_row(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, 
         raise StoreError(f"{path}: the row of {name!r} cannot be read: {describe_error(error)}") from error
 
 
-def count_line(
-    path: Path, trees: Mapping[str, Mapping[str, Any]], written: dict[str, Written], tree: str, line: bytes
-) -> None:
-    """Count a line of a turn; those that a tree was finished with must be the ones that it states.
+def read_turns(
+    path: Path,
+    rows: Iterable[tuple[bytes, dict[str, Any]]],
+    trees: Mapping[str, Mapping[str, Any]],
+    is_read: Callable[[str], bool],
+) -> tuple[dict[str, dict[str, Turn]], dict[str, Written]]:
+    """The turns of trees that are read, by id, and what is written of each tree.
 
-    Further ones may follow where a tree is continued: one with a fault, or a recorded one.
+    The lines that a tree was finished with must be the ones that its row in `trees` states. Further ones may
+    follow where a tree is continued: one with a fault, or a recorded one.
     """
-    count, checksum = written.get(tree, (0, 0))
-    count, checksum = written[tree] = (count + 1, zlib.crc32(line, checksum))
-    row = trees.get(tree)
-    if row is None:
-        return
-    if count == row["turns"] and checksum != row["checksum"]:
-        raise StoreError(f"{path}: the turns of tree {tree!r} are not those that it was finished with")
-    if count > row["turns"] > 0 and not row["fault"]:
-        raise StoreError(f"{path}: tree {tree!r} was finished with {row['turns']} turns, but has more")
+    turns: dict[str, dict[str, Turn]] = {}
+    written: dict[str, Written] = {}
+    for line, row in rows:
+        if not isinstance(row.get("tree"), str) or is_read(row["tree"]):
+            turn = read_row(path, row, turn_from_row)
+            add_turns(turns.setdefault(turn.tree_id, {}), [turn])
+        tree = row["tree"]
+        count, checksum = written.get(tree, (0, 0))
+        count, checksum = written[tree] = (count + 1, zlib.crc32(line, checksum))
+        if (ended := trees.get(tree)) is None:
+            continue
+        if count == ended["turns"] and checksum != ended["checksum"]:
+            raise StoreError(f"{path}: the turns of tree {tree!r} are not those that it was finished with")
+        if count > ended["turns"] > 0 and not ended["fault"]:
+            raise StoreError(f"{path}: tree {tree!r} was finished with {ended['turns']} turns, but has more")
+    return turns, written
 
 
 def require_all(path: Path, trees: Iterable[Mapping[str, Any]], written: Mapping[str, Written]) -> None:
@@ -109,5 +123,4 @@ def require_all(path: Path, trees: Iterable[Mapping[str, Any]], written: Mapping
         count = written.get(row["tree"], (0, 0))[0]
         if count < row["turns"]:
             lost = f"{path} has {count} of the {row['turns']} turns of tree {row['tree']!r}"
-            advice = "continue the run with the same command, which plays such trees again"
-            raise StoreError(f"{lost}; were they lost in a power failure? Then {advice}")
+            raise StoreError(f"{lost}: continue the run with the same command, which plays it again")

@@ -21,27 +21,9 @@ from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import atomic_draft, write_atomically, writing
 from mars_env.identity import identity_changes
+from mars_env.rollout import records
+from mars_env.rollout import row_files as files
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
-from mars_env.rollout.records import (
-    check_plain,
-    check_tree_row,
-    problem_to_row,
-    read_problem,
-    tagged,
-    turn_from_row,
-    turn_to_row,
-)
-from mars_env.rollout.row_files import (
-    Written,
-    append,
-    checked_rows,
-    count_line,
-    open_file,
-    read_row,
-    recovered_rows,
-    require_all,
-    rows_of,
-)
 from mars_env.text import describe_error, logger, shown
 from mars_env.types import Problem, Tree, Turn
 
@@ -130,27 +112,23 @@ class Store:
         lost = self._find_written()
         if lost:
             log.warning("%s has lost turns of %d trees: these are played again", self.path, len(lost))
-            kept = [line for line, row in rows_of(self.path / TREES) if row["tree"] not in lost]
+            kept = [line for line, row in files.rows_of(self.path / TREES) if row["tree"] not in lost]
             with writing(self.path / TREES), atomic_draft(self.path / TREES) as draft:
                 draft.write_bytes(b"".join(kept))
             self._find_written()
         self._sync = os.environ.get(SYNC) == "1"
-        self._turns = open_file(self.path / TURNS, "a")
-        self._trees = open_file(self.path / TREES, "a")
+        self._turns = files.open_file(self.path / TURNS, "a")
+        self._trees = files.open_file(self.path / TREES, "a")
 
     def _find_written(self) -> set[str]:
         """Find what is finished, and the turns of other trees; returns the trees that have lost turns."""
         path = self.path / TREES
-        rows = (read_row(path, row, check_tree_row) for _, row in recovered_rows(path))
-        trees = {row["tree"]: row for row in rows}  # the last one counts
+        trees = files.tree_rows(path, files.recovered_rows(path))
         self.finished = {name for name, row in trees.items() if not row["fault"]}
-        self._unfinished: dict[str, dict[str, Turn]] = {}
-        self._written: dict[str, Written] = {}
-        for line, row in recovered_rows(self.path / TURNS):
-            if not isinstance(row.get("tree"), str) or row["tree"] not in self.finished:
-                turn = read_row(self.path / TURNS, row, turn_from_row)
-                add_turns(self._unfinished.setdefault(turn.tree_id, {}), [turn])
-            count_line(self.path / TURNS, trees, self._written, row["tree"], line)
+        path = self.path / TURNS
+        self._unfinished, self._written = files.read_turns(
+            path, files.recovered_rows(path), trees, lambda tree: tree not in self.finished
+        )
         for name in [name for name, row in trees.items() if row["turns"] == 0 and not row["fault"]]:
             self._written.pop(name, None)  # a recorded tree, which always may grow
         return {name for name, row in trees.items() if self._written.get(name, (0, 0))[0] < row["turns"]}
@@ -175,24 +153,21 @@ class Store:
         """The stored turns of a tree that is unfinished, or has a fault, by id."""
         return dict(self._unfinished.get(tree_id, {}))
 
-    def write_problem(self, problem: Problem) -> None:
-        """Append a problem unless the run has it; it is on the disk before its turns."""
-        self._add_problems([problem])
-
-    def _add_problems(self, problems: Iterable[Problem]) -> None:
+    def write_problems(self, problems: Iterable[Problem]) -> None:
+        """Append problems that the run does not have; they are on the disk before their turns."""
         path = self.path / PROBLEMS
         if self._problems is None:
-            self._known = {row.get("id") for _, row in recovered_rows(path)}
-            self._problems = open_file(path, "a")
+            self._known = {row.get("id") for _, row in files.recovered_rows(path)}
+            self._problems = files.open_file(path, "a")
         if new := [problem for problem in problems if problem.id not in self._known]:
-            append(self._problems, "".join(map(_problem_line, new)), sync=True)
+            files.append(self._problems, "".join(map(_problem_line, new)), sync=True)
             self._known |= {problem.id for problem in new}
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Append the turns of one expansion in one write."""
         if turns:
-            text = "".join(_line(turn_to_row(turn)) for turn in turns)
-            append(self._turns, text)
+            text = "".join(_line(records.turn_to_row(turn)) for turn in turns)
+            files.append(self._turns, text)
             tree = turns[0].tree_id
             count, checksum = self._written.get(tree, (0, 0))
             self._written[tree] = (count + len(turns), zlib.crc32(text.encode(), checksum))
@@ -210,8 +185,8 @@ class Store:
         }
         row |= {"turns": count, "checksum": checksum, "rewards": dict(team_rewards), "info": dict(tree.info)}
         if self._sync:
-            append(self._turns, "", sync=True)
-        append(self._trees, _line(row), sync=self._sync)
+            files.append(self._turns, "", sync=True)
+        files.append(self._trees, _line(row), sync=self._sync)
         if not tree.fault:
             self.finished.add(tree.id)
             self._unfinished.pop(tree.id, None)
@@ -221,19 +196,15 @@ class Store:
         manifest = self.path / MANIFEST
         if manifest.exists():
             stored = _manifest(manifest)
-            earlier = stored["config"]
-            changed = differences(earlier, config)
-            if changed:
+            if changed := differences(stored["config"], config):
                 why = f"{self.path} has a run of another configuration ({'; '.join(changed)})"
-                advice = "choose another directory, or the same configuration to resume it"
-                raise StoreError(f"{why}: {advice}")
-            if earlier != config:
+                raise StoreError(f"{why}: choose another directory")
+            if stored["config"] != config:
                 self._grow(problems)
                 _write_manifest(manifest, {**stored, "config": config})
             return
         if any((self.path / name).exists() for name in (TURNS, TREES)):
-            why = f"{self.path} has turns but no {MANIFEST}: it is not a run"
-            raise StoreError(f"{why}, choose another directory")
+            raise StoreError(f"{self.path} has turns but no {MANIFEST}: choose another directory")
         with writing(self.path / PROBLEMS):
             write_atomically(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
         _write_manifest(manifest, {"format": FORMAT, "config": config, "versions": _versions()})
@@ -246,7 +217,7 @@ class Store:
         if others or (stored and given and not both):
             what = f"another problem {shown(min(others))}" if others else "other problems"
             raise StoreError(f"{self.path} has a run of {what}: choose another directory")
-        self._add_problems(given[name] for name in given.keys() - stored.keys())
+        self.write_problems(given[name] for name in given.keys() - stored.keys())
 
 
 def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]) -> Path:
@@ -275,12 +246,15 @@ def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]
 
 def finished_trees(path: str | Path) -> set[str]:
     """Ids of the trees that a run has finished without a fault. Its files need not exist."""
-    return {row["tree"] for row in checked_rows(Path(path) / TREES, check_tree_row) if not row["fault"]}
+    trees = files.tree_rows(Path(path) / TREES, files.rows_of(Path(path) / TREES))
+    return {name for name, row in trees.items() if not row["fault"]}
 
 
 def stored_problems(path: str | Path) -> dict[str, Problem]:
     """The problems of a run by id, those without a tree too. The file is only read, and need not exist."""
-    return {problem.id: problem for problem in checked_rows(Path(path) / PROBLEMS, read_problem)}
+    path = Path(path) / PROBLEMS
+    problems = (files.read_row(path, row, records.read_problem) for _, row in files.rows_of(path))
+    return {problem.id: problem for problem in problems}
 
 
 @contextmanager
@@ -306,17 +280,13 @@ def read_run(path: str | Path) -> Run:
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
-    finished = {row["tree"]: row for row in checked_rows(path / TREES, check_tree_row)}  # the last one counts
-    turns: dict[str, dict[str, Turn]] = {tree: {} for tree in finished}
-    written: dict[str, Written] = {}
-    for line, row in rows_of(path / TURNS):
-        if not isinstance(row.get("tree"), str) or row["tree"] in turns:
-            turn = read_row(path / TURNS, row, turn_from_row)
-            add_turns(turns[turn.tree_id], [turn])
-            count_line(path / TURNS, finished, written, turn.tree_id, line)
-    require_all(path / TURNS, finished.values(), written)
+    finished = files.tree_rows(path / TREES, files.rows_of(path / TREES))
+    turns, written = files.read_turns(
+        path / TURNS, files.rows_of(path / TURNS), finished, finished.__contains__
+    )
+    files.require_all(path / TURNS, finished.values(), written)
     problems = stored_problems(path)  # last: a run that is being written has the problems of its trees by now
-    trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
+    trees = [_tree(path / TREES, row, problems, turns.get(tree, {})) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
     return Run(manifest, tuple(trees), problems)
@@ -324,14 +294,11 @@ def read_run(path: str | Path) -> Run:
 
 def tree_from_rows(path: Path, row: Mapping[str, Any], lines: Sequence[bytes], problem: Problem) -> Tree:
     """The tree of its last row in ``trees.jsonl`` and its lines in ``turns.jsonl``."""
-    row = read_row(path / TREES, row, check_tree_row)
-    found: dict[str, Turn] = {}
-    written: dict[str, Written] = {}
-    for line in lines:
-        add_turns(found, [read_row(path / TURNS, json.loads(line), turn_from_row)])
-        count_line(path / TURNS, {row["tree"]: row}, written, row["tree"], line)
-    require_all(path / TURNS, [row], written)
-    return _tree(path / TREES, row, {problem.id: problem}, found)
+    row = files.read_row(path / TREES, row, records.check_tree_row)
+    rows = ((line, json.loads(line)) for line in lines)
+    turns, written = files.read_turns(path / TURNS, rows, {row["tree"]: row}, lambda tree: True)
+    files.require_all(path / TURNS, [row], written)
+    return _tree(path / TREES, row, {problem.id: problem}, turns.get(row["tree"], {}))
 
 
 def _tree(
@@ -341,21 +308,18 @@ def _tree(
     info = row["info"]
     left_out = info.get(LEFT_OUT, [])
     turns = _without(turns, left_out) if left_out else turns
-    orphan = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
+    name = f"{path}: tree {row['tree']!r}"
     if row["problem"] not in problems:
-        raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
-    if orphan is not None:
-        turn = f"turn {orphan.id!r} of tree {row['tree']!r}"
-        raise StoreError(f"{path}: {turn} names a parent that is not stored")
-    other = next((t for t in turns.values() if t.problem_id != row["problem"]), None)
-    if other is not None:
-        raise StoreError(f"{path}: turn {other.id!r} of tree {row['tree']!r} is of another problem")
+        raise StoreError(f"{name} is of the problem {row['problem']!r}, which is not stored")
+    for turn in turns.values():
+        if turn.parent_id is not None and turn.parent_id not in turns:
+            raise StoreError(f"{name} has turn {turn.id!r} of a parent that is not stored")
+        if turn.problem_id != row["problem"]:
+            raise StoreError(f"{name} has turn {turn.id!r} of another problem")
     if row["final"] is not None:
         answer = turns.get(row["final"])
-        if answer is None:
-            raise StoreError(f"{path}: the answer of tree {row['tree']!r} names a turn that is not stored")
-        if answer.grade is None and "verdict" in answer.info:
-            raise StoreError(f"{path}: the answer of tree {row['tree']!r} is a turn that judges another")
+        if answer is None or (answer.grade is None and "verdict" in answer.info):
+            raise StoreError(f"{name} has the answer {row['final']!r}, which is no stored turn that answers")
     ordered = tuple(sorted(turns.values(), key=turn_order))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
     return with_rewards(tree, row["rewards"])
@@ -376,12 +340,12 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _problem_line(problem: Problem) -> str:
-    row = problem_to_row(problem)
+    row = records.problem_to_row(problem)
     try:
         return _encode(row) + "\n"
     except (ValueError, TypeError, RecursionError):
         pass  # a reference may hold NaN and infinities: a program can be asked for them
-    return _line({**row, "reference": tagged(row["reference"]), "metadata": tagged(row["metadata"])})
+    return _line({**row, **{name: records.tagged(row[name]) for name in ("reference", "metadata")}})
 
 
 def _text(value: object, what: str) -> str:
@@ -408,7 +372,7 @@ def _locked(path: Path) -> IO[str]:
     held = _LOCKS.get(path.resolve())
     if held is not None and not held.closed:
         raise taken
-    file: IO[str] = open_file(path / LOCK, "a")
+    file: IO[str] = files.open_file(path / LOCK, "a")
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not inherited by child processes
     except OSError as error:
@@ -423,14 +387,14 @@ def _locked(path: Path) -> IO[str]:
 def _manifest(path: Path) -> dict[str, Any]:
     """A run's manifest. Only its format and configuration are required; nothing else in it is trusted."""
     try:
-        with open_file(path, "rb") as file:
+        with files.open_file(path, "rb") as file:
             text = file.read(_MANIFEST_BYTES + 1)
         if len(text) > _MANIFEST_BYTES:
             raise ValueError(f"it is longer than {_MANIFEST_BYTES:,} bytes")
         manifest = json.loads(text)
         if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
             raise ValueError("it has no configuration")
-        check_plain(manifest)
+        records.check_plain(manifest)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not the manifest of a run: {describe_error(error)}") from error
     if manifest.get("format") != FORMAT:

@@ -4,20 +4,19 @@ import ctypes
 import functools
 import os
 import platform
-import random
 import shutil
 import socket
 import sys
 import sysconfig
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox import seccomp
-from mars_env.sandbox.forkserver import ForkServer, compiled_module, interpreter, start
+from mars_env.sandbox.forkserver import ForkServer, interpreter
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import DISK_CEILING, Guarantee, Limits, Result
 from mars_env.sandbox.packages import OFFERED, folders_of
@@ -101,9 +100,7 @@ class Bubblewrap:
 
     read_only: tuple[str, ...] = ()
     packages: tuple[str, ...] = OFFERED
-    name: str = field(default="bubblewrap", init=False)
-    guarantees: frozenset[Guarantee] = field(default=ALL, init=False)
-    channels: bool = field(default=True, init=False)
+    name, guarantees, channels = "bubblewrap", ALL, True
 
     async def start(self, modules: Mapping[str, str]) -> ForkServer:
         """Start its fork server; see `Backend.start`."""
@@ -115,24 +112,17 @@ class Bubblewrap:
         root = is_root()
         packages = folders_of(self.packages)
         wall = [executable, *_bubblewrap_options(root, self.read_only, tuple(packages.items()))]
-        config = _config(
-            namespaces=True,
-            folders=list(_WRITABLE),
-            mounts=_mounts(),
-            shown=_kept(self.read_only),
-            asks=seccomp.build(namespaces=True),
+        config = {
+            "namespaces": True,
+            "folders": list(_WRITABLE),
+            "mounts": _mounts(),
+            "shown": _kept(self.read_only),
+            "asks": seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes per user of the host, not of the name space.
-            count_processes=root or _kernel() >= (5, 14),
-            modules=modules,
-            packages={name: f"{_PACKAGES}/{name}" for name in packages},
-        )
-        return await start(self, wall, config, functools.partial(_order, root))
-
-
-def _order(root: bool) -> dict[str, int | str | None]:
-    # A user id of its own: the kernel's process count for it covers this box alone.
-    uid = random.SystemRandom().randrange(1 << 30, 1 << 31) if root else None
-    return {"workdir": "/tmp", "uid": uid}
+            "count_processes": root or _kernel() >= (5, 14),
+            "packages": {name: f"{_PACKAGES}/{name}" for name in packages},
+        }
+        return await ForkServer(self, wall, config, modules, own_users=root).ready()
 
 
 def _mounts() -> list[tuple[str, str, str, int, str]]:
@@ -156,9 +146,7 @@ class Landlock:
 
     read_only: tuple[str, ...] = ()
     packages: tuple[str, ...] = OFFERED
-    name: str = field(default="landlock", init=False)
-    guarantees: frozenset[Guarantee] = field(default=ALL - {Guarantee.PRIVATE_PROCESSES}, init=False)
-    channels: bool = field(default=True, init=False)
+    name, guarantees, channels = "landlock", ALL - {Guarantee.PRIVATE_PROCESSES}, True
 
     async def start(self, modules: Mapping[str, str]) -> ForkServer:
         """Start its fork server; see `Backend.start`."""
@@ -168,14 +156,13 @@ class Landlock:
         if not seccomp.supported():
             raise SandboxError(f"Landlock is not supported on {platform.machine()} machines")
         packages = folders_of(self.packages)
-        config = _config(
-            namespaces=False,
-            landlock={"abi": abi, "read": [*_visible_files(), *packages.values(), *self.read_only]},
-            seccomp=seccomp.build(namespaces=False),
-            modules=modules,
-            packages=packages,
-        )
-        return await start(self, [], config, folders=True)
+        config = {
+            "namespaces": False,
+            "landlock": {"abi": abi, "read": [*_visible_files(), *packages.values(), *self.read_only]},
+            "seccomp": seccomp.build(namespaces=False),
+            "packages": packages,
+        }
+        return await ForkServer(self, [], config, modules, folders=True).ready()
 
 
 @dataclass(frozen=True)
@@ -187,23 +174,13 @@ class Unsafe:
     """
 
     packages: tuple[str, ...] = OFFERED
-    name: str = field(default="unsafe", init=False)
-    guarantees: frozenset[Guarantee] = field(
-        default=frozenset({Guarantee.WALL, Guarantee.OUTPUT}), init=False
-    )
-    channels: bool = field(default=True, init=False)
+    name, guarantees, channels = "unsafe", frozenset({Guarantee.WALL, Guarantee.OUTPUT}), True
 
     async def start(self, modules: Mapping[str, str]) -> ForkServer:
         """Start its fork server, with a warning (once); see `Backend.start`."""
         _warn_unsafe()
-        config = _config(namespaces=False, confine=False, modules=modules, packages=folders_of(self.packages))
-        return await start(self, [], config, folders=True)
-
-
-def _config(*, modules: Mapping[str, str], **settings: Any) -> dict[str, Any]:
-    defaults = {"landlock": None, "asks": None, "seccomp": None, "confine": True, "count_processes": False}
-    code = {name: compiled_module(name, source) for name, source in modules.items()}
-    return {**defaults, **settings, "modules": code}
+        config = {"namespaces": False, "confine": False, "packages": folders_of(self.packages)}
+        return await ForkServer(self, [], config, modules, folders=True).ready()
 
 
 @functools.cache
@@ -217,13 +194,7 @@ def _warn_unsafe() -> None:
 
 def is_root() -> bool:
     """Whether this process is the machine's real root, not that of a user name space."""
-    if os.geteuid() != 0:
-        return False
-    try:
-        first = Path("/proc/self/uid_map").read_text().split()
-    except OSError:
-        return False
-    return first == ["0", "0", "4294967295"]
+    return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
 
 
 def _kernel() -> tuple[int, int]:

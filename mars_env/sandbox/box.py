@@ -195,9 +195,8 @@ def _has_ended(pidfd: int) -> bool:
 def memory_file(content: bytes, *, grows: bool = True) -> int:
     """A descriptor of an anonymous file with this content, at its start; `grows`: it may become larger."""
     fd = os.memfd_create("mars-env", os.MFD_CLOEXEC | (0 if grows else os.MFD_ALLOW_SEALING))
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
     os.lseek(fd, 0, os.SEEK_SET)
     if not grows:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import marshal
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,9 +17,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, in_thread, memory_file, read_file, until_readable
@@ -52,7 +53,7 @@ _INSIDE = ("folders", "kernel", "watch", "questions", "program", "boot")
 
 
 @functools.cache
-def compiled_module(name: str, source: str) -> bytes:
+def _compiled_module(name: str, source: str) -> bytes:
     """A module's code, to be run inside; compiled only once."""
     # Postpone annotations with a compiler flag: importing __future__ would cost time at each start.
     source = source.replace("\nfrom __future__ import annotations\n", "\n\n")
@@ -65,7 +66,7 @@ def _inside() -> list[tuple[str, bytes]]:
     folder, package = Path(__file__).with_name("inside"), "mars_env.sandbox.inside"
     sources = {f"{package}.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in _INSIDE}
     # The package itself is empty, apart from what its modules put into it.
-    return [(name, compiled_module("sandbox", source)) for name, source in {package: "", **sources}.items()]
+    return [(name, _compiled_module("sandbox", source)) for name, source in {package: "", **sources}.items()]
 
 
 _STUB = """
@@ -112,27 +113,64 @@ def _end_all() -> None:
 
 
 class ForkServer:
-    """An interpreter behind a wall, from which boxes are forked. See `inside.boot`."""
+    """An interpreter behind a wall, from which boxes are forked; use it when it is ready. See `inside.boot`.
+
+    Args:
+        backend: Its name and what it guarantees appear in results.
+        wall: A command that runs the command line appended to it; empty if there is none.
+        config: The configuration of `inside.boot`, apart from what is added here.
+        modules: Source of the modules that programs can import, by name.
+        folders: Whether each box needs its own folder on the host.
+        own_users: Whether each box runs as a user of its own, which only root can arrange.
+
+    Raises:
+        SandboxError: The command cannot be started.
+    """
 
     def __init__(
         self,
         backend: Backend,
-        process: subprocess.Popen[bytes],
-        control: socket.socket,
-        errors: int,
-        order: Callable[[], Mapping[str, Any]],
-        folders: bool,
+        wall: Sequence[str],
+        config: Mapping[str, Any],
+        modules: Mapping[str, str],
+        *,
+        folders: bool = False,
+        own_users: bool = False,
     ) -> None:
         self.owner = os.getpid()
         self.boxes: set[LocalBox] = set()
-        self._backend = backend
-        self._process, self._control, self._errors = process, control, errors
-        self._order, self._folders = order, folders
+        self._backend, self._folders, self._own_users = backend, folders, own_users
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._unused = asyncio.Event()
         self._unused.set()
         self._closing: asyncio.Task[None] | None = None
         self._ending = threading.Lock()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setblocking(False)
+        self._errors = memory_file(b"")
+        compiled = {name: _compiled_module(name, source) for name, source in modules.items()}
+        full = {**config, "modules": compiled, "control": theirs.fileno(), "environment": ENVIRONMENT}
+        code = memory_file(marshal.dumps((_inside(), full), 2))
+        try:
+            self._process = subprocess.Popen(
+                [*wall, interpreter(), *["-s", "-S", "-P", "-B", "-X", "utf8", "-c"], _STUB.format(fd=code)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                # A clean environment: the name space's first process shows it in /proc/1/environ. LD_BIND_NOW
+                # binds symbols once here instead of in each fork.
+                env={**ENVIRONMENT, "LD_BIND_NOW": "1"},
+                cwd="/",
+                pass_fds=[theirs.fileno(), code],
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._control.close()
+            os.close(self._errors)
+            raise SandboxError(f"the {backend.name} sandbox cannot be started: {error}") from error
+        finally:
+            theirs.close()
+            os.close(code)
         _servers.add(self)
 
     @property
@@ -140,8 +178,8 @@ class ForkServer:
         """Whether it can start no more boxes."""
         return self._closing is not None or _has_ended(self._process.pid)
 
-    async def ready(self) -> None:
-        """Wait until it can take orders; a `SandboxError` includes what it reported."""
+    async def ready(self) -> Self:
+        """Itself, once it can take orders; a `SandboxError` includes what it reported."""
         line = b""
         with contextlib.suppress(OSError):  # it has ended
             if await until_readable(self._control.fileno(), START_SECONDS):
@@ -151,6 +189,7 @@ class ForkServer:
             await self.close()
             why = said[-1] if said else "no message"
             raise SandboxError(f"the {self._backend.name} sandbox did not start: {why}")
+        return self
 
     async def box(self) -> LocalBox:
         """Fork a box and wait until it can take a job; see `mars_env.sandbox.Spawner`."""
@@ -165,11 +204,13 @@ class ForkServer:
             box = LocalBox(self._backend, ours, workdir, self._forget)
             self.boxes.add(box)
         self._unused.clear()
-        order = {**self._order(), **({} if workdir is None else {"workdir": workdir})}
+        # A user id of its own: the kernel's process count for it covers this box alone.
+        uid = random.SystemRandom().randrange(1 << 30, 1 << 31) if self._own_users else None
+        order = marshal.dumps({"workdir": workdir or "/tmp", "uid": uid}, 2)
         try:
             async with self._at_once:
                 try:
-                    socket.send_fds(self._control, [marshal.dumps(order, 2)], [theirs.fileno()])
+                    socket.send_fds(self._control, [order], [theirs.fileno()])
                 except OSError as error:
                     raise SandboxError(f"the {self._backend.name} sandbox has ended ({error})") from error
                 finally:
@@ -211,53 +252,6 @@ class ForkServer:
             # Waits until the outer process has been collected, and with it the name space's first process.
             self._process.wait()
             _servers.discard(self)
-
-
-async def start(
-    backend: Backend,
-    wall: Sequence[str],
-    config: Mapping[str, Any],
-    order: Callable[[], Mapping[str, Any]] = dict,
-    *,
-    folders: bool = False,
-) -> ForkServer:
-    """Start a fork server behind the command `wall` (behind nothing if it is empty).
-
-    Args:
-        backend: Its name and what it guarantees appear in results.
-        wall: A command that runs the command line appended to it.
-        config: The configuration of `inside.boot`, without the control socket.
-        order: Makes the further settings of each box.
-        folders: Whether each box needs its own folder on the host.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    errors = memory_file(b"")
-    full = {**config, "control": theirs.fileno(), "environment": ENVIRONMENT}
-    code = memory_file(marshal.dumps((_inside(), full), 2))
-    try:
-        process = subprocess.Popen(
-            [*wall, interpreter(), *["-s", "-S", "-P", "-B", "-X", "utf8", "-c"], _STUB.format(fd=code)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            # A clean environment: the name space's first process shows it in /proc/1/environ. LD_BIND_NOW
-            # binds symbols once here instead of in each fork.
-            env={**ENVIRONMENT, "LD_BIND_NOW": "1"},
-            cwd="/",
-            pass_fds=[theirs.fileno(), code],
-            start_new_session=True,
-        )
-    except OSError as error:
-        ours.close()
-        os.close(errors)
-        raise SandboxError(f"the {backend.name} sandbox cannot be started: {error}") from error
-    finally:
-        theirs.close()
-        os.close(code)
-    server = ForkServer(backend, process, ours, errors, order, folders)
-    await server.ready()
-    return server
 
 
 def _has_ended(pid: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 from collections import OrderedDict
@@ -16,6 +15,7 @@ from mars_env.sandbox.inside.repl import ANSWER, CALL, CALLS
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Limits, Result
 from mars_env.sandbox.pool import Pool
+from mars_env.sync import end_tasks
 
 _MODULE: Final = "mars_env_repl"
 _DAY: Final = 86_400.0
@@ -73,7 +73,7 @@ class Interpreter:
         self.busy = asyncio.Lock()
         self._home = home
         self._calls: list[str] = []
-        self._channel: socket.socket | None = None
+        self._channel: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._session: asyncio.Task[Result] | None = None
 
     async def run(self, source: str, seconds: float = 10.0, characters: int = 10_000) -> CallResult:
@@ -123,16 +123,14 @@ class Interpreter:
         channel, self._channel = self._channel, None
         session, self._session = self._session, None
         if channel is not None:
-            channel.close()
+            channel[1].close()
         if session is not None:
-            session.cancel()
-            with contextlib.suppress(asyncio.CancelledError, SandboxError):
-                await session
+            await end_tasks([session])
 
     async def _start(self) -> None:
         await self._home.admit(self)
-        self._channel, theirs = socket.socketpair()
-        self._channel.setblocking(False)
+        ours, theirs = socket.socketpair()
+        self._channel = await asyncio.open_connection(sock=ours)
         job = Job(source=f"import {_MODULE}\n{_MODULE}.serve()")
         self._session = asyncio.ensure_future(self._home.pool.session(job, theirs, self._home.limits))
         self._session.add_done_callback(lambda _: theirs.close())  # it may have failed before it began
@@ -150,22 +148,13 @@ class Interpreter:
         return f"it ended ({result.ended.value})"
 
     async def _call(self, source: str, characters: int) -> str:
-        loop, data = asyncio.get_running_loop(), source.encode("utf-8", "surrogatepass")
         assert self._channel is not None
-        await loop.sock_sendall(self._channel, CALL.pack(characters, len(data)) + data)
-        (length,) = ANSWER.unpack(await self._read(ANSWER.size))
+        (reader, writer), data = self._channel, source.encode("utf-8", "surrogatepass")
+        writer.write(CALL.pack(characters, len(data)) + data)
+        await writer.drain()
+        (length,) = ANSWER.unpack(await reader.readexactly(ANSWER.size))
         # A character takes up to ten bytes; a program may also write to the channel itself.
-        return (await self._read(min(length, 10 * characters + 1000))).decode("utf-8", "replace")
-
-    async def _read(self, count: int) -> bytes:
-        loop, data = asyncio.get_running_loop(), bytearray()
-        assert self._channel is not None
-        while len(data) < count:
-            part = await loop.sock_recv(self._channel, count - len(data))
-            if not part:
-                raise asyncio.IncompleteReadError(bytes(data), count)
-            data += part
-        return bytes(data)
+        return (await reader.readexactly(min(length, 10 * characters + 1000))).decode("utf-8", "replace")
 
     async def _replayed(self, source: str, seconds: float, characters: int) -> CallResult:
         calls = json.dumps([characters, [*self._calls, source]]).encode()

@@ -5,6 +5,7 @@ import secrets
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from mars_env.errors import ConfigError, SandboxError
@@ -59,15 +60,12 @@ async def run_once(
     backend: Backend, job: Job, limits: Limits, channel: socket.socket | None = None
 ) -> Result:
     """Run one job with a backend started for it alone; call it on the sandboxes' own event loop."""
-    spawner = await backend.start({})
-    try:
+    async with AsyncExitStack() as stack:
+        spawner = await backend.start({})
+        stack.push_async_callback(spawner.close)
         box = await spawner.box()
-        try:
-            return await box.run(job, limits, channel)
-        finally:
-            await box.close()
-    finally:
-        await spawner.close()
+        stack.push_async_callback(box.close)
+        return await box.run(job, limits, channel)
 
 
 async def probe(backend: Backend) -> Probe:

@@ -6,7 +6,7 @@ import base64
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import aiohttp
 from pydantic import BaseModel, Field, FiniteFloat, StrictInt
@@ -75,8 +75,7 @@ class Remote:
 
     address: str
     guarantees: frozenset[Guarantee] = _GUARANTEED
-    name: str = field(default="remote", init=False)
-    channels: bool = field(default=False, init=False)
+    name, channels = "remote", False
 
     def __post_init__(self) -> None:
         if not self.address.startswith(("http://", "https://")):

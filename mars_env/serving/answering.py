@@ -229,17 +229,15 @@ def solve(  # public edge: friendly keywords, each with a default
         kind = "code"
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, settings=settings, **more)
     problem = make_question(statement, kind=answerer.kind, tests=tests)
+
+    async def solved(journal: Journal | None = None) -> Solution:
+        await preflight(answerer.agents, answerer.game)
+        await answerer.require_room(problem)
+        return await answerer.answer(problem, seed=seed, journal=journal, on_turn=on_turn)
+
     if out is None:
-        return run_sync(_solved(answerer, problem, seed, None, on_turn))
+        return run_sync(solved())
     with Store(out, {**answerer.config, "seed": seed, "question": problem.id}, [problem]) as store:
         if (tree_id := Job(problem).tree_id) in store.finished:
             return answerer.solution(TreeIndex(out).tree(tree_id, problem))
-        return run_sync(_solved(answerer, problem, seed, store, on_turn))
-
-
-async def _solved(
-    answerer: Answerer, problem: Problem, seed: int, journal: Journal | None, on_turn: OnTurn | None
-) -> Solution:
-    await preflight(answerer.agents, answerer.game)
-    await answerer.require_room(problem)
-    return await answerer.answer(problem, seed=seed, journal=journal, on_turn=on_turn)
+        return run_sync(solved(store))

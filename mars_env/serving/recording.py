@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from mars_env.agents.thinking import THINKING
 from mars_env.rollout import Store, read_run
@@ -78,12 +78,6 @@ class RecordedRun:
             for turn in tree.turns:
                 self._note(turn)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the files."""
         self._store.close()
@@ -138,7 +132,7 @@ class RecordedRun:
             return tree
         asked = (text_of_content(m.get("content")) for m in call.messages if m.get("role") == "user")
         made = Problem(problem, next(asked, ""), None, metadata={"source": RECORDED})
-        self._store.write_problem(made)
+        self._store.write_problems([made])
         # Before its turns: whoever reads the run finds them, whenever this process ends.
         self._store.write_tree(Tree(tree, made, ()), {})
         self._note_tree(tree)

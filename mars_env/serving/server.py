@@ -198,7 +198,7 @@ class TeamServer:
         if self._stopping:
             raise stops
         if self._store is not None:
-            self._store.write_problem(wanted.problem)
+            self._store.write_problems([wanted.problem])
         answers = gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
         question = asyncio.create_task(answers)
         self._questions.add(question)

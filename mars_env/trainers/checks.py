@@ -171,7 +171,7 @@ def require_plain(samples: Iterable[TurnSample], trainer: str, temperature: floa
     for sample in samples:
         if sample.temperature != temperature:
             raise ConfigError(
-                f"{sample.agent} samples at temperature {sample.temperature}, {trainer} trains at {temperature}: "
+                f"{sample.agent} samples at temperature {sample.temperature}, {trainer} at {temperature}: "
                 "make them equal"
             )
 

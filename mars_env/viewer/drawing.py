@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from mars_env.evaluation.trees import is_right
+from mars_env.evaluation.trees import children_of, is_right
 from mars_env.text import one_line
 from mars_env.types import Tree, Turn
 
@@ -30,14 +30,6 @@ def visits(tree: Tree) -> dict[str, int]:
     for turn in reversed(tree.turns):  # children after their parents
         if turn.parent_id is not None:
             found[turn.parent_id] += found[turn.id]
-    return found
-
-
-def children_of(tree: Tree) -> dict[str | None, list[Turn]]:
-    """The turns below each turn, by its id; under None the roots."""
-    found: dict[str | None, list[Turn]] = {}
-    for turn in tree.turns:
-        found.setdefault(turn.parent_id, []).append(turn)
     return found
 
 

@@ -20,11 +20,11 @@ from urllib.parse import quote
 
 from mars_env.evaluation.compare import Comparison
 from mars_env.evaluation.report import Report
-from mars_env.evaluation.trees import first_attempts, known_verdicts, sampled_tokens, system_right
+from mars_env.evaluation.trees import children_of, first_verdicts, sampled_tokens, system_right
 from mars_env.files import write_atomically, writing
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
-from mars_env.viewer.drawing import children_of, picture, templates
+from mars_env.viewer.drawing import picture, templates
 from mars_env.viewer.mathml import mathml
 from mars_env.viewer.programs import coloured
 from mars_env.viewer.prose import limited
@@ -90,10 +90,8 @@ def render_page(
     lines = [*notes, *plain_note()]
     if len(chosen) < len(trees):
         turns = sum(min(len(tree.turns), asked.max_turns) for tree in chosen)
-        lines.append(
-            f"This page shows the first {len(chosen)} of {len(trees)} trees ({turns} turns); the "
-            "tables cover all of them."
-        )
+        part = f"the first {len(chosen)} of {len(trees)} trees ({turns} turns)"
+        lines.append(f"This page shows {part}; the tables cover all of them.")
     if parts:
         lines.append("The trees are on several pages; the tables, on the first one, cover all of them.")
     if how.max_characters < asked.max_characters:
@@ -155,11 +153,8 @@ _KINDS = {
 
 def _fitting_characters(trees: Sequence[Tree], most: int) -> int:
     """How many characters of one text are shown, so that all texts together fit into the page."""
-    texts = [
-        sum(len(c.text) for c in turn.action.completions) + len(turn.text)
-        for tree in trees
-        for turn in tree.turns
-    ]
+    turns = [turn for tree in trees for turn in tree.turns]
+    texts = [sum(len(c.text) for c in turn.action.completions) + len(turn.text) for turn in turns]
     while most > 1000 and sum(min(size, 2 * most) for size in texts) > PAGE_CHARACTERS:
         most = max(1000, most // 2)
     return most
@@ -179,9 +174,8 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
     names = [path.name, *(f"{path.stem}-{number}{path.suffix}" for number in range(2, len(parts) + 1))]
     labels = [f"{part[0].id} to {part[-1].id}" for part in parts if part]
     for number, (name, part) in enumerate(zip(names, parts, strict=True)):
-        links = [
-            (label, "" if each == name else quote(each)) for label, each in zip(labels, names, strict=False)
-        ]
+        pairs = zip(labels, names, strict=False)
+        links = [(label, "" if each == name else quote(each)) for label, each in pairs]
         if number:
             options = {**options, "report": None, "comparison": None, "figures": ()}
         with writing(path.with_name(name)):
@@ -241,7 +235,7 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
 
 
 def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
-    first = known_verdicts(first_attempts(tree))
+    first = first_verdicts(tree)
     system = system_right(tree)
     verdict = "fault" if tree.fault else _WORDS[system]
     if tree.final is None and not tree.fault and system is None:

@@ -6,6 +6,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Estimate
 from mars_env.lazy import needs
@@ -56,14 +58,8 @@ def training_curves(
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
     figure, axes = _axes(6.4, 3.2)
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
-        axes.plot(
-            *zip(*points, strict=True),
-            color=colour,
-            linewidth=1.8,
-            label=_plain(name),
-            marker="o",
-            markersize=2.5,
-        )
+        line: dict[str, Any] = {"color": colour, "linewidth": 1.8, "marker": "o", "markersize": 2.5}
+        axes.plot(*zip(*points, strict=True), label=_plain(name), **line)
     axes.set_xlabel(_plain(xlabel))
     axes.set_ylabel(_plain(ylabel))
     return _saved(figure)
@@ -81,12 +77,9 @@ def before_after(
         raise ConfigError("there is no rate that both sides know")
     figure, axes = _axes(max(6.4, 1.0 + 0.9 * len(titles)), 3.2)
     for shift, colour, name, side in ((-0.2, INK, names[0], before), (0.2, COLOURS[0], names[1], after)):
-        values = [100 * (side[t].value or 0.0) for t in titles]
-        ends = [(side[t].low, side[t].high) for t in titles]
-        errors = [
-            [0.0 if end is None else abs(100 * end - value) for end, value in zip(each, values, strict=True)]
-            for each in zip(*ends, strict=True)
-        ]
+        values = np.array([100 * (side[t].value or 0.0) for t in titles])
+        ends = np.array([(side[t].low, side[t].high) for t in titles], dtype=np.float64).T
+        errors = np.nan_to_num(np.abs(100 * ends - values))  # an open end has no bar
         places = [i + shift for i in range(len(titles))]
         axes.bar(places, values, 0.36, color=colour, label=_plain(name), alpha=0.9)
         axes.errorbar(places, values, yerr=errors, fmt="none", ecolor=COLOURS[1], elinewidth=1.2, capsize=3)

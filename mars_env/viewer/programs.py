@@ -1,10 +1,9 @@
 """Programs with colours, and what changed from one text to the next."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
-from functools import cache
-from typing import Any
+from functools import cache, partial
 
 from markupsafe import Markup
 
@@ -31,23 +30,21 @@ def coloured(program: str, language: str = "") -> Markup | None:
     name = _LEXERS.get(language.lower())
     if name is None or len(program) > MAX_COLOURED or _WIDE.search(program):
         return None
-    tools = _tools(name)
-    if tools is None:
-        return None
-    lexer, formatter, highlight = tools
-    html: str = highlight(program, lexer, formatter)
-    return Markup(html.rstrip("\n"))  # Pygments has escaped every token
+    draw = _drawer(name)
+    return None if draw is None else Markup(draw(program).rstrip("\n"))  # Pygments has escaped every token
 
 
 @cache
-def _tools(name: str) -> tuple[Any, Any, Any] | None:
+def _drawer(name: str) -> Callable[[str], str] | None:
+    """What colours programs of a language; None without Pygments."""
     try:
         from pygments import highlight
         from pygments.formatters import HtmlFormatter
         from pygments.lexers import get_lexer_by_name
     except ImportError:  # rich brings it
         return None
-    return get_lexer_by_name(name, stripnl=False), HtmlFormatter(nowrap=True), highlight
+    lexer = get_lexer_by_name(name, stripnl=False)
+    return partial(highlight, lexer=lexer, formatter=HtmlFormatter(nowrap=True))
 
 
 def changed_lines(before: str, after: str) -> Markup | None:

@@ -105,12 +105,8 @@ def _latex(found: re.Match[str], written: str) -> tuple[str, bool]:
     """The formula without its marks, and whether it stands in a line of its own."""
     if found["boxed"]:
         return ("" if written.endswith("{}") else written), False
-    if found["name"]:
-        return written, True
-    for name in ("dollars", "square"):
-        if found[name] is not None:
-            return found[name].strip(), True
-    return (found["round"] or found["dollar"]).strip(), False
+    displayed = found["dollars"] or found["square"] or (found["name"] and written)
+    return (displayed or found["round"] or found["dollar"]).strip(), bool(displayed)
 
 
 def _closing(text: str, start: int) -> int:

@@ -72,21 +72,14 @@ def shortened(text: str, limit: int) -> str:
 
 
 def turn_view(
-    turn: Turn,
-    tree: Tree,
-    by_id: Mapping[str, Turn],
-    shown: Display,
-    asked: Sequence[tuple[str, str]] = (),
+    turn: Turn, tree: Tree, by_id: Mapping[str, Turn], shown: Display, asked: Sequence[tuple[str, str]] = ()
 ) -> Mapping[str, Any]:
     """A turn as the template shows it; `asked` are the messages of its prompt."""
     grade = turn.grade
     notes = [f"{k}: {v}" for k, v in turn.info.items() if k not in ("verdict", "malformed", "truncated")]
     feedback = grade.feedback if grade else ""
-    after = (
-        _changed(turn, tree, by_id),
-        _Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None,
-        _logprobs(turn.action.completions),
-    )
+    read = _Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None
+    after = (_changed(turn, tree, by_id), read, _logprobs(turn.action.completions))
     return {
         "id": visible(turn.id),
         "agent": visible(turn.agent),
@@ -123,7 +116,7 @@ def _badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tu
 def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
     """What a Verifier says, and whether it is right."""
     says = f"says {one_line(str(verdict), 20)}"
-    truth = None if judged is None else is_right(judged)
+    truth = is_right(judged)
     if truth is None:
         return "says", says
     return ("right", f"{says}, rightly") if truth == (verdict == "Correct") else ("wrong", f"{says}, wrongly")

@@ -15,8 +15,7 @@ from tool_calls import add, call, so_far, writes
 import mars_env
 from mars_env.agents import Coder, Solver, Verifier, make_agents, public_tests_tool, python_tool, tool
 from mars_env.agents.registry import with_tools
-from mars_env.agents.tool_loop import NO_CALLS_LEFT
-from mars_env.agents.tool_prompts import read_calls
+from mars_env.agents.tool_loop import NO_CALLS_LEFT, read_calls
 from mars_env.agents.tools import Toolbox, make_tools
 from mars_env.api import prepare
 from mars_env.envs import spec

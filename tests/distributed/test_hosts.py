@@ -1,8 +1,10 @@
 """What graders in other processes give, without Ray: the pool calls the host in this process."""
 
+from functools import partial
+
 import pytest
 
-from mars_env.distributed.hosts import GraderHost, with_remote_graders
+from mars_env.distributed.hosts import Host, graders_of, with_remote_graders
 from mars_env.envs import Game, Solve
 from mars_env.evaluation.run import _evaluated
 from mars_env.grading import grader_for
@@ -23,20 +25,12 @@ def mathematics():
     return Game(Solve(), grader_for("math"))
 
 
-class Here:
-    def __init__(self, make_game):
-        self.host = GraderHost(make_game)
-
-    async def call(self, method, *args):
-        return await getattr(self.host, method)(*args)
-
-
 @pytest.mark.parametrize("change", [lambda game: game, _evaluated])
 @pytest.mark.parametrize(
     ("make_game", "problem"), [(strict_in_evaluation, KIND), (mathematics, Problem("q", "2 + 2?", "4"))]
 )
 async def test_remote_graders_judge_as_those_of_one_process(make_game, problem, change):
-    one, remote = make_game(), with_remote_graders(make_game, Here(make_game))
+    one, remote = make_game(), with_remote_graders(make_game, Host(partial(graders_of, make_game)))
     for text in (r"\boxed{4}", r"\boxed{5}"):
         here, there = [await change(game).grader.grade(problem, text) for game in (one, remote)]
         assert (here.verdict, here.score, here.reason) == (there.verdict, there.score, there.reason)

@@ -9,7 +9,7 @@ from real_engines import gap
 from real_model import word_problems
 from vllm_server import Server
 
-from mars_env.agents import Corrector, Solver, Verifier, tool_prompts
+from mars_env.agents import Corrector, Solver, Verifier, tool_loop
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.grading import grader_for
 from mars_env.models import HFModel, HTTPModel
@@ -79,8 +79,8 @@ def double(x: int) -> int:
 
 async def test_a_turn_with_calls_is_one_text_of_the_template(model, hf, monkeypatch):
     """The model is too small to call anything: what it writes first and second is taken for a call."""
-    asked = tool_prompts.Asked("double", {"x": 21}, "{}")
-    monkeypatch.setattr(tool_prompts, "read_calls", lambda text, fenced: [asked])
+    asked = tool_loop.Asked("double", {"x": 21}, "{}")
+    monkeypatch.setattr(tool_loop, "read_calls", lambda text, fenced: [asked])
     agent = Solver(model, tools=[double], max_calls=2, system="", prompt="{{ problem }}", thinking=None)
     agent.sampling = Sampling(max_tokens=200, temperature=0.0)
     [action] = await agent.act({"problem": "Say hello, in one word."}, 1, 7)

@@ -8,8 +8,8 @@ from messages import raises
 
 import mars_env
 from mars_env.agents.roles import Corrector, Solver, Verifier
-from mars_env.distributed.hosts import EngineHost
-from mars_env.distributed.worker import Worker, accept
+from mars_env.distributed.hosts import Host
+from mars_env.distributed.worker import Worker, check_team
 from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.contexts import Need, needs, require_room
 from mars_env.envs.solve_verify_correct import TRAINING
@@ -17,6 +17,7 @@ from mars_env.envs.tree_search import TreeSearch
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
+from mars_env.models.preflight import preflight
 from mars_env.types import Problem, Sampling
 
 PROBLEMS = [Problem("short", "2 + 2?", "4"), Problem("long", "one " * 50, "4")]
@@ -122,9 +123,12 @@ async def test_agents_in_other_processes_are_checked_there():
         return Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
 
     for fits, context in ((True, 263), (False, 262)):
-        worker, host = Worker(), EngineHost(lambda context=context: team(context))
+        worker, host = Worker(), Host(lambda context=context: team(context))
         await worker.setup(make_game, lambda context=context: team(context))
-        for check in (worker.check(PROBLEMS[1:], accept), host.check(make_game, PROBLEMS[1:], accept)):
+        for check in (
+            worker.check(PROBLEMS[1:], preflight),
+            host.apply(check_team, make_game, PROBLEMS[1:], preflight),
+        ):
             if fits:
                 await check
                 continue

@@ -19,7 +19,7 @@ from mars_env.evaluation.trees import system_right
 from mars_env.grading import grader_for
 from mars_env.rollout import Job, collect
 from mars_env.rollout.engine import play
-from mars_env.rollout.exports import dpo_rows, sft_rows, turn_rows
+from mars_env.rollout.exports import dpo_rows, prompted, sft_rows, turn_rows
 from mars_env.rollout.groups import groups_of
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.rollout.rewarding import regrade
@@ -193,9 +193,9 @@ async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
     def prompt_of(turn, observation):
         return "prompt"
 
-    kept = [row["tree"] for row in sft_rows(trees, game(), prompt_of, roles=["solver"])]
+    kept = [row["tree"] for row in sft_rows(prompted(trees, game(), prompt_of, ["solver"]))]
     assert kept == ["sum#1"]
-    [pair] = dpo_rows(trees, game(), prompt_of, roles=["solver"])
+    [pair] = dpo_rows(prompted(trees, game(), prompt_of, ["solver"]))
     assert (pair["chosen"], pair["rejected"]) == ("\\boxed{4}", "\\boxed{5}") and pair["tree"] == "sum#1"
 
 

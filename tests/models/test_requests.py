@@ -2,13 +2,19 @@ from jinja2 import TemplateError
 from messages import raises
 
 from mars_env.errors import ConfigError
-from mars_env.models.requests import encode_prompt
+from mars_env.models.requests import TokenWriter
 
 
-class Gemma:
-    """A tokenizer whose template knows no system message."""
+class Gemma(TokenWriter):
+    """A model, and its tokenizer, whose template knows no system message."""
+
+    name, vocabulary = "gemma", 9
 
     chat_template = "..."
+
+    @property
+    def tokenizer(self):
+        return self
 
     def apply_chat_template(self, messages, **options):
         if messages[0]["role"] == "system":
@@ -18,6 +24,6 @@ class Gemma:
 
 def test_messages_that_a_template_refuses_are_told_with_what_to_do():
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
-    assert encode_prompt(Gemma(), chat[1:], 9, "gemma", {}) == (1, 2)
+    assert Gemma().encode(chat[1:]) == (1, 2)
     with raises(ConfigError):
-        encode_prompt(Gemma(), chat, 9, "gemma", {})
+        Gemma().encode(chat)

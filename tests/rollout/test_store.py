@@ -149,7 +149,7 @@ def test_a_tree_is_on_the_disk_after_its_turns_if_so_set(tmp_path, monkeypatch, 
         os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
     )
     with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
-        store.write_problem(PROBLEMS[1])
+        store.write_problems([PROBLEMS[1]])
         problems = synced.pop()
         synced.clear()
         store.write_turns([turn()])
@@ -231,12 +231,12 @@ def test_only_references_hold_what_json_has_not(tmp_path):
 
 def test_problems_that_become_known_later_are_kept_and_a_torn_line_is_cut_off(tmp_path):
     with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
-        store.write_problem(PROBLEMS[1])
+        store.write_problems([PROBLEMS[1]])
     with (tmp_path / "problems.jsonl").open("a") as file:
         file.write('{"id": "half')
     assert [*read_run(tmp_path).problems.values()] == PROBLEMS[:2]
     with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
-        store.write_problem(PROBLEMS[2])
+        store.write_problems([PROBLEMS[2]])
     assert [*read_run(tmp_path).problems.values()] == PROBLEMS[:3]
 
 
@@ -298,7 +298,7 @@ def test_a_run_can_be_read_while_new_problems_and_their_trees_are_written(tmp_pa
         yield from rows(path)
         if path.name == "problems.jsonl" and news:
             tree = news.pop()
-            store.write_problem(tree.problem)
+            store.write_problems([tree.problem])
             store.write_tree(tree, {})
 
     with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:

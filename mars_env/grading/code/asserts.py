@@ -16,7 +16,6 @@ from typing import Any
 from mars_env.grading.code import values
 from mars_env.grading.code.extract import complete_prompt, preamble
 from mars_env.grading.code.outcomes import (
-    ATTEMPTS,
     Task,
     TestResult,
     badly_ended,
@@ -25,6 +24,7 @@ from mars_env.grading.code.outcomes import (
     was_killed,
 )
 from mars_env.sandbox import Ended, Job, Lease, Limits, Result
+from mars_env.sync import end_tasks
 
 _SERVE = "from mars_env.grading.code import program\nprogram._serve()\n"
 _REPLAY = "from mars_env.grading.code import program\nprogram._replay()\n"
@@ -44,48 +44,34 @@ _NOT_PLAYED = {
 
 async def judge_suite(lease: Lease, task: Task, program: str) -> list[TestResult]:
     """Judge a program by an assert-style suite; without channels, by replaying the conversation."""
-    results: list[TestResult] = []
-    spares = iter((_SPARE, 2 * task.limits.cpu_seconds + _SPARE, math.inf))
-    spare = next(spares)
-    for _ in range(ATTEMPTS):
+    for spare in (_SPARE, 2 * task.limits.cpu_seconds + _SPARE, math.inf):
         ran, suite = await _converse(lease, task, program, spare)
-        results = _results(task, ran, suite)
-        if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
-            return [TestResult(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
-        if _stalled(ran, suite):
-            spare = next(spares, math.inf)  # it was not the program that slept
-        elif Ended.LOST not in (ran.ended, suite.ended) and not (was_killed(ran) or was_killed(suite)):
+        lost = Ended.LOST in (ran.ended, suite.ended) or was_killed(ran) or was_killed(suite)
+        if not lost and not _stalled(ran, suite):
             break
-    if await _beyond_objects(lease, task, results, suite):
-        why = "the tests fail with the reference solution's objects too"
+    results = _results(task, ran, suite)
+    failed = [i for i, result in enumerate(results) if not result.passed]
+    if failed and (why := await _tests_are_to_blame(lease, task, suite, failed)):
         return [TestResult(False, False, why, fault=True)]
     return results
 
 
-async def _beyond_objects(lease: Lease, task: Task, results: list[TestResult], suite: Result) -> bool:
-    """Whether a test that failed does more with objects of a program than can be done from another process.
+async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result, failed: list[int]) -> str:
+    """Why a failure is not the program's: its suite fails with the reference solution too; empty if it is.
 
-    It does if it fails with the reference solution too. Without one, the program is to blame.
+    That can only be if the suite could not be replayed, or if a test does more with objects of a program than
+    can be done from another process. Without a reference solution, the program is to blame: its objects, an
+    endless conversation and the order of a set can cause the same.
     """
-    failed = [i for i, result in enumerate(results) if not result.passed]
-    if not failed or not _held_objects(suite) or not task.reference.get("solutions"):
-        return False
+    why = _not_played(suite)
+    if not (why or _held_objects(suite)) or not task.reference.get("solutions"):
+        return ""
     ran, control = await _converse(lease, task, task.reference["solutions"][0])
+    if why:
+        return f"{why}, which needs a sandbox with channels" if _not_played(control) else ""
     passed = [result.passed for result in _results(task, ran, control)]
-    return _held_objects(control) and any(i >= len(passed) or not passed[i] for i in failed)
-
-
-async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
-    """Whether the tests, rather than the program's answers, prevent a replay.
-
-    With a reference solution: whether the replay fails with it too. Without one, the program is to blame for
-    whatever a program can cause: an endless conversation, and the order of a set.
-    """
-    if task.reference.get("solutions"):
-        _, control = await _converse(lease, task, task.reference["solutions"][0])
-        return _not_played(control) is not None
-    kind, *unordered = _report(suite)
-    return kind == "unlike" and not any(unordered)
+    fails_too = _held_objects(control) and any(i >= len(passed) or not passed[i] for i in failed)
+    return "the tests fail with the reference solution's objects too" if fails_too else ""
 
 
 def _report(suite: Result) -> Any:
@@ -159,9 +145,7 @@ async def _converse(lease: Lease, task: Task, program: str, spare: float = math.
         matters = not kind or (kind in ("gone", "unasked") and program_run.done())
         return await program_run if matters else Result(Ended.EXITED, exit_code=0), suite
     finally:
-        for run in (program_run, suite_run):
-            run.cancel()
-        await asyncio.gather(program_run, suite_run, return_exceptions=True)
+        await end_tasks([program_run, suite_run])
 
 
 async def _replay(
@@ -194,10 +178,7 @@ def _answer(data: bytes, number: int) -> bytes | None:
     """The program's answer with that number; None if it ended first or sent something else."""
     found = _plain(data)
     text = found[number] if isinstance(found, list) and len(found) > number else None
-    try:
-        return text.encode("latin-1") if isinstance(text, str) else None
-    except UnicodeEncodeError:
-        return None
+    return text.encode("ascii", "replace") if isinstance(text, str) else None
 
 
 def _plain(data: bytes) -> Any:

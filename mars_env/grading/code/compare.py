@@ -34,6 +34,8 @@ from typing import Any, Literal
 from mars_env.grading.code.values import BadValue, Handle, Pairs, decode
 
 NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?")
+_GAP = re.compile(r"\S+")
+"""Splits a line into the gaps between its words."""
 _CONTEXT = Context(prec=60)
 
 Comparison = Literal["lines", "stripped", "words"]
@@ -108,17 +110,7 @@ def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
         return True
     if not _words_match(expected, actual, lambda a, b: a == b or _numbers_match(a, b, tolerance)):
         return False
-    wanted, given = expected.split(), actual.split()
-    return all(map(NUMBER.fullmatch, wanted)) or _gaps(expected, wanted) == _gaps(actual, given)
-
-
-def _gaps(line: str, words: list[str]) -> list[str]:
-    gaps, at = [], 0
-    for word in words:
-        start = line.index(word, at)
-        gaps.append(line[at:start])
-        at = start + len(word)
-    return [*gaps, line[at:]]
+    return all(map(NUMBER.fullmatch, expected.split())) or _GAP.split(expected) == _GAP.split(actual)
 
 
 def _numbers_match(expected: str, actual: str, tolerance: float | None) -> bool:
@@ -157,16 +149,10 @@ def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) 
         >>> values_match([0.3, 2], (0.1 + 0.2, 2)), values_match(1, True), values_match(2, 2.0)
         (True, False, False)
     """
-    if isinstance(actual, Handle):
-        return False
-    if isinstance(expected, bool) or expected is None:
-        return actual is expected
-    if isinstance(expected, int):
-        return type(actual) is int and actual == expected
+    if expected is None or isinstance(expected, bool | int | str):
+        return type(actual) is type(expected) and bool(actual == expected)
     if isinstance(expected, float):
         return type(actual) in (int, float) and _floats_match(expected, actual, tolerance)
-    if isinstance(expected, str):
-        return type(actual) is str and actual == expected
     if isinstance(expected, (list, tuple)):
         return (
             isinstance(actual, (list, tuple))

@@ -1,7 +1,7 @@
 r"""Finds the program in a completion, in time linear in its length.
 
 1. Only the text after the last ``</think>`` is read, up to a control token of a chat template (within a block
-   it is part of the program, as is a tag of thinking in a literal). An unclosed ``<think>``: no program.
+   it is part of the program). An unclosed ``<think>``: no program.
 2. Of the fenced blocks (three or more backticks or tildes at the start of a line, or backticks labelled as
    Python at its end), those labelled as Python count; else those without a label; else those in a block quote
    that ends the text. A block whose fence is never closed ends with the text, or with a fence at the end of
@@ -11,7 +11,6 @@ r"""Finds the program in a completion, in time linear in its length.
 """
 
 import re
-from functools import partial
 
 from mars_env.grading.message import CONTROL, without_opening
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
@@ -25,10 +24,6 @@ _FENCE = re.compile(
 """A fence on its own line, or one labelled as Python that ends a line."""
 _TAG = r"(?:</[a-z]{2,20}>)?[ \t]*"
 _INNER_FENCE = re.compile(rf"(?<!`)`{{3,}}{_TAG}$", re.MULTILINE)
-_CODE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n.*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
-_LITERAL = re.compile(
-    r"(?:(?<!\w)|(?<=\b[rfb]))(['\"])(?:(?!\1)[^\n]){0,200}?</?think>(?:(?!\1)[^\n]){0,200}\1(?!\w)"
-)
 _ITEM = re.compile(r"^ {0,9}(?:[0-9]{1,3}[.)]|[-*+])[ \t]", re.MULTILINE)
 
 NO_PROGRAM = "no program was found"
@@ -50,10 +45,10 @@ def extract_program(text: str, *names: str) -> tuple[str | None, str]:
         ('print(1)\n', '')
     """
     begun = without_opening(text)
-    answer = None if begun is None else after_thinking(_literals_hidden(begun))
-    if begun is None or answer is None:
+    answer = None if begun is None else after_thinking(begun)
+    if answer is None:
         return None, UNCLOSED_THINKING
-    text = begun[len(begun) - len(answer) :].removeprefix("\ufeff")
+    text = answer.removeprefix("\ufeff")
     if not text.strip():
         return None, NO_PROGRAM
     blocks = _blocks(text) or _blocks(_quoted_end(text))
@@ -111,14 +106,6 @@ def _until_inner_fence(code: str) -> str:
         if single % 2 == 0 and double % 2 == 0 and "#" not in part[part.rfind("\n") + 1 :]:
             return code[:place]
     return code
-
-
-def _literals_hidden(text: str) -> str:
-    """The text, as long as before, without the tags of thinking in the literals of fenced programs."""
-    if "think>" not in text:
-        return text
-    hide = partial(_LITERAL.sub, lambda literal: literal[0].replace("think>", "think "))
-    return _CODE.sub(lambda block: hide(block[0]), text)
 
 
 def _quoted_end(text: str) -> str:

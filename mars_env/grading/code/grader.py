@@ -5,9 +5,9 @@ import copyreg
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from mars_env.errors import ConfigError, ProblemError, SandboxError
 from mars_env.grading.code import values
@@ -50,10 +50,11 @@ _CALL = "from mars_env.grading.code import program\nprogram._call()\n"
 _SCRIPT = "from mars_env.grading.code import program\nprogram._script()\n"
 
 
+@dataclass(kw_only=True, eq=False)
 class CodeGrader:
     """Grades code problems (see `mars_env.problems.code`) from any thread and event loop.
 
-    Args:
+    Attributes:
         backend: The sandbox, as for `mars_env.sandbox.run`.
         tests: ``"all"``, or ``"public"`` to judge by the public tests alone.
         score: ``"all"``: 1 if all tests pass, else 0; ``"fraction"``: the share of tests that pass.
@@ -61,6 +62,7 @@ class CodeGrader:
         feedback: ``"public"``: feedback shows only public tests; ``"all"`` shows any.
         limits: For one test. A time or memory limit that the problem states takes precedence.
         slots: Programs judged at a time; by default one more than the number of processors.
+        pool: The sandboxes in which it runs programs.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -74,30 +76,20 @@ class CodeGrader:
         >>> asyncio.run(grader.aclose())
     """
 
-    def __init__(
-        self,
-        *,
-        backend: str | Backend = "auto",
-        tests: Scope = "all",
-        score: Score = "all",
-        run_all: bool = False,
-        feedback: Scope = "public",
-        limits: Limits | None = None,
-        slots: int | None = None,
-    ) -> None:
-        for name, value, choices in (
-            ("tests", tests, Scope),
-            ("score", score, Score),
-            ("feedback", feedback, Scope),
-        ):
-            if value not in get_args(choices):
+    backend: str | Backend = field(default="auto", repr=False)
+    tests: Scope = "all"
+    score: Score = "all"
+    run_all: bool = False
+    feedback: Scope = "public"
+    limits: Limits = field(default_factory=Limits)
+    slots: int | None = field(default=None, repr=False)
+    pool: Pool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, choices in (("tests", Scope), ("score", Score), ("feedback", Scope)):
+            if getattr(self, name) not in get_args(choices):
                 raise ConfigError(f"CodeGrader takes {name}={' or '.join(map(repr, get_args(choices)))}")
-        self._tests: Scope = tests
-        self._score: Score = score
-        self._run_all = run_all or score == "fraction"
-        self._feedback = feedback
-        self._limits = limits or Limits()
-        self._pool = Pool(backend, slots=slots, modules=_modules())
+        self.pool = Pool(self.backend, slots=self.slots, modules=_modules())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled grader is made again; of the shared one, each process has its own."""
@@ -109,12 +101,8 @@ class CodeGrader:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge a completion. See `mars_env.types.Grader`."""
-        return await self._grade(problem, text, self._tests, self._score, self._run_all)
-
-    @property
-    def pool(self) -> Pool:
-        """The sandboxes in which it runs programs."""
-        return self._pool
+        run_all = self.run_all or self.score == "fraction"
+        return await self._grade(problem, text, self.tests, self.score, run_all)
 
     async def search_score(self, problem: Problem, text: str) -> float | None:
         """The share of public tests that pass; a search may see this. None if it is unknown.
@@ -136,20 +124,20 @@ class CodeGrader:
         """
         if not has_inputs(problem):
             raise ConfigError(f"the problem {problem.id!r} has no public tests with inputs")
-        task = _task(problem, "public", True, self._limits)
+        task = _task(problem, "public", True, self.limits)
         program, _ = extract_program(text, *task.names)
         if program is None or "\0" in program:
             return None
-        return await self._pool.use(lambda lease: _outputs(lease, task, program))
+        return await self.pool.use(lambda lease: _outputs(lease, task, program))
 
     async def aclose(self) -> None:
         """End the idle sandboxes. The grader can be used again."""
-        await self._pool.aclose()
+        await self.pool.aclose()
 
     async def _grade(self, problem: Problem, text: str, scope: Scope, score: Score, run_all: bool) -> Grade:
         started = time.monotonic()
         try:
-            task = _task(problem, scope, run_all, self._limits)
+            task = _task(problem, scope, run_all, self.limits)
         except ConfigError:
             raise
         except Exception as error:  # a problem may come from anywhere: a bad one costs only its own verdict
@@ -165,7 +153,7 @@ class CodeGrader:
         if program is None:
             return Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}.")
         try:
-            backend, results = await self._pool.use(lambda lease: _judge(lease, task, program))
+            backend, results = await self.pool.use(lambda lease: _judge(lease, task, program))
         except SandboxError as error:
             return Grade.unknown(f"no sandbox could be started: {error}")
         total = len(task.tests)
@@ -173,7 +161,7 @@ class CodeGrader:
         if fault is not None:
             return Grade.unknown(fault.why, backend=backend)
         passed = sum(each.passed for each in results)
-        feedback = _feedback(results, total, self._feedback)
+        feedback = _feedback(results, total, self.feedback)
         if passed == total:
             return Grade.correct(backend=backend, feedback=feedback)
         at, first = next((i, each) for i, each in enumerate(results) if not each.passed)
@@ -375,11 +363,10 @@ def _can_be_returned(expected: Any) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(NamedTuple):
     """What the program's side sent: ``result``, ``raised`` or nothing readable; and its text."""
 
-    kind: str
+    kind: str = ""
     right: bool = False
     shown: str = ""
 
@@ -395,12 +382,12 @@ def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _
     try:
         message = values.decode(data, hashed=False)
     except values.BadValue:
-        return _Sent("")
-    if not (isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str)):
-        return _Sent("")
-    kind, value = message
-    right = kind == "result" and any(values_match(e, value, tolerance=tolerance) for e in accept)
-    return _Sent(kind, right, preview(value, SHOWN))
+        return _Sent()
+    match message:
+        case (str(kind), value):
+            right = kind == "result" and any(values_match(e, value, tolerance=tolerance) for e in accept)
+            return _Sent(kind, right, preview(value, SHOWN))
+    return _Sent()
 
 
 def _feedback(results: Sequence[TestResult], total: int, scope: str) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import builtins
 import os
 import stat
-import struct
 import sys
 import types
-from functools import partial
+from functools import cache, partial
 
 from mars_env.grading.code import values
 
@@ -54,13 +53,12 @@ def stored_value(path: str) -> Any:
         return values.decode(file.read())
 
 
-def _load(prelude: bool, imports: list[str], wanted: str = "") -> dict[str, Any]:
+def _load(prelude: bool, imports: list[str]) -> dict[str, Any]:
     """Run the program's module and return its names.
 
     Args:
-        prelude: Whether to add the names that LeetCode and LiveCodeBench import for every program.
+        prelude: Whether it may use the names that LeetCode and LiveCodeBench import for every program.
         imports: Import lines that the problem promises; they run first.
-        wanted: The function that the problem asks for: one that is added is not an answer.
     """
     source = _program()
     module = types.ModuleType("solution")  # not __main__: code under its guard must not run here
@@ -68,51 +66,38 @@ def _load(prelude: bool, imports: list[str], wanted: str = "") -> dict[str, Any]
     sys.modules["solution"] = module
     namespace = module.__dict__
     if prelude:
-        _import_common_names(source, namespace, wanted)
+        _offer_common_names(source)
     exec("\n".join(imports), namespace)  # noqa: S102
     exec(compile(source, PROGRAM, "exec", dont_inherit=True), namespace)  # noqa: S102
     return namespace
 
 
-def _import_common_names(source: bytes, namespace: dict[str, Any], wanted: str = "") -> None:
-    """Import the well-known names that occur in the source, before it runs, and raise two limits.
+def _offer_common_names(source: bytes) -> None:
+    """Make the well-known names that occur in the source built-in ones, and raise two limits.
 
-    They are those that LiveCodeBench imports for every program, and a few more. No built-in name
-    is replaced. The program may call the `wanted` function, but does not define it so.
+    They are those that LiveCodeBench imports for every program, and a few more. No other built-in name
+    is replaced, and a program that uses such a name has not defined it.
     """
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))  # as LiveCodeBench does
     sys.set_int_max_str_digits(50_000)  # likewise
     text = source.decode("utf-8", "replace")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in text).split()) - set(dir(builtins))
+    offered = vars(builtins)
     for module in map(__import__, _STARRED.split()):
         public = getattr(module, "__all__", None) or [name for name in dir(module) if name[0] != "_"]
-        namespace.update({name: getattr(module, name) for name in words.intersection(public)})
+        offered.update({name: getattr(module, name) for name in words.intersection(public)})
     for place, names in _PLACES.items():
         for name in words.intersection(names.split()):
-            namespace[name] = getattr(__import__(place), name)
-    for name in words.intersection(_MODULES.split()):
-        namespace[name] = __import__(name)
-    if callable(namespace.get(wanted)):
-        namespace[wanted] = _LibraryFunction(namespace[wanted])
-
-
-class _LibraryFunction:
-    """A function of a library under the name of the one that the problem asks for."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self.function(*arguments, **keywords)
+            offered[name] = getattr(__import__(place), name)
+    offered.update({name: __import__(name) for name in words.intersection(_MODULES.split())})
 
 
 def _script() -> None:
-    """Run the program as a script, with the common names imported."""
-    namespace = sys.modules["__main__"].__dict__
+    """Run the program as a script that may use the common names."""
     try:
         source = _program()
-        _import_common_names(source, namespace)
-        exec(compile(source, PROGRAM, "exec", dont_inherit=True), namespace)  # noqa: S102
+        _offer_common_names(source)
+        exec(compile(source, PROGRAM, "exec", dont_inherit=True), vars(sys.modules["__main__"]))  # noqa: S102
     except Exception as error:
         _show_traceback(error)
         raise SystemExit(1) from None
@@ -124,7 +109,7 @@ def _find(namespace: dict[str, Any], name: str, method: bool = False) -> Any:
         instance = namespace["Solution"]()
         if hasattr(instance, name):
             return getattr(instance, name)
-    if name not in namespace or isinstance(namespace[name], _LibraryFunction):
+    if name not in namespace:
         raise NameError(f"the program defines no function {name!r}")
     return namespace[name]
 
@@ -133,7 +118,7 @@ def _call() -> None:
     """Call one function once, as the file `CASE` says, and write its result to the data descriptor."""
     name, method, prelude, arguments = stored_value(CASE)
     try:
-        result = _find(_load(prelude, [], name), name, method)(*arguments)
+        result = _find(_load(prelude, []), name, method)(*arguments)
         data = values.encode(("result", result))
     except Exception as error:
         _show_traceback(error)
@@ -225,23 +210,29 @@ class _TestsObject(Proxy):
         self._ask("assign", self, (name, value), {})
 
 
-USES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "call": lambda target, arguments, keywords: target(*arguments, **keywords),
-    "next": lambda target, arguments, keywords: next(target),
-    "iter": lambda target, arguments, keywords: iter(target),
-    "item": lambda target, arguments, keywords: target[arguments[0]],
-    "attribute": lambda target, arguments, keywords: getattr(target, arguments[0]),
-    "length": lambda target, arguments, keywords: len(target),
-    "truth": lambda target, arguments, keywords: bool(target),
+USES: dict[str, Callable[..., Any]] = {
+    "call": lambda target, /, *arguments, **keywords: target(*arguments, **keywords),
+    "next": next,
+    "iter": iter,
+    "item": lambda target, key: target[key],
+    "attribute": getattr,
+    "length": len,
+    "truth": bool,
 }
 """What each side may do with an object of the other, by the operation's name."""
-_PROGRAM_USES: dict[str, Callable[[Any, Any, Any], Any]] = {
+_PROGRAM_USES: dict[str, Callable[..., Any]] = {
     **USES,
-    "isinstance": lambda target, arguments, keywords: isinstance(arguments[0], target),
-    "str": lambda target, arguments, keywords: str(target),
-    "repr": lambda target, arguments, keywords: repr(target),
-    "global": lambda target, arguments, keywords: target,
+    "isinstance": lambda target, value: isinstance(value, target),
+    "str": str,
+    "repr": repr,
+    "global": lambda target: target,
 }
+
+
+@cache
+def _channel(mode: str) -> Any:
+    """The channel, opened to read or to write messages: values, each in a line."""
+    return open(CHANNEL_FD, mode, closefd=False)
 
 
 class Peer:
@@ -251,25 +242,31 @@ class Peer:
     arguments, keywords)``, ``("stop",)`` at the end of an iterator, or ``("raised", ...)``. Before a side
     answers, it may make requests itself.
 
-    Args:
+    Attributes:
         first: Number of the first object that is kept here, 0 or below; those kept there have other signs.
-        proxy: Makes the stand-in of an object that is kept there.
+        proxy: The class that stands in for objects that are kept there.
         other: The class of exceptions that this side does not know.
+        gone: What is raised when the other side has ended the conversation.
     """
 
-    def __init__(self, first: int, proxy: Callable[..., Any], other: type[Exception] = RuntimeError) -> None:
-        self.first, self.proxy, self.other = first, proxy, other
+    first = 0
+    proxy: type[Proxy]
+    other: type[Exception] = RuntimeError
+    gone: type[BaseException] = SystemExit
+
+    def __init__(self) -> None:
         self.kept: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.proxies: dict[int, Any] = {}
 
     def read(self) -> bytes | None:
-        """The next packet; None at the end."""
-        return read_packet()
+        """The next message; None at the end."""
+        return _channel("rb").readline() or None
 
-    def write(self, packet: bytes) -> None:
-        """Send one packet."""
-        write_packet(packet)
+    def write(self, message: bytes) -> None:
+        """Send one message, which contains no line break."""
+        _channel("wb").write(message + b"\n")
+        _channel("wb").flush()
 
     def use(self, operation: str, target: Any, arguments: Any, keywords: Any) -> Any:
         """Carry out a request of the other side."""
@@ -304,9 +301,9 @@ class Peer:
                 raise rebuild_exception(described, self.other)
         raise self.gone("sent something that is not an answer")
 
-    def exchange(self, packet: bytes, sent: list[Any]) -> Any:
-        """Send a packet; the answer to it."""
-        self.write(packet)
+    def exchange(self, message: bytes, sent: list[Any]) -> Any:
+        """Send a message; the answer to it."""
+        self.write(message)
         return self.receive(sent)
 
     def receive(self, sent: list[Any]) -> Any:
@@ -321,10 +318,6 @@ class Peer:
                 return message
             self.write(self.reply(message[1:], containers))
         raise self.gone("ended before it answered")
-
-    def gone(self, why: str) -> BaseException:
-        """What is raised when the other side has ended the conversation."""
-        return SystemExit(why)
 
     def reply(self, request: Any, containers: list[Any]) -> bytes:
         """The answer to a request. The arguments are sent back too, because a function may change them."""
@@ -346,9 +339,8 @@ class Peer:
 class _Server(Peer):
     """The program's side."""
 
-    def __init__(self) -> None:
-        super().__init__(0, _TestsObject)
-        self.namespace: dict[str, Any] = {}
+    proxy = _TestsObject
+    namespace: dict[str, Any]
 
     def run(self, prelude: bool, imports: list[str]) -> None:
         """Load the program, then answer until the requests end."""
@@ -368,7 +360,7 @@ class _Server(Peer):
         """Use an object of the program, or by its name a function or class."""
         if operation in ("call", "isinstance", "global") and isinstance(target, str):
             target = _find(self.namespace, target)
-        return _PROGRAM_USES[operation](target, arguments, keywords)
+        return _PROGRAM_USES[operation](target, *arguments, **keywords)
 
     def failed(self, error: BaseException) -> None:
         """Show what the program raised."""
@@ -403,9 +395,9 @@ class _Replayed(_Server):
                 os._exit(0)
         return request
 
-    def write(self, packet: bytes) -> None:
+    def write(self, message: bytes) -> None:
         """Note an answer."""
-        self.answers.append(packet.decode("ascii"))
+        self.answers.append(message.decode("ascii"))
 
     def end(self) -> None:
         """Send all answers to the grader."""
@@ -454,26 +446,3 @@ def rebuild_exception(described: Any, other: type[Exception]) -> BaseException:
             except Exception:
                 continue
     return other(f"{name}: {text}")
-
-
-def read_packet() -> bytes | None:
-    """One packet from the channel; None at its end."""
-    head = _receive(4)
-    return None if head is None else _receive(struct.unpack("<I", head)[0])
-
-
-def _receive(size: int) -> bytes | None:
-    pieces = bytearray()
-    while len(pieces) < size:
-        piece = os.read(CHANNEL_FD, min(size - len(pieces), 1 << 20))
-        if not piece:
-            return None
-        pieces += piece
-    return bytes(pieces)
-
-
-def write_packet(data: bytes) -> None:
-    """Send one packet."""
-    view = memoryview(struct.pack("<I", len(data)) + data)
-    while view:
-        view = view[os.write(CHANNEL_FD, view) :]

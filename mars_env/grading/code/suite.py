@@ -83,11 +83,12 @@ class _Session(channel.Peer):
             fault even if no request was under way.
     """
 
+    first, proxy, other, gone = -2, _ProgramObject, ProgramError, ProgramGone
     last_call = ""
     """The last call by name and its result, for people."""
 
     def __init__(self, patience: float = 0.0) -> None:
-        super().__init__(-2, _ProgramObject, ProgramError)
+        super().__init__()
         self.patience = patience
         self.under_way = self.used = False
 
@@ -104,28 +105,28 @@ class _Session(channel.Peer):
         if not any(target is each for each in self.kept):
             raise TypeError("the tests did not pass this object to the program")
         if operation not in ("attribute", "assign"):
-            return channel.USES[operation](target, arguments, keywords)
+            return channel.USES[operation](target, *arguments, **keywords)
         # Only attributes of the tests' own objects: a frame or a module would reveal everything else.
         name = arguments[0]
         if type(target).__module__ != NAME or not isinstance(name, str) or name.startswith("_"):
             raise AttributeError(name)
         return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
 
-    def exchange(self, packet: bytes, sent: list[Any]) -> Any:
+    def exchange(self, message: bytes, sent: list[Any]) -> Any:
         """The answer to a request, or to being loaded if that is empty.
 
         It is under way from the request's first byte to the answer's last; the program is to blame for
         whatever ends it meanwhile.
         """
         outermost = not self.under_way
-        self.used |= bool(packet)
-        if packet and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
+        self.used |= bool(message)
+        if message and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
             raise ProgramGone("the program ended before the request", "unasked")
         began = time.monotonic()
         self.under_way = True
         try:
-            if packet:
-                self.write(packet)
+            if message:
+                self.write(message)
             return self.receive(sent)
         except OSError as error:
             raise ProgramGone("the program ended before it answered") from error
@@ -135,10 +136,6 @@ class _Session(channel.Peer):
             if outermost:
                 self.under_way = False
                 self.patience -= time.monotonic() - began
-
-    def gone(self, why: str) -> ProgramGone:
-        """What ends a test."""
-        return ProgramGone(f"the program {why}")
 
     def ask(self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Send the program a request and return its answer, or raise what it raised."""
@@ -168,45 +165,25 @@ class _RecordedSession(_Session):
         super().__init__()
         self.requests, self.answers = requests, answers
         self.at = 0
-        self.unordered = False
         import random
 
         random.seed(0)  # so that randomised tests make the same requests in each run
 
-    def write(self, packet: bytes) -> None:
+    def write(self, message: bytes) -> None:
         if self.at == len(self.answers):
-            _end(("ask", packet.decode("latin-1")))
-        if packet != self.requests[self.at - 1]:
-            _end(("unlike", self.unordered))
+            _end(("ask", message.decode("latin-1")))
+        if message != self.requests[self.at - 1]:
+            _end(("unlike",))
 
     def read(self) -> bytes | None:
         self.at += 1
         return self.answers[self.at - 1]
-
-    def receive(self, sent: list[Any]) -> Any:
-        """One answer; notes whether it contains sets, whose order the program may have changed."""
-        answer = super().receive(sent)
-        self.unordered = self.unordered or _holds_set(answer)
-        return answer
 
 
 def _is_closed(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, 0)
     return bool(poll.poll(0))
-
-
-def _holds_set(value: Any) -> bool:
-    """Whether a value contains a set at any depth."""
-    queue, seen = [value], set()
-    while queue:
-        value = queue.pop()
-        if isinstance(value, (set, frozenset)):
-            return True
-        if isinstance(value, (list, tuple, dict)) and id(value) not in seen:
-            seen.add(id(value))
-            queue += [*value, *value.values()] if isinstance(value, dict) else value
-    return False
 
 
 def _fix_hashes() -> None:

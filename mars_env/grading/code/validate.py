@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from mars_env.checks import require_integer
@@ -97,20 +98,16 @@ async def validate_problems(
         ConfigError: A problem is not one of code, or `concurrency` is not an integer above 0.
     """
     concurrency = require_integer(concurrency, "concurrency")
-    own = CodeGrader() if grader is None else None
-    judge = grader or own
-    assert judge is not None
     gate = asyncio.Semaphore(concurrency)
 
-    async def one(problem: Problem) -> Validation:
+    async def one(grader: Grader, problem: Problem) -> Validation:
         async with gate:
-            found = await validate_problem(problem, judge, n_mutants=n_mutants, least_caught=least_caught)
+            found = await validate_problem(problem, grader, n_mutants=n_mutants, least_caught=least_caught)
             if on_progress is not None:
                 on_progress(found)
             return found
 
-    try:
-        return list(await asyncio.gather(*(one(problem) for problem in problems)))
-    finally:
-        if own is not None:
-            await own.aclose()
+    if grader is not None:
+        return list(await asyncio.gather(*(one(grader, problem) for problem in problems)))
+    async with aclosing(CodeGrader()) as own:
+        return list(await asyncio.gather(*(one(own, problem) for problem in problems)))

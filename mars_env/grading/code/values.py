@@ -115,7 +115,7 @@ class _Writer:
         if isinstance(value, complex):
             return ["complex", value.real, value.imag]
         if isinstance(value, str):
-            return _text(str.__str__(value))
+            return str.__str__(value)
         if isinstance(value, bytes):
             return ["bytes", bytes.decode(value, "latin-1")]
         if id(value) in self.seen:
@@ -132,7 +132,7 @@ class _Writer:
             return self.tree(scalar, depth - 1)
         handle = value if isinstance(value, Handle) else self.keep(value)
         if isinstance(handle, Handle):
-            return ["handle", handle.number, _text(handle.kind[:100]), bool(handle.plain)]
+            return ["handle", handle.number, handle.kind[:100], bool(handle.plain)]
         return self.tree(handle, depth - 1)
 
     def container(self, value: Any, depth: int) -> list[Any]:
@@ -149,17 +149,8 @@ class _Writer:
             )
             head, items = [name], list(kind.__iter__(value))
             if name == "tuple" and self.named and (names := _field_names(value)):
-                head = ["named", _text(names)]
+                head = ["named", names]
         return [*head, *(self.tree(item, depth) for item in items)]
-
-
-def _text(text: str) -> str | list[str]:
-    """A string that JSON keeps as it is, also if it has halves of characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return ["halves", text.encode("utf-16-le", "surrogatepass").hex()]
-    return text
 
 
 def _field_names(value: Any) -> str:
@@ -283,14 +274,12 @@ class _Reader:
                 return self.seen[number]
             case ["changed", int(number), new] if number >= 0:
                 return self.changed(self.originals[number], new, depth)
-            case ["named", names, *items]:
-                return self.items("tuple", items, depth - 1, str(self.value(names, depth)))
-            case ["handle", int(number), kind, bool(plain)]:
-                return self.resolve(Handle(number, str(self.value(kind, depth)), plain))
+            case ["named", str(names), *items]:
+                return self.items("tuple", items, depth - 1, names)
+            case ["handle", int(number), str(kind), bool(plain)]:
+                return self.resolve(Handle(number, kind, plain))
             case ["int", str(digits)]:
                 return int(digits, 16)
-            case ["halves", str(digits)]:
-                return bytes.fromhex(digits).decode("utf-16-le", "surrogatepass")
             case ["standard", str(name), arguments]:
                 found = self.value(arguments, depth - 1)
                 return _rebuild(name, found) if self.hashed else Handle(-1, name)

@@ -56,40 +56,29 @@ class ChatWriting:
     def from_concepts(self, concepts: Sequence[str]) -> list[Message]:
         """Asks for a rationale and a problem."""
         listed = "\n".join(f"- {concept}" for concept in concepts)
-        return [
-            {
-                "role": "user",
-                "content": (
-                    "Design a hard problem that needs all of these concepts together:\n"
-                    f"{listed}\n\n"
-                    'Write first, under the heading "### Rationale", how you come from the concepts to the '
-                    'problem, step by step. Write then, under the heading "### Problem", the problem alone, '
-                    "complete and without its solution."
-                ),
-            }
-        ]
+        text = (
+            f"Design a hard problem that needs all of these concepts together:\n{listed}\n\n"
+            'Write first, under the heading "### Rationale", how you come from the concepts to the problem, '
+            'step by step. Write then, under the heading "### Problem", the problem alone, complete and '
+            "without its solution."
+        )
+        return [{"role": "user", "content": text}]
 
     def from_problem(self, concepts: Sequence[str], problem: str) -> list[Message]:
         """Asks for the rationale of a problem."""
         listed = "\n".join(f"- {concept}" for concept in concepts)
-        return [
-            {
-                "role": "user",
-                "content": (
-                    f"Concepts:\n{listed}\n\nProblem:\n{problem}\n\n"
-                    "Write the design steps by which an author comes from these concepts to a problem. The "
-                    "steps must be so precise that they lead to this very problem, and natural for somebody "
-                    "who knows the concepts and the level only. Write the steps alone."
-                ),
-            }
-        ]
+        text = (
+            f"Concepts:\n{listed}\n\nProblem:\n{problem}\n\n"
+            "Write the design steps by which an author comes from these concepts to a problem. The steps "
+            "must be so precise that they lead to this very problem, and natural for somebody who knows the "
+            "concepts and the level only. Write the steps alone."
+        )
+        return [{"role": "user", "content": text}]
 
     def parts(self, design: Design) -> tuple[str, str]:
         """Rationale and problem, each under its heading, without white space around them."""
-        return (
-            self.rationale_heading + design.rationale.strip(),
-            self.problem_heading + design.problem.strip(),
-        )
+        rationale, problem = design.rationale.strip(), design.problem.strip()
+        return self.rationale_heading + rationale, self.problem_heading + problem
 
     def read(self, text: str) -> tuple[str, str] | None:
         """Both, if each heading is there once, in this order, and neither is empty."""

@@ -134,18 +134,11 @@ async def _round(
             fates.append("kept")
             seen.add(own)
     kept = {i: d for i, d, fate in zip(places, designs, fates, strict=True) if d and fate == "kept"}
-    references = await gather_all(
-        refer(design.problem, derive_seed(settings.seed, "refer", i)) for i, design in kept.items()
-    )
+    seeds = {i: derive_seed(settings.seed, "refer", i) for i in kept}
+    references = await gather_all(refer(kept[i].problem, seed) for i, seed in seeds.items())
     found = dict(zip(kept, references, strict=True))
-    return [
-        {
-            "index": i,
-            "fate": fate,
-            "problem": problem_row(_problem(i, kept[i], found[i])) if fate == "kept" else None,
-        }
-        for i, fate in zip(places, fates, strict=True)
-    ]
+    rows = {i: problem_row(_problem(i, design, found[i])) for i, design in kept.items()}
+    return [{"index": i, "fate": fate, "problem": rows.get(i)} for i, fate in zip(places, fates, strict=True)]
 
 
 def _problem(index: int, design: Design, reference: Reference) -> Problem:

@@ -83,17 +83,11 @@ class Majority:
         value, share = plurality(votes, self.threshold)
         text = None if value is None else written[value]
         unfit = text and await asyncio.to_thread(check_reference, Problem("made", statement, text))
-        made = {
-            "by": "majority",
-            "voter": self.voter.policy,
-            "voters": len(votes),
-            "threshold": self.threshold,
-            "votes": {
-                written[vote]: count for vote, count in Counter(votes).most_common() if vote is not None
-            },
-            "agreement": share,
-            **({"unfit": unfit} if unfit else {}),
-        }
+        voters = len(votes)
+        made = {"by": "majority", "voter": self.voter.policy, "voters": voters, "threshold": self.threshold}
+        counts = Counter(vote for vote in votes if vote is not None).most_common()
+        made |= {"votes": {written[vote]: count for vote, count in counts}, "agreement": share}
+        made |= {"unfit": unfit} if unfit else {}
         return Reference(None if unfit else text, share, made)
 
 
@@ -130,18 +124,16 @@ class WrittenTests:
         """The reference of a statement."""
         inputs: list[str] = []
         for number in range(self.rounds):
-            [found] = await self._answers(
-                _ask_input(statement, inputs), 1, derive_seed(seed, "input", number)
-            )
+            own = derive_seed(seed, "input", number)
+            [found] = await self._answers(_ask_input(statement, inputs), 1, own)
             if found is not None and found not in inputs:
                 inputs.append(found)
         each = await gather_all(
             self._answers(_ask_output(statement, text), self.voters, derive_seed(seed, "output", i), "output")
             for i, text in enumerate(inputs)
         )
-        results = [
-            plurality([None if v is None else v.rstrip() for v in votes], self.threshold) for votes in each
-        ]
+        said = [[None if vote is None else vote.rstrip() for vote in votes] for votes in each]
+        results = [plurality(votes, self.threshold) for votes in said]
         kept = [
             ({"input": text, "output": str(output)}, share)
             for text, (output, share) in zip(inputs, results, strict=True)
@@ -150,15 +142,9 @@ class WrittenTests:
         known = len(kept) >= self.least
         shares = [share for _, share in kept] if known else [share for _, share in results]
         agreement = min(shares, default=0.0)
-        made = {
-            "by": "tests",
-            "author": getattr(self.author, "name", "author"),
-            "voters": self.voters,
-            "threshold": self.threshold,
-            "inputs": len(inputs),
-            "kept": len(kept),
-            "agreement": agreement,
-        }
+        author = getattr(self.author, "name", "author")
+        made = {"by": "tests", "author": author, "voters": self.voters, "threshold": self.threshold}
+        made |= {"inputs": len(inputs), "kept": len(kept), "agreement": agreement}
         if not known:
             return Reference(None, agreement, made, "code")
         row = {"id": "made", "prompt": statement, "mode": "stdin", "tests": [test for test, _ in kept]}
@@ -175,12 +161,8 @@ class WrittenTests:
 def with_reference(problem: Problem, reference: Reference) -> Problem:
     """The problem with a made reference, and how it was made in its metadata."""
     provenance = {**problem.metadata.get(PROVENANCE, {}), "reference": dict(reference.made)}
-    return replace(
-        problem,
-        reference=reference.value,
-        kind=reference.kind,
-        metadata={**problem.metadata, PROVENANCE: provenance},
-    )
+    metadata = {**problem.metadata, PROVENANCE: provenance}
+    return replace(problem, reference=reference.value, kind=reference.kind, metadata=metadata)
 
 
 def _boxed(text: str) -> tuple[Hashable, str] | None:

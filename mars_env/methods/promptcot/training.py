@@ -89,10 +89,8 @@ class Designers:
             ContextError: It is longer than the model's context.
         """
         if not is_readable(self.writing, design):
-            raise ConfigError(
-                f"the problem {shown(design.problem)} and its rationale could not be read back: "
-                "give both, neither with a heading of the other"
-            )
+            advice = "give both, neither with a heading of the other"
+            raise ConfigError(f"{shown(design.problem)} and its rationale could not be read back: {advice}")
         prompt = self.writing.from_concepts(design.concepts)
         return _fitting(self.problem, self.problem.written(prompt, *self.writing.parts(design)))
 
@@ -190,9 +188,8 @@ async def m_step(designers: Designers, designs: Sequence[Design], loop: Loop) ->
 async def explain(designers: Designers, designs: Sequence[Design], sampling: Sampling) -> list[Design | None]:
     """Each design with the rationale model's greedy rationale; None where that cannot be used."""
     greedy = replace(sampling, temperature=0.0, seed=0)
-    each = await gather_all(
-        rationales(designers.rationale, designers.writing, design, 1, greedy) for design in designs
-    )
+    model, writing = designers.rationale, designers.writing
+    each = await gather_all(rationales(model, writing, design, 1, greedy) for design in designs)
     return [found[0] if found else None for found in each]
 
 
@@ -208,10 +205,8 @@ async def em_batches(
             every = [joint for row in scores for joint in row]
             metrics = {"unreadable": float(len(batch) * loop.candidates - len(every))}
             if every:
-                metrics |= {
-                    "best": float(np.mean([max(row) for row in scores])),
-                    "mean": float(np.mean(every)),
-                }
+                best = float(np.mean([max(row) for row in scores]))
+                metrics |= {"best": best, "mean": float(np.mean(every))}
             yield replace(texts, metrics=metrics)
         texts = await m_step(designers, batch, loop)
         yield replace(texts, metrics={"unreadable": float(len(batch) - len(texts.completions[PROBLEM]))})
@@ -247,9 +242,8 @@ async def alternate(
     if not designs:
         raise ConfigError("the loop needs problems")
     if directory is not None and not _identity(designs, loop).items() <= trainer.run.items():
-        raise ConfigError(
-            "a loop with checkpoints needs its own trainer: designers.trainer(config, designs, loop)"
-        )
+        own = "designers.trainer(config, designs, loop)"
+        raise ConfigError(f"a loop with checkpoints needs its own trainer: {own}")
     each = 1 + loop.improve_rationales
     return await fit(
         trainer,

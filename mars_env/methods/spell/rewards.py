@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from mars_env.errors import ConfigError
+from mars_env.evaluation.trees import children_of, is_right
 from mars_env.methods.spell.rules import Vote
-from mars_env.text import shown, suggestion
-from mars_env.types import Tree, Turn, Verdict
+from mars_env.text import choices, shown
+from mars_env.types import Tree, Turn
 
 
 def majority_vote(votes: Sequence[Vote]) -> bool | None:
@@ -70,9 +71,7 @@ def outcomes(tree: Tree) -> list[QuestionOutcome]:
     An answer is worth ``max(rule, majority)``: the rule is its grade. It is unknown where neither is 1 and
     one of them is unknown. A question's solved share is unknown if more than half of its answers are.
     """
-    below: dict[str | None, list[Turn]] = {}
-    for turn in tree.turns:
-        below.setdefault(turn.parent_id, []).append(turn)
+    below = children_of(tree)
     return [_outcome(turn, below, bool(tree.fault)) for turn in below.get(None, ())]
 
 
@@ -83,14 +82,14 @@ def _outcome(question: Turn, below: Mapping[str | None, Sequence[Turn]], lost: b
         return QuestionOutcome(question, question.info["fault"])
     answers = below.get(question.id, ())
     if answers and answers[0].info["probe"]:
-        rule = _rule(answers[0])
+        rule = is_right(answers[0])
         if rule is not False:
             return QuestionOutcome(question, "unknown" if rule is None else "ungrounded")
         answers = below.get(answers[0].id, ())
     judged = []
     for answer in answers:
         vote = majority_vote(votes_of(below.get(answer.id, ())))
-        judged.append((answer, _value(_rule(answer), vote), vote))
+        judged.append((answer, _value(is_right(answer), vote), vote))
     known = [value for _, value, _ in judged if value is not None]
     if 2 * len(known) < max(1, len(judged)):
         return QuestionOutcome(question, "unknown", None, tuple(judged))
@@ -102,12 +101,6 @@ def _outcome(question: Turn, below: Mapping[str | None, Sequence[Turn]], lost: b
 def votes_of(turns: Sequence[Turn]) -> list[Vote]:
     """The votes of some Verifiers; one that the set-up has cut off is unknown."""
     return ["unknown" if turn.action.interrupted else turn.info["vote"] for turn in turns]
-
-
-def _rule(answer: Turn) -> bool | None:
-    if answer.grade is None or answer.grade.verdict is Verdict.UNKNOWN:
-        return None
-    return answer.grade.verdict is Verdict.CORRECT
 
 
 def _value(rule: bool | None, vote: bool | None) -> float | None:
@@ -124,8 +117,7 @@ class SpellReward:
     - Verifier: 1 if its vote is the majority's, else 0; unknown where there is no majority; 0 if unreadable.
     - Responder: ``max(rule, majority)``. Without documents: none, it is not trained.
     - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it; -0.5 where it is answered
-    without
-      documents; -1 if malformed; none where the reference was too long.
+      without documents; -1 if malformed; none where the reference was too long.
 
     Raises:
         ConfigError: There is no such difficulty.
@@ -137,17 +129,13 @@ class SpellReward:
 
     def __post_init__(self) -> None:
         if self.difficulty not in DIFFICULTY:
-            raise ConfigError(
-                f"there is no difficulty {shown(self.difficulty)}; there are {', '.join(DIFFICULTY)}"
-                f"{suggestion(self.difficulty, DIFFICULTY)}"
-            )
+            there = choices(self.difficulty, DIFFICULTY)
+            raise ConfigError(f"there is no difficulty {shown(self.difficulty)}; there are {there}")
 
     def __call__(self, tree: Tree) -> dict[str, float | None]:
         """The rewards of all turns, by turn id."""
         rewards: dict[str, float | None] = {turn.id: None for turn in tree.turns}
-        below: dict[str | None, list[Turn]] = {}
-        for turn in tree.turns:
-            below.setdefault(turn.parent_id, []).append(turn)
+        below = children_of(tree)
         for outcome in outcomes(tree):
             rewards[outcome.turn.id] = self.of_question(outcome)
             for answer, value, vote in outcome.answers:

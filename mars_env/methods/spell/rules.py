@@ -62,20 +62,13 @@ def documents_of(problem: Problem) -> list[str]:
         ConfigError: The problem is not a cluster.
     """
     documents, task = problem.metadata.get("documents"), problem.metadata.get("task", "general")
-    if (
-        not isinstance(documents, list | tuple)
-        or not documents
-        or not all(isinstance(each, str) and each for each in documents)
-    ):
-        raise ConfigError(
-            f"the problem {shown(problem.id)} has no documents: its metadata needs a list of strings, "
-            "'documents' (mars_env.methods.spell.rules.cluster makes such a problem)"
-        )
+    given = documents if isinstance(documents, list | tuple) else ()
+    if not given or not all(isinstance(each, str) and each for each in given):
+        advice = "make it by mars_env.methods.spell.rules.cluster, from a list of strings"
+        raise ConfigError(f"the problem {shown(problem.id)} has no documents: {advice}")
     if task not in TASKS:
-        raise ConfigError(
-            f"the problem {shown(problem.id)} has the task {shown(task)}, not {', '.join(TASKS)}"
-        )
-    return list(documents)
+        raise ConfigError(f"the task of {shown(problem.id)} is {shown(task)}, not {', '.join(TASKS)}")
+    return list(given)
 
 
 @dataclass(frozen=True, slots=True)

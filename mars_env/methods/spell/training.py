@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, TypeAdapter
 from mars_env.envs import Game
 from mars_env.envs.growers import levels
 from mars_env.errors import ConfigError
+from mars_env.evaluation.trees import is_right
 from mars_env.grading.cover import CoverMatch
 from mars_env.loggers import Logger
 from mars_env.methods.spell.memory import QuestionMemory, Remembered, question_job
@@ -35,7 +36,7 @@ from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.rollouts import LostTrees, UpdateLog, graded_in_step
 from mars_env.trainers.team import Team
-from mars_env.types import Grade, Grader, Group, Tree, Verdict, role_of
+from mars_env.types import Grader, Group, Tree, role_of
 
 MEMORY: Final = "memory.jsonl"
 """A file beside the checkpoints: what each update's batch added to the memory."""
@@ -116,7 +117,7 @@ def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> li
             verifiers += [
                 groups[answer.id]
                 for answer, _, _ in found.answers
-                if answer.id in groups and _is_clear(groups[answer.id], answer.grade, settings)
+                if answer.id in groups and _is_clear(groups[answer.id], is_right(answer), settings)
             ]
     rng = np.random.default_rng(seed)
     for task in sorted(wanted):
@@ -125,13 +126,11 @@ def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> li
     return [*chosen, *asked, *_drawn(verifiers, number, rng)]
 
 
-def _is_clear(votes: Group, grade: Grade | None, settings: SpellSettings) -> bool:
+def _is_clear(votes: Group, right: bool | None, settings: SpellSettings) -> bool:
     """Whether the majority of a Verifier's group agrees with the rule, and is neither narrow nor whole."""
-    if grade is None or grade.verdict is Verdict.UNKNOWN:
-        return False
     said = votes_of(votes.turns)
     vote = majority_vote(said)
-    if vote is None or vote != (grade.verdict is Verdict.CORRECT):
+    if vote is None or vote != right:
         return False
     share = said.count("yes" if vote else "no") / len(said)
     return settings.least_agreement <= share <= settings.most_agreement
@@ -175,10 +174,7 @@ class SpellRun:
         if missing := [name for name in (QUESTIONER, RESPONDER, VERIFIER) if name not in agents]:
             raise ConfigError(f"the team lacks {', '.join(missing)}")
         if spell.group < 2:
-            raise ConfigError(
-                "one answer to a question is never right in part, so no question would be trained on: "
-                "set group to 2 or more"
-            )
+            raise ConfigError("one answer to a question is never right in part: set group to 2 or more")
         require_roles(settings.train, agents)
         object.__setattr__(self, "game", self.game or spell_game(spell))
 
@@ -204,9 +200,8 @@ async def spell_batches(
     whole_waves()
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
-    memory, _ = QuestionMemory().plus(
-        _REMEMBERED.validate_python([new for row in rows for new in row["new"]])
-    )
+    remembered = _REMEMBERED.validate_python([new for row in rows for new in row["new"]])
+    memory, _ = QuestionMemory().plus(remembered)
     config = settings.train
     lost = LostTrees(
         lambda turn: turn.policy in team.policies and config.trains(turn.role), settings.problems_per_step

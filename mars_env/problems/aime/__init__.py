@@ -5,7 +5,7 @@ statement's own formula (counting, enumeration, exact fractions), and the tests 
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TypeVar, get_args
 
@@ -18,8 +18,8 @@ from mars_env.problems.aime import (  # noqa: F401 (each registers its templates
     probability,
     sequences,
 )
-from mars_env.problems.aime.template import TEMPLATES, Question, Template, Topic
-from mars_env.problems.generated import MADE, Draft, Draw, generated_set
+from mars_env.problems.aime.template import TEMPLATES, Topic
+from mars_env.problems.generated import MADE, Draft, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
 LEVELS = (1, 2, 3, 4, 5)
@@ -88,29 +88,15 @@ def _chosen(what: str, asked: _T | Collection[_T] | None, known: tuple[_T, ...])
     return tuple(item for item in known if item in wanted)
 
 
-def _make(names: tuple[str, ...], rng: random.Random) -> Draw:
+def _make(names: tuple[str, ...], rng: random.Random) -> Iterator[Draft | None]:
     """Draw the template first, then its parameters, so that redraws change no template's share."""
     templates = [TEMPLATES[name] for name in names]
     level = rng.choice(sorted({entry.level for entry in templates}))
     entry = rng.choice([entry for entry in templates if entry.level == level])
-    return partial(_draw, entry, rng)
-
-
-def _draw(entry: Template, rng: random.Random) -> Draft | None:
-    question = entry.draw(rng)
-    if question is None or not is_answerable(question):
-        return None
-    metadata = {
-        **MADE,
-        "integer": True,
-        "level": entry.level,
-        "topic": entry.topic,
-        "template": entry.name,
-        "parameters": dict(question.parameters),
-    }
-    return Draft(question.statement, str(int(question.answer)), metadata)
-
-
-def is_answerable(question: Question) -> bool:
-    """Whether the answer is an integer from 0 to 999."""
-    return question.answer == int(question.answer) and 0 <= question.answer <= 999
+    about = {"level": entry.level, "topic": entry.topic, "template": entry.name}
+    while True:
+        if (question := entry.draw(rng)) is None:
+            yield None
+            continue
+        metadata = {**MADE, "integer": True, **about, "parameters": dict(question.parameters)}
+        yield Draft(question.statement, str(int(question.answer)), metadata)

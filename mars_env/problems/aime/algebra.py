@@ -3,7 +3,7 @@
 import math
 import random
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 
 from mars_env.problems.aime.template import (
     LOWEST_TERMS,
@@ -11,6 +11,7 @@ from mars_env.problems.aime.template import (
     determinant,
     latex,
     listing,
+    need,
     parts_sum,
     polynomial,
     signed,
@@ -19,11 +20,10 @@ from mars_env.problems.aime.template import (
 
 
 @template("algebra", level=1)
-def products_in_pairs(rng: random.Random) -> Question | None:
+def products_in_pairs(rng: random.Random) -> Question:
     """Three numbers from their products in pairs, by trying the common divisors."""
     a, b, c = (rng.randint(2, 60) for _ in range(3))
-    if len({a, b, c}) < 3:
-        return None
+    need(len({a, b, c}) == 3)
     ab, bc, ca = a * b, b * c, c * a
     x = next(d for d in range(1, min(ab, ca) + 1) if ab % d == 0 == ca % d and (ab // d) * (ca // d) == bc)
     statement = (
@@ -33,25 +33,22 @@ def products_in_pairs(rng: random.Random) -> Question | None:
     return Question(statement, x + ab // x + ca // x, {"products": [ab, bc, ca]})
 
 
-@template("algebra", level=1)
-def absolute_values(rng: random.Random) -> Question | None:
+@template("algebra", level=1, least=3)
+def absolute_values(rng: random.Random) -> Question:
     """Integers with a bounded sum of distances, by trying all candidates."""
     a, b, c = sorted(rng.sample(range(-30, 60), 3))
     bound = rng.randint(c - a + 1, 3 * (c - a) + 60)
     count = sum(1 for x in range(a - bound, c + bound + 1) if abs(x - a) + abs(x - b) + abs(x - c) <= bound)
-    if count < 3:
-        return None
     terms = " + ".join(f"|{polynomial(1, -shift)}|" for shift in (a, b, c))
     statement = f"How many integers $x$ satisfy ${terms} \\le {bound}$?"
     return Question(statement, count, {"points": [a, b, c], "bound": bound})
 
 
 @template("algebra", level=2)
-def power_sum_of_roots(rng: random.Random) -> Question | None:
+def power_sum_of_roots(rng: random.Random) -> Question:
     """A power sum of the roots, as the trace of a power of the companion matrix."""
     p, q, power = rng.randint(1, 15), rng.randint(-30, 40), rng.randint(3, 6)
-    if q == 0 or p * p == 4 * q:
-        return None
+    need(q != 0 and p * p != 4 * q)
     # The companion matrix of x^2 - p x + q has the roots as its eigenvalues.
     m = (1, 0, 0, 1)
     for _ in range(power):
@@ -64,11 +61,10 @@ def power_sum_of_roots(rng: random.Random) -> Question | None:
 
 
 @template("algebra", level=2)
-def cubic_through_points(rng: random.Random) -> Question | None:
+def cubic_through_points(rng: random.Random) -> Question:
     """The next value of a cubic from four values, by extending its table of differences."""
     a, b, c, d = rng.randint(-3, 3), rng.randint(-9, 9), rng.randint(-20, 20), rng.randint(-40, 40)
-    if a == 0:
-        return None
+    need(a != 0)
     values = [a * x**3 + b * x**2 + c * x + d for x in (1, 2, 3, 4)]
     target = rng.randint(6, 12)
     ends, row = [], values
@@ -99,46 +95,33 @@ def equal_floors(rng: random.Random) -> Question:
 
 
 @template("algebra", level=3)
-def two_logarithms(rng: random.Random) -> Question | None:
+def two_logarithms(rng: random.Random) -> Question:
     """Two equations in logarithms, by trying the powers of the base."""
     base, u, v = rng.choice([2, 3, 5, 6, 7]), rng.randint(1, 9), rng.randint(1, 9)
     k, m = rng.randint(2, 4), rng.randint(2, 4)
-    if base**u + base**v > 999 or u == v:
-        return None
+    need(base**u + base**v <= 999 and u != v)
     first, second = Fraction(u) + Fraction(v, k), Fraction(v) + Fraction(u, m)
-    solutions = [
-        (i, j)
-        for i in range(1, 10)
-        for j in range(1, 10)
-        if k * i + j == k * first and m * j + i == m * second
-    ]
-    if len(solutions) != 1:
-        return None
+    pairs = product(range(1, 10), repeat=2)
+    solutions = [(i, j) for i, j in pairs if k * i + j == k * first and m * j + i == m * second]
+    need(len(solutions) == 1)
     i, j = solutions[0]
     statement = (
         f"The real numbers $x > 1$ and $y > 1$ satisfy $\\log_{{{base}}} x + \\log_{{{base**k}}} y ="
         f" {latex(first)}$ and $\\log_{{{base}}} y + \\log_{{{base**m}}} x = {latex(second)}$. Find $x"
         " + y$."
     )
-    parameters = {
-        "base": base,
-        "k": k,
-        "m": m,
-        "sums": [[first.numerator, first.denominator], [second.numerator, second.denominator]],
-    }
-    return Question(statement, base**i + base**j, parameters)
+    sums = [[*first.as_integer_ratio()], [*second.as_integer_ratio()]]
+    return Question(statement, base**i + base**j, {"base": base, "k": k, "m": m, "sums": sums})
 
 
 @template("algebra", level=3)
-def best_product(rng: random.Random) -> Question | None:
+def best_product(rng: random.Random) -> Question:
     """The largest product of two integers on a line, by trying all points."""
     p, q = rng.sample(range(2, 14), 2)
     total = rng.randint(60, 300)
-    if math.gcd(p, q) > 1:
-        return None
+    need(math.gcd(p, q) == 1)
     products = [a * ((total - p * a) // q) for a in range(1, total // p + 1) if (total - p * a) % q == 0]
-    if len(products) < 3:
-        return None
+    need(len(products) >= 3)
     statement = (
         f"The positive integers $a$ and $b$ satisfy ${p}a + {q}b = {total}$. Find the largest possible value"
         " of $ab$."
@@ -146,41 +129,35 @@ def best_product(rng: random.Random) -> Question | None:
     return Question(statement, max(products), {"p": p, "q": q, "total": total})
 
 
-@template("algebra", level=4)
-def product_over_roots(rng: random.Random) -> Question | None:
+@template("algebra", level=4, least=1)
+def product_over_roots(rng: random.Random) -> Question:
     """A product over the roots of a cubic, as a determinant of its companion matrix."""
     b, c, d = rng.randint(-9, 9), rng.randint(-15, 15), rng.randint(-25, 25)
     u, v = rng.randint(1, 4), rng.randint(-5, 6)
-    if 0 in (c, d, v):
-        return None
+    need(0 not in (c, d, v))
     companion = [[0, 0, -d], [1, 0, -c], [0, 1, -b]]
     square = [[sum(companion[i][k] * companion[k][j] for k in range(3)) for j in range(3)] for i in range(3)]
     shifted = [[square[i][j] + u * companion[i][j] + v * (i == j) for j in range(3)] for i in range(3)]
     factor = f"({{0}}^2{signed(u) if u > 1 else '+'}{{0}}{signed(v)})"
-    product = "".join(factor.replace("{0}", root) for root in "rst")
-    value = determinant(shifted)
-    if value == 0:
-        return None
+    factors = "".join(factor.replace("{0}", root) for root in "rst")
     statement = (
         f"Let $r$, $s$, and $t$ be the (possibly complex) roots of ${polynomial(1, b, c, d)} = 0$. Find"
-        f" ${product}$."
+        f" ${factors}$."
     )
-    return Question(statement, value, {"cubic": [1, b, c, d], "u": u, "v": v})
+    return Question(statement, determinant(shifted), {"cubic": [1, b, c, d], "u": u, "v": v})
 
 
 @template("algebra", level=4)
-def swapped_argument(rng: random.Random) -> Question | None:
+def swapped_argument(rng: random.Random) -> Question:
     """A function defined by an equation with two arguments, from a linear system at one point."""
     k, centre = rng.choice([2, 3, 4, 5, -2, -3]), rng.randint(2, 20)
     a, b, c = rng.randint(1, 6), rng.randint(-9, 9), rng.randint(-20, 30)
     at = rng.randint(-10, 25)
-    if 2 * at == centre or b == 0:
-        return None
+    need(2 * at != centre and b != 0)
     here, there = (a * x * x + b * x + c for x in (at, centre - at))
     # f(x) + k f(c - x) = here and k f(x) + f(c - x) = there, by Cramer's rule
     value = determinant([[here, k], [there, 1]]) / determinant([[1, k], [k, 1]])
-    if value <= 0:
-        return None
+    need(value > 0)
     term = f"{signed(k)}f({centre} - x)"
     statement = (
         f"A function $f$ satisfies $f(x){term} = {polynomial(a, b, c)}$ for all real numbers $x$. The value"
@@ -191,16 +168,14 @@ def swapped_argument(rng: random.Random) -> Question | None:
 
 
 @template("algebra", level=5)
-def roots_of_unity(rng: random.Random) -> Question | None:
+def roots_of_unity(rng: random.Random) -> Question:
     """A product over roots of unity modulo 1000, as a determinant of a circulant matrix."""
     n = rng.randint(5, 10)
     a, b, c = rng.randint(1, 5), rng.randint(-4, 4), rng.randint(-3, 3)
-    if b == 0 or c == 0:
-        return None
+    need(b != 0 and c != 0)
     first = [a, b, c, *([0] * (n - 3))]
     value = determinant([[first[(j - i) % n] for j in range(n)] for i in range(n)])
-    if value <= 0:
-        return None
+    need(value > 0)
     inner = f"{a}{_times(b)}\\omega^k{_times(c)}\\omega^{{2k}}"
     statement = (
         f"Let $\\omega = \\cos\\frac{{2\\pi}}{{{n}}} + i\\sin\\frac{{2\\pi}}{{{n}}}$. The product"

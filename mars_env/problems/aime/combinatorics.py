@@ -1,9 +1,10 @@
 """Combinatorics templates: answers by listing, or by adding up counts cell by cell."""
 
 import random
-from itertools import combinations, permutations
+from collections import Counter
+from itertools import combinations, permutations, product
 
-from mars_env.problems.aime.template import Question, listing, template
+from mars_env.problems.aime.template import Question, listing, need, template
 
 NAMES = ("Ada", "Ben", "Chloe", "Dan", "Elif", "Farid", "Grace", "Hugo", "Ines", "Jonas", "Kira", "Liam")
 COLORS = ("red", "blue", "green", "yellow", "white", "black", "purple", "orange")
@@ -11,19 +12,17 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 
 @template("combinatorics", level=1)
-def committee(rng: random.Random) -> Question | None:
+def committee(rng: random.Random) -> Question:
     """Committees with minimum numbers of two kinds of members, by listing them."""
     kind, other = rng.sample(
         ["algebraists", "geometers", "historians", "pianists", "chemists", "painters", "rowers", "sailors"], 2
     )
     a, b, size = rng.randint(3, 7), rng.randint(3, 7), rng.randint(3, 5)
     least, other_least = rng.randint(1, size - 1), rng.randint(0, 1)
-    if a + b > 12 or least + other_least > size:
-        return None
-    answer = 0
-    for group in combinations(range(a + b), size):
-        members = sum(1 for person in group if person < a)
-        answer += members >= least and size - members >= other_least
+    need(a + b <= 12 and least + other_least <= size)
+    groups = combinations(range(a + b), size)
+    members = [sum(person < a for person in group) for group in groups]
+    answer = sum(number >= least and size - number >= other_least for number in members)
     rest = f" and at least ${other_least}$ of the {other}" if other_least else ""
     statement = (
         f"A club has ${a}$ {kind} and ${b}$ {other}, and nobody is both. In how many ways can a committee of"
@@ -34,7 +33,7 @@ def committee(rng: random.Random) -> Question | None:
 
 
 @template("combinatorics", level=2)
-def paths_around_points(rng: random.Random) -> Question | None:
+def paths_around_points(rng: random.Random) -> Question:
     """Lattice paths that avoid two points, cell by cell."""
     width, height = rng.randint(4, 8), rng.randint(3, 7)
     cells = [(x, y) for x in range(width + 1) for y in range(height + 1)][1:-1]
@@ -52,19 +51,17 @@ def paths_around_points(rng: random.Random) -> Question | None:
         f" one unit to the right or one unit up. The points $({a},{b})$ and $({c},{d})$ are blocked. How many"
         " different walks visit neither of the blocked points?"
     )
-    return Question(
-        statement, ways[-1][-1], {"width": width, "height": height, "closed": [list(p) for p in closed]}
-    )
+    parameters = {"width": width, "height": height, "closed": [[a, b], [c, d]]}
+    return Question(statement, ways[-1][-1], parameters)
 
 
 @template("combinatorics", level=2)
-def bounded_sums(rng: random.Random) -> Question | None:
+def bounded_sums(rng: random.Random) -> Question:
     """Ordered triples with a given sum and upper bounds, by trying all."""
     bounds = [rng.randint(4, 20) for _ in range(3)]
     total = rng.randint(8, 30)
     a, b, c = bounds
-    if total >= sum(bounds):
-        return None
+    need(total < sum(bounds))
     answer = sum(1 for x in range(a + 1) for y in range(b + 1) if 0 <= total - x - y <= c)
     colors = rng.sample(COLORS, 3)
     supply = listing([f"${n}$ {color}" for n, color in zip(bounds, colors, strict=True)])
@@ -75,16 +72,13 @@ def bounded_sums(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"bounds": bounds, "total": total})
 
 
-@template("combinatorics", level=3)
-def forbidden_chairs(rng: random.Random) -> Question | None:
+@template("combinatorics", level=3, least=5)
+def forbidden_chairs(rng: random.Random) -> Question:
     """Seatings in which everybody avoids some chairs, by going through all orders."""
     people = sorted(rng.sample(NAMES, 6))
     forbidden = [sorted(rng.sample(range(6), rng.choice((0, 1, 1, 2, 2, 3)))) for _ in people]
-    answer = sum(
-        1
-        for seats in permutations(range(6))
-        if not any(s in f for s, f in zip(seats, forbidden, strict=True))
-    )
+    seatings = permutations(range(6))
+    answer = sum(not any(s in f for s, f in zip(seats, forbidden, strict=True)) for seats in seatings)
     wishes = listing(
         [
             f"{name} refuses the {listing([ORDINALS[chair] for chair in chairs])}"
@@ -93,8 +87,7 @@ def forbidden_chairs(rng: random.Random) -> Question | None:
             if chairs
         ]
     )
-    if answer < 5 or not wishes:
-        return None
+    need(wishes != "")
     statement = (
         f"{listing(people)} sit down on six chairs in a row, one on each chair. {wishes}. In how many ways"
         " can all six be seated so that nobody sits on a chair that he or she refuses?"
@@ -102,27 +95,22 @@ def forbidden_chairs(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"forbidden": forbidden})
 
 
-@template("combinatorics", level=3)
-def flips_without_runs(rng: random.Random) -> Question | None:
+@template("combinatorics", level=3, least=5)
+def flips_without_runs(rng: random.Random) -> Question:
     """Sequences of flips without long runs, flip by flip."""
     flips, heads = rng.randint(8, 16), rng.randint(3, 10)
     limits = {"H": rng.randint(2, 4), "T": rng.randint(2, 5)}
-    if heads > flips - 3:
-        return None
+    need(heads <= flips - 3)
     # The number of sequences so far, by number of heads, last result and length of the last run.
-    ways = {(1, "H", 1): 1, (0, "T", 1): 1}
+    ways = Counter({(1, "H", 1): 1, (0, "T", 1): 1})
     for _ in range(flips - 1):
-        new: dict[tuple[int, str, int], int] = {}
-        for (seen, last, run), count in ways.items():
-            for side in "HT":
-                longer = run + 1 if side == last else 1
-                if longer < limits[side]:
-                    state = (seen + (side == "H"), side, longer)
-                    new[state] = new.get(state, 0) + count
+        new = Counter[tuple[int, str, int]]()
+        for (seen, last, run), side in product(ways, "HT"):
+            longer = run + 1 if side == last else 1
+            if longer < limits[side]:
+                new[seen + (side == "H"), side, longer] += ways[seen, last, run]
         ways = new
     answer = sum(count for (seen, _, _), count in ways.items() if seen == heads)
-    if answer < 5:
-        return None
     statement = (
         f"A coin is flipped ${flips}$ times. How many of the possible sequences of results have exactly"
         f" ${heads}$ heads, but nowhere ${limits['H']}$ or more heads in a row and nowhere ${limits['T']}$ or"
@@ -132,12 +120,11 @@ def flips_without_runs(rng: random.Random) -> Question | None:
 
 
 @template("combinatorics", level=4)
-def necklaces(rng: random.Random) -> Question | None:
+def necklaces(rng: random.Random) -> Question:
     """Circles of beads up to rotation, by listing arrangements and keeping the least of all rotations."""
     counts = [rng.randint(1, 4) for _ in range(3)]
     total = sum(counts)
-    if not 5 <= total <= 8:
-        return None
+    need(5 <= total <= 8)
     colors = rng.sample(COLORS, 3)
     beads: list[tuple[int, ...]] = [()]
     for _ in range(total):
@@ -152,17 +139,13 @@ def necklaces(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"counts": counts})
 
 
-@template("combinatorics", level=4)
-def subsets_without_differences(rng: random.Random) -> Question | None:
+@template("combinatorics", level=4, least=5)
+def subsets_without_differences(rng: random.Random) -> Question:
     """Subsets in which two differences never occur, by checking all subsets."""
     n, size = rng.randint(8, 14), rng.randint(3, 4)
     d, e = sorted(rng.sample(range(1, 7), 2))
-    answer = 0
-    for chosen in combinations(range(n), size):
-        mask = sum(1 << i for i in chosen)
-        answer += not (mask & (mask >> d) or mask & (mask >> e))
-    if answer < 5:
-        return None
+    masks = [sum(1 << i for i in chosen) for chosen in combinations(range(n), size)]
+    answer = sum(not (mask & (mask >> d) or mask & (mask >> e)) for mask in masks)
     statement = (
         f"How many subsets of $\\{{1, 2, 3, \\ldots, {n}\\}}$ with exactly ${size}$ elements contain no two"
         f" elements whose difference is ${d}$ and no two elements whose difference is ${e}$?"
@@ -184,12 +167,11 @@ def subset_sum_remainder(rng: random.Random) -> Question:
 
 
 @template("combinatorics", level=5)
-def counting_votes(rng: random.Random) -> Question | None:
+def counting_votes(rng: random.Random) -> Question:
     """Orders of counting votes in which one candidate never leads by too much, vote by vote."""
     first, second = rng.sample(NAMES, 2)
     a, b, lead = rng.randint(3, 8), rng.randint(3, 8), rng.randint(1, 4)
-    if a - b > lead:
-        return None
+    need(a - b <= lead)
     ways = [[0] * (b + 1) for _ in range(a + 1)]
     for x in range(a + 1):
         for y in range(b + 1):

@@ -5,7 +5,7 @@ import random
 from fractions import Fraction
 from itertools import combinations, product
 
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, parts_sum, template
+from mars_env.problems.aime.template import LOWEST_TERMS, Question, need, parts_sum, template
 
 TRIPLES = (
     (3, 4, 5),
@@ -35,11 +35,10 @@ def apex(a: int, b: int, c: int) -> tuple[Fraction, Fraction]:
     return x, c * c - x * x
 
 
-def _triangle(rng: random.Random, high: int) -> tuple[int, int, int] | None:
+def _triangle(rng: random.Random, high: int) -> tuple[int, int, int]:
     """Three unequal sides of a proper triangle."""
     a, b, c = (rng.randint(4, high) for _ in range(3))
-    if len({a, b, c}) < 3 or 2 * max(a, b, c) >= a + b + c:
-        return None
+    need(len({a, b, c}) == 3 and 2 * max(a, b, c) < a + b + c)
     return a, b, c
 
 
@@ -61,20 +60,15 @@ def foot_of_the_altitude(rng: random.Random) -> Question:
     return Question(statement, parts_sum(height), {"a": a, "b": b})
 
 
-@template("geometry", level=1)
-def painted_block(rng: random.Random) -> Question | None:
+@template("geometry", level=1, least=1)
+def painted_block(rng: random.Random) -> Question:
     """Unit cubes with a given number of painted faces, cube by cube."""
     size = sorted((rng.randint(3, 12) for _ in range(3)), reverse=True)
     faces, bare_bottom = rng.randint(0, 2), rng.random() < 0.5
     a, b, c = size
-    count = 0
-    for x, y, z in product(range(a), range(b), range(c)):
-        painted = (
-            (x == 0) + (x == a - 1) + (y == 0) + (y == b - 1) + (z == c - 1) + (z == 0 and not bare_bottom)
-        )
-        count += painted == faces
-    if count == 0:
-        return None
+    outer = [[(i == 0) + (i == n - 1) for i in range(n)] for n in size]
+    outer[2][0] -= bare_bottom
+    count = [x + y + z for x, y, z in product(*outer)].count(faces)
     which = f"All faces except one of the two ${a}$-by-${b}$ faces" if bare_bottom else "All six faces"
     number = f"exactly ${faces}$" if faces else "no"
     statement = (
@@ -86,12 +80,9 @@ def painted_block(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=2)
-def median_length(rng: random.Random) -> Question | None:
+def median_length(rng: random.Random) -> Question:
     """The square of a median, from coordinates."""
-    sides = _triangle(rng, 30)
-    if sides is None:
-        return None
-    a, b, c = sides
+    a, b, c = _triangle(rng, 30)
     x, y_squared = apex(a, b, c)
     squared = (x - Fraction(a, 2)) ** 2 + y_squared
     statement = (
@@ -102,14 +93,13 @@ def median_length(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=2)
-def common_tangent(rng: random.Random) -> Question | None:
+def common_tangent(rng: random.Random) -> Question:
     """The outer tangent of two circles, by trying integer lengths."""
     small_leg, large_leg, hypotenuse = rng.choice(TRIPLES)
     scale = rng.randint(1, 6)
     difference, centres = rng.choice((small_leg, large_leg)) * scale, hypotenuse * scale
     radius = rng.randint(1, max(1, (centres - difference) // 2 - 1))
-    if 2 * radius + difference >= centres:  # the circles would meet
-        return None
+    need(2 * radius + difference < centres)  # the circles do not meet
     length = next(n for n in range(1, centres) if n * n + difference * difference == centres * centres)
     statement = (
         f"Two circles with radii ${radius}$ and ${radius + difference}$ have centers that are ${centres}$"
@@ -120,21 +110,16 @@ def common_tangent(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=3)
-def points_inside_a_triangle(rng: random.Random) -> Question | None:
-    """Lattice points strictly inside a triangle, by testing each."""
+def points_inside_a_triangle(rng: random.Random) -> Question:
+    """Lattice points strictly inside a triangle, by testing each: it is on the same side of all edges."""
     (ax, ay), (bx, by), (cx, cy) = corners = [(rng.randint(0, 24), rng.randint(0, 24)) for _ in range(3)]
     area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay)
-    if abs(area) < 60:
-        return None
-    turn = 1 if area > 0 else -1
-    count = 0
-    for x in range(min(ax, bx, cx) + 1, max(ax, bx, cx)):
-        for y in range(min(ay, by, cy) + 1, max(ay, by, cy)):
-            count += (
-                turn * ((bx - ax) * (y - ay) - (x - ax) * (by - ay)) > 0
-                and turn * ((cx - bx) * (y - by) - (x - bx) * (cy - by)) > 0
-                and turn * ((ax - cx) * (y - cy) - (x - cx) * (ay - cy)) > 0
-            )
+    need(abs(area) >= 60)
+    edges = list(zip(corners, corners[1:] + corners[:1], strict=True))
+    count = sum(
+        all(area * ((u - p) * (y - q) - (x - p) * (v - q)) > 0 for (p, q), (u, v) in edges)
+        for x, y in product(range(25), repeat=2)
+    )
     statement = (
         f"A triangle in the coordinate plane has its vertices at $({ax},{ay})$, $({bx},{by})$, and"
         f" $({cx},{cy})$. How many points with two integer coordinates lie strictly inside the triangle?"
@@ -143,12 +128,9 @@ def points_inside_a_triangle(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=3)
-def angle_bisector(rng: random.Random) -> Question | None:
+def angle_bisector(rng: random.Random) -> Question:
     """The square of an angle bisector, from coordinates."""
-    sides = _triangle(rng, 24)
-    if sides is None:
-        return None
-    a, b, c = sides
+    a, b, c = _triangle(rng, 24)
     x, y_squared = apex(a, b, c)
     foot = Fraction(a * c, b + c)  # BD : DC = AB : AC
     squared = (x - foot) ** 2 + y_squared
@@ -160,11 +142,10 @@ def angle_bisector(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=4)
-def diagonal_through_cubes(rng: random.Random) -> Question | None:
+def diagonal_through_cubes(rng: random.Random) -> Question:
     """Unit cubes that a space diagonal passes through, by listing where it crosses from one to the next."""
     size = [rng.randint(2, 45) * rng.randint(1, 12) for _ in range(3)]
-    if max(size) > 400 or len(set(size)) < 3:
-        return None
+    need(max(size) <= 400 and len(set(size)) == 3)
     common = math.lcm(*size)
     # Points, in units of 1/common of the diagonal, at which a coordinate is an integer; the last is its end.
     crossings = {i * (common // n) for n in size for i in range(1, n + 1)}
@@ -178,7 +159,7 @@ def diagonal_through_cubes(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=4)
-def circumcircle(rng: random.Random) -> Question | None:
+def circumcircle(rng: random.Random) -> Question:
     """A circumradius, from the coordinates of the center."""
     # Two right triangles with a common leg make a triangle whose area, and so whose radius, is rational.
     (leg, foot, slope), (other_leg, other_foot, other_slope) = (rng.choice(TRIPLES) for _ in range(2))
@@ -188,8 +169,7 @@ def circumcircle(rng: random.Random) -> Question | None:
     scale, other_scale = height // leg, height // other_leg
     a = abs(foot * scale + rng.choice((1, -1)) * other_foot * other_scale)
     b, c = slope * scale, other_slope * other_scale
-    if max(a, b, c) > 250 or len({a, b, c}) < 3 or a == 0:
-        return None
+    need(max(a, b, c) <= 250 and len({a, b, c}) == 3 and a != 0)
     x, y_squared = apex(a, b, c)
     # The center (a/2, h) is as far from A as from B: 2 h y = x^2 + y^2 - a x.
     center_squared = (x * x + y_squared - a * x) ** 2 / (4 * y_squared)
@@ -202,8 +182,8 @@ def circumcircle(rng: random.Random) -> Question | None:
     return Question(statement, parts_sum(radius), {"sides": [a, b, c]})
 
 
-@template("geometry", level=5)
-def triangles_in_a_polygon(rng: random.Random) -> Question | None:
+@template("geometry", level=5, least=1)
+def triangles_in_a_polygon(rng: random.Random) -> Question:
     """Triangles of one kind among the corners of a regular polygon, by listing all."""
     n = rng.randint(8, 22)
     kind = rng.choice(
@@ -212,22 +192,10 @@ def triangles_in_a_polygon(rng: random.Random) -> Question | None:
     at_first = rng.random() < 0.3
     count = 0
     for i, j, k in combinations(range(n), 3):
-        if at_first and i:
-            break
         arcs = (j - i, k - j, n - k + i)  # each angle is half of the arc across from it
-        longest, different = max(arcs), len(set(arcs))
-        count += all(
-            {
-                "acute": 2 * longest < n,
-                "right-angled": 2 * longest == n,
-                "obtuse": 2 * longest > n,
-                "isosceles": different < 3,
-                "scalene": different == 3,
-            }[word]
-            for word in kind.split()
-        )
-    if count == 0:
-        return None
+        angle = {-1: "acute", 0: "right-angled", 1: "obtuse"}[(2 * max(arcs) > n) - (2 * max(arcs) < n)]
+        words = (angle, "isosceles" if len(set(arcs)) < 3 else "scalene")
+        count += set(words).issuperset(kind.split()) and not (at_first and i)
     through = ", one of them being $A_1$" if at_first else ""
     hint = " (Equilateral triangles count as isosceles.)" if "isosceles" in kind else ""
     statement = (
@@ -238,11 +206,10 @@ def triangles_in_a_polygon(rng: random.Random) -> Question | None:
 
 
 @template("geometry", level=5)
-def cyclic_quadrilateral(rng: random.Random) -> Question | None:
+def cyclic_quadrilateral(rng: random.Random) -> Question:
     """The square of a diagonal of a cyclic quadrilateral, from the cosines of opposite angles."""
     a, b, c, d = (rng.randint(2, 20) for _ in range(4))
-    if len({a, b, c, d}) < 4 or 2 * max(a, b, c, d) >= a + b + c + d:
-        return None
+    need(len({a, b, c, d}) == 4 and 2 * max(a, b, c, d) < a + b + c + d)
     # AC^2 = a^2 + b^2 - 2ab cos B = c^2 + d^2 + 2cd cos B, since B and D add up to 180 degrees.
     cosine = Fraction(a * a + b * b - c * c - d * d, 2 * (a * b + c * d))
     squared = a * a + b * b - 2 * a * b * cosine

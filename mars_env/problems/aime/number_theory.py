@@ -4,16 +4,14 @@ import math
 import random
 from itertools import product
 
-from mars_env.problems.aime.template import Question, listing, polynomial, template
+from mars_env.problems.aime.template import Question, listing, need, polynomial, template
 
 
-@template("number theory", level=1)
-def digit_sum_multiples(rng: random.Random) -> Question | None:
+@template("number theory", level=1, least=1)
+def digit_sum_multiples(rng: random.Random) -> Question:
     """Three-digit multiples with a given digit sum, by checking all."""
     divisor, digit_sum = rng.randint(2, 25), rng.randint(3, 25)
     count = sum(1 for n in range(100, 1000) if n % divisor == 0 and sum(map(int, str(n))) == digit_sum)
-    if count == 0:
-        return None
     statement = (
         f"How many three-digit positive integers are multiples of ${divisor}$ and have digits that add up to "
         f"${digit_sum}$?"
@@ -22,12 +20,11 @@ def digit_sum_multiples(rng: random.Random) -> Question | None:
 
 
 @template("number theory", level=1)
-def common_remainders(rng: random.Random) -> Question | None:
+def common_remainders(rng: random.Random) -> Question:
     """Chinese remainders, by trying integers one by one."""
     moduli = sorted(rng.sample(range(4, 20), 3))
     size = math.prod(moduli)
-    if math.lcm(*moduli) != size or not 200 <= size <= 999:
-        return None
+    need(math.lcm(*moduli) == size and 200 <= size <= 999)
     remainders = [rng.randrange(1, m) for m in moduli]
     answer = next(
         n for n in range(1, size + 1) if all(n % m == r for m, r in zip(moduli, remainders, strict=True))
@@ -38,19 +35,15 @@ def common_remainders(rng: random.Random) -> Question | None:
 
 
 @template("number theory", level=2)
-def divisors_that_are_multiples(rng: random.Random) -> Question | None:
+def divisors_that_are_multiples(rng: random.Random) -> Question:
     """Divisors of N that are multiples of d and not of e, by trial division up to the root of N."""
     exponents = {p: rng.randint(1, high) for p, high in ((2, 8), (3, 5), (5, 3), (7, 2))}
     number = math.prod(p**e for p, e in exponents.items())
-    if number > 10**7:
-        return None
+    need(number <= 10**7)
     p, q = rng.sample(sorted(exponents), 2)
     divisor, other = p ** rng.randint(1, exponents[p]), q ** rng.randint(1, exponents[q])
-    found = set()
-    for d in range(1, math.isqrt(number) + 1):
-        if number % d == 0:
-            found |= {d, number // d}
-    answer = sum(1 for d in found if d % divisor == 0 and d % other != 0)
+    low = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    answer = sum(1 for d in {*low, *(number // d for d in low)} if d % divisor == 0 and d % other != 0)
     factors = r" \cdot ".join(f"{p}^{{{e}}}" if e > 1 else str(p) for p, e in exponents.items())
     statement = (
         f"Let $N = {factors}$. How many positive divisors of $N$ are multiples of ${divisor}$ "
@@ -61,12 +54,11 @@ def divisors_that_are_multiples(rng: random.Random) -> Question | None:
 
 
 @template("number theory", level=2)
-def sum_of_powers_remainder(rng: random.Random) -> Question | None:
+def sum_of_powers_remainder(rng: random.Random) -> Question:
     """Last three digits of a sum of two powers, by multiplying step by step."""
     a, b = sorted(rng.sample(range(2, 40), 2))
     p, q = rng.randint(30, 400), rng.randint(30, 400)
-    if a % 10 == 0 or b % 10 == 0:
-        return None
+    need(a % 10 != 0 and b % 10 != 0)
     total = 0
     for base, exponent in ((a, p), (b, q)):
         power = 1
@@ -80,10 +72,8 @@ def sum_of_powers_remainder(rng: random.Random) -> Question | None:
 @template("number theory", level=3)
 def trailing_zeros_in_a_base(rng: random.Random) -> Question:
     """Trailing zeros of n! in a base, by dividing the factorial itself."""
-    n, base = (
-        rng.randint(30, 250),
-        rng.choice([6, 12, 14, 15, 18, 20, 21, 24, 28, 36, 40, 45, 48, 50, 54, 60, 63, 72]),
-    )
+    n = rng.randint(30, 250)
+    base = rng.choice([6, 12, 14, 15, 18, 20, 21, 24, 28, 36, 40, 45, 48, 50, 54, 60, 63, 72])
     factorial, zeros = math.factorial(n), 0
     while factorial % base == 0:
         factorial //= base
@@ -92,8 +82,8 @@ def trailing_zeros_in_a_base(rng: random.Random) -> Question:
     return Question(statement, zeros, {"n": n, "base": base})
 
 
-@template("number theory", level=3)
-def least_exponent(rng: random.Random) -> Question | None:
+@template("number theory", level=3, least=10)
+def least_exponent(rng: random.Random) -> Question:
     """The order of a modulo a prime, by multiplying until 1 comes back."""
     prime = rng.choice([p for p in range(101, 998, 2) if all(p % d for d in range(3, math.isqrt(p) + 1, 2))])
     base = rng.randint(2, 30)
@@ -104,23 +94,19 @@ def least_exponent(rng: random.Random) -> Question | None:
         f"The number ${prime}$ is prime. Find the least positive integer $n$ for which ${base}^n - 1$ "
         f"is a multiple of ${prime}$."
     )
-    return Question(statement, order, {"base": base, "prime": prime}) if order >= 10 else None
+    return Question(statement, order, {"base": base, "prime": prime})
 
 
 @template("number theory", level=4)
-def pairs_with_lcm(rng: random.Random) -> Question | None:
+def pairs_with_lcm(rng: random.Random) -> Question:
     """Ordered pairs of multiples of d with a given least common multiple, by checking all divisors."""
     primes = rng.sample([2, 3, 5, 7, 11, 13], 3)
     exponents = [rng.randint(1, 3) for _ in primes]
     number = math.prod(p**e for p, e in zip(primes, exponents, strict=True))
     common = primes[0] ** rng.randint(0, exponents[0] - 1) * primes[1] ** rng.randint(0, 1)
-    if number > 200_000 or common == 1:
-        return None
-    divisors = [
-        math.prod(p**e for p, e in zip(primes, powers, strict=True))
-        for powers in product(*(range(e + 1) for e in exponents))
-    ]
-    usable = [d for d in divisors if d % common == 0]
+    need(number <= 200_000 and common > 1)
+    powers = [[p**i for i in range(e + 1)] for p, e in zip(primes, exponents, strict=True)]
+    usable = [d for d in map(math.prod, product(*powers)) if d % common == 0]
     answer = sum(1 for a in usable for b in usable if math.lcm(a, b) == number)
     statement = (
         "Find the number of ordered pairs $(a, b)$ of positive integers such that both $a$ and $b$ are"
@@ -129,14 +115,12 @@ def pairs_with_lcm(rng: random.Random) -> Question | None:
     return Question(statement, answer, {"number": number, "common": common})
 
 
-@template("number theory", level=4)
-def quadratic_multiples(rng: random.Random) -> Question | None:
+@template("number theory", level=4, least=1)
+def quadratic_multiples(rng: random.Random) -> Question:
     """How often a quadratic is divisible by m up to a bound, by trying all."""
     modulus = rng.choice([15, 21, 24, 30, 33, 35, 36, 39, 42, 45, 55, 60, 63, 65, 66, 70, 77, 84, 90, 91])
     a, b, bound = rng.randint(1, 20), rng.randint(-40, 40), rng.randint(300, 1500)
     count = sum(1 for n in range(1, bound + 1) if (n * n + a * n + b) % modulus == 0)
-    if count == 0:
-        return None
     statement = (
         f"For how many positive integers $n$ not exceeding ${bound}$ is ${polynomial(1, a, b, variable='n')}$"
         f" a multiple of ${modulus}$?"
@@ -145,20 +129,15 @@ def quadratic_multiples(rng: random.Random) -> Question | None:
 
 
 @template("number theory", level=5)
-def quadratic_squares(rng: random.Random) -> Question | None:
+def quadratic_squares(rng: random.Random) -> Question:
     """All n that make n^2 + an + b a square, by trying all until squares are too far apart."""
     a, b = rng.randint(1, 60), rng.randint(-300, 900)
     gap = abs(a * a - 4 * b)
-    if gap == 0 or gap > 2500:
-        return None
-    found = []
+    need(0 < gap <= 2500)
     # Writing 4(n^2 + an + b) = (2n + a)^2 - D, both factors of D are at most |D|, so 2n + a is at most |D|.
-    for n in range(1, gap // 2 + 1):
-        value = n * n + a * n + b
-        if value >= 0 and math.isqrt(value) ** 2 == value:
-            found.append(n)
-    if len(found) < 2:
-        return None
+    values = {n: n * n + a * n + b for n in range(1, gap // 2 + 1)}
+    found = [n for n, value in values.items() if value >= 0 and math.isqrt(value) ** 2 == value]
+    need(len(found) >= 2)
     statement = (
         f"Find the sum of all positive integers $n$ for which ${polynomial(1, a, b, variable='n')}$ "
         "is the square of an integer."

@@ -1,21 +1,35 @@
 """Probability templates: answers by listing equally likely cases, or from exact linear equations."""
 
 import random
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 
 from mars_env.problems.aime.combinatorics import COLORS, NAMES
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, determinant, listing, parts_sum, template
+from mars_env.problems.aime.template import (
+    LOWEST_TERMS,
+    Question,
+    determinant,
+    listing,
+    need,
+    parts_sum,
+    template,
+)
+
+Steps = Sequence[Mapping[int, Fraction]]
+"""From each state of a chain, the chance of the step to each other one; the rest of the chance ends it."""
 
 
-def _unknown(number: int, matrix: list[list[Fraction]], right: list[Fraction]) -> Fraction:
-    """One unknown of a regular linear system, exact, by Cramer's rule."""
-    replaced = [[*row[:number], value, *row[number + 1 :]] for row, value in zip(matrix, right, strict=True)]
+def _expected(start: int, steps: Steps, gains: Sequence[Fraction | int]) -> Fraction:
+    """What a chain that starts in a state gains until its end, by Cramer's rule; each state has its gain."""
+    size = range(len(steps))
+    matrix = [[(i == j) - steps[i].get(j, Fraction(0)) for j in size] for i in size]
+    replaced = [[*row[:start], gain, *row[start + 1 :]] for row, gain in zip(matrix, gains, strict=True)]
     return determinant(replaced) / determinant(matrix)
 
 
 @template("probability", level=1)
-def two_dice(rng: random.Random) -> Question | None:
+def two_dice(rng: random.Random) -> Question:
     """The sum of two different dice, by listing all rolls."""
     a, b = sorted(rng.sample([4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 30], 2))
     low = rng.randint(3, a + b - 3)
@@ -47,13 +61,12 @@ def same_color(rng: random.Random) -> Question:
 
 
 @template("probability", level=2)
-def random_divisibility(rng: random.Random) -> Question | None:
+def random_divisibility(rng: random.Random) -> Question:
     """A random integer divisible by one of two numbers and not by a third, by trying all."""
     a, b, c = rng.sample(range(2, 13), 3)
     bound = rng.randint(60, 500)
     hits = sum(1 for n in range(1, bound + 1) if (n % a == 0 or n % b == 0) and n % c)
-    if hits == 0:
-        return None
+    need(hits > 0)
     statement = (
         f"An integer is chosen at random from $1$ to ${bound}$, each with the same chance. The probability"
         f" that it is a multiple of ${a}$ or of ${b}$ (or of both), but not a multiple of ${c}$,"
@@ -63,30 +76,27 @@ def random_divisibility(rng: random.Random) -> Question | None:
 
 
 @template("probability", level=2)
-def taking_turns(rng: random.Random) -> Question | None:
+def taking_turns(rng: random.Random) -> Question:
     """Who hits first, from the equations that link one round to the next."""
     p, q = (Fraction(rng.randint(1, 7), rng.randint(3, 12)) for _ in range(2))
-    if not (0 < p < 1 and 0 < q < 1) or p == q:
-        return None
+    need(0 < p < 1 and 0 < q < 1 and p != q)
     first, second = rng.sample(NAMES, 2)
-    # win = p + (1 - p) * other and other = (1 - q) * win
-    win = _unknown(0, [[Fraction(1), p - 1], [q - 1, Fraction(1)]], [p, Fraction(0)])
+    win = _expected(0, [{1: 1 - p}, {0: 1 - q}], [p, 0])
     statement = (
         f"{first} and {second} take turns shooting at a target, and {first} begins. Each shot of {first} hits"
         f" with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$, each shot of {second} with"
         f" probability $\\frac{{{q.numerator}}}{{{q.denominator}}}$, independently of all others. Whoever"
         f" hits first wins. The probability that {first} wins {LOWEST_TERMS}"
     )
-    parameters = {"p": [p.numerator, p.denominator], "q": [q.numerator, q.denominator]}
+    parameters = {"p": [*p.as_integer_ratio()], "q": [*q.as_integer_ratio()]}
     return Question(statement, parts_sum(win), parameters)
 
 
 @template("probability", level=3)
-def meeting_by_chance(rng: random.Random) -> Question | None:
+def meeting_by_chance(rng: random.Random) -> Question:
     """Two random arrivals that overlap, by the area of the hexagon of good pairs."""
-    minutes, first_wait, second_wait = 60, rng.randint(5, 50), rng.randint(5, 50)
+    t, a, b = 60, rng.randint(5, 50), rng.randint(5, 50)
     first, second = rng.sample(NAMES, 2)
-    t, a, b = minutes, first_wait, second_wait
     # The points (x, y) of the square with y - x <= a and x - y <= b, corner by corner.
     corners = [(0, 0), (b, 0), (t, t - b), (t, t), (t - a, t), (0, a)]
     doubled = sum(x * v - u * y for (x, y), (u, v) in zip(corners, corners[1:] + corners[:1], strict=True))
@@ -100,7 +110,7 @@ def meeting_by_chance(rng: random.Random) -> Question | None:
 
 
 @template("probability", level=3)
-def matched_pairs(rng: random.Random) -> Question | None:
+def matched_pairs(rng: random.Random) -> Question:
     """An exact number of pairs among drawn things, by listing all draws."""
     pairs, drawn = rng.randint(4, 7), rng.randint(3, 6)
     whole = rng.randint(0, drawn // 2)
@@ -115,11 +125,9 @@ def matched_pairs(rng: random.Random) -> Question | None:
         ]
     )
     hands = list(combinations(range(2 * pairs), drawn))
-    if len(hands) > 2002:
-        return None
+    need(len(hands) <= 2002)
     hits = sum(1 for hand in hands if drawn - len({i // 2 for i in hand}) == whole)
-    if hits == 0:
-        return None
+    need(hits > 0)
     wanted = f"exactly ${whole}$ complete pairs are" if whole > 1 else "exactly one complete pair is"
     if whole == 0:
         wanted = "no complete pair is"
@@ -127,21 +135,19 @@ def matched_pairs(rng: random.Random) -> Question | None:
         f"{opening} At random, ${drawn}$ of the ${2 * pairs}$ {things} are chosen. The probability that "
         f"{wanted} among them {LOWEST_TERMS}"
     )
-    return Question(
-        statement, parts_sum(Fraction(hits, len(hands))), {"pairs": pairs, "drawn": drawn, "whole": whole}
-    )
+    parameters = {"pairs": pairs, "drawn": drawn, "whole": whole}
+    return Question(statement, parts_sum(Fraction(hits, len(hands))), parameters)
 
 
 @template("probability", level=4)
-def spread_of_a_draw(rng: random.Random) -> Question | None:
+def spread_of_a_draw(rng: random.Random) -> Question:
     """The difference between the largest and the smallest of some drawn numbers, by listing all draws."""
     n, drawn = rng.randint(8, 16), rng.randint(3, 4)
     low = rng.randint(drawn, n - 2)
     high = rng.randint(low, n - 1)
     draws = list(combinations(range(1, n + 1), drawn))
     hits = sum(1 for draw in draws if low <= draw[-1] - draw[0] <= high)
-    if hits == len(draws):
-        return None
+    need(hits < len(draws))
     wanted = f"exactly ${low}$" if low == high else f"at least ${low}$ and at most ${high}$"
     statement = (
         f"From the integers $1$ to ${n}$, ${drawn}$ different ones are chosen at random. The probability that"
@@ -152,23 +158,14 @@ def spread_of_a_draw(rng: random.Random) -> Question | None:
 
 
 @template("probability", level=4)
-def walk_to_an_end(rng: random.Random) -> Question | None:
+def walk_to_an_end(rng: random.Random) -> Question:
     """A biased walk that ends at either end, from its linear equations."""
     p = Fraction(rng.randint(1, 5), rng.randint(3, 7))
     length = rng.randint(4, 7)
     start = rng.randint(1, length - 1)
-    if not 0 < p < 1:
-        return None
-    size = length - 1  # the unknown probabilities at 1 .. length - 1
-    matrix = [[Fraction(int(i == j)) for j in range(size)] for i in range(size)]
-    right = [Fraction(0)] * size
-    for i in range(size):
-        if i > 0:
-            matrix[i][i - 1] -= 1 - p
-        if i < size - 1:
-            matrix[i][i + 1] -= p
-    right[-1] = p
-    chance = _unknown(start - 1, matrix, right)
+    need(0 < p < 1)
+    steps = [{point - 1: 1 - p, point + 1: p} for point in range(length - 1)]  # from the point after it
+    chance = _expected(start - 1, steps, [0] * (length - 2) + [p])
     animal = rng.choice(["frog", "beetle", "flea", "crab", "cricket", "robot"])
     statement = (
         f"A {animal} sits at the point ${start}$ of the number line. Again and again it moves one unit: to"
@@ -176,29 +173,26 @@ def walk_to_an_end(rng: random.Random) -> Question | None:
         f" each move independent of the others. It stops when it reaches $0$ or ${length}$. The probability"
         f" that it stops at ${length}$ {LOWEST_TERMS}"
     )
-    parameters = {"p": [p.numerator, p.denominator], "length": length, "start": start}
+    parameters = {"p": [*p.as_integer_ratio()], "length": length, "start": start}
     return Question(statement, parts_sum(chance), parameters)
 
 
 @template("probability", level=5)
-def waiting_for_a_pattern(rng: random.Random) -> Question | None:
+def waiting_for_a_pattern(rng: random.Random) -> Question:
     """The expected number of flips until a pattern appears, from the equations of its prefixes."""
     pattern = "".join(rng.choice("HT") for _ in range(rng.randint(2, 5)))
     p = Fraction(rng.randint(1, 5), rng.randint(2, 6))
-    if not 0 < p < 1:
-        return None
-    size = len(pattern)
-    matrix = [[Fraction(int(i == j)) for j in range(size)] for i in range(size)]
-    for matched in range(size):
-        for side, chance in (("H", p), ("T", 1 - p)):
-            seen = pattern[:matched] + side
-            longest = max(k for k in range(size + 1) if seen.endswith(pattern[:k]))
-            if longest < size:
-                matrix[matched][longest] -= chance
-    flips = _unknown(0, matrix, [Fraction(1)] * size)
+    need(0 < p < 1)
+    starts = [pattern[:k] for k in range(len(pattern) + 1)]
+
+    def longest(seen: str) -> int:
+        return max(k for k, start in enumerate(starts) if seen.endswith(start))
+
+    steps = [{longest(seen + "H"): p, longest(seen + "T"): 1 - p} for seen in starts[:-1]]
+    flips = _expected(0, steps, [1] * len(pattern))
     statement = (
         f"A coin shows heads ($H$) with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$ and"
         f" otherwise tails ($T$). It is flipped until the results ${pattern}$ appear in a row, in this order."
         f" The expected number of flips {LOWEST_TERMS}"
     )
-    return Question(statement, parts_sum(flips), {"pattern": pattern, "p": [p.numerator, p.denominator]})
+    return Question(statement, parts_sum(flips), {"pattern": pattern, "p": [*p.as_integer_ratio()]})

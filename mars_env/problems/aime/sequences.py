@@ -4,19 +4,17 @@ import math
 import random
 from fractions import Fraction
 
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, latex, parts_sum, signed, template
+from mars_env.problems.aime.template import LOWEST_TERMS, Question, latex, need, parts_sum, signed, template
 
 
 @template("sequences", level=1)
-def arithmetic_term(rng: random.Random) -> Question | None:
+def arithmetic_term(rng: random.Random) -> Question:
     """A term of an arithmetic progression from two other terms, by trying all steps."""
     first, step = rng.randint(-40, 90), rng.randint(2, 25)
     i, j, k = sorted(rng.sample(range(3, 60), 3))
     low, high = first + (i - 1) * step, first + (j - 1) * step
     found = next(d for d in range(1, high - low + 1) if low + (j - i) * d == high)
-    term = high
-    for _ in range(k - j):
-        term += found
+    term = high + sum([found] * (k - j))
     statement = (
         f"In an arithmetic progression $a_1, a_2, a_3, \\ldots$ the terms $a_{{{i}}} = {low}$ and $a_{{{j}}}"
         f" = {high}$ are known. Find $a_{{{k}}}$."
@@ -62,9 +60,7 @@ def recurrence_remainder(rng: random.Random) -> Question:
 def sum_of_unit_products(rng: random.Random) -> Question:
     """A sum of reciprocal products, added up exactly."""
     step, start, terms = rng.randint(2, 9), rng.randint(1, 9), rng.randint(5, 40)
-    total = Fraction(0)
-    for k in range(terms):
-        total += Fraction(1, (start + k * step) * (start + (k + 1) * step))
+    total = sum(Fraction(1, (start + k * step) * (start + (k + 1) * step)) for k in range(terms))
     one, two, three = (start + i * step for i in range(3))
     last = start + terms * step
     statement = (
@@ -72,11 +68,11 @@ def sum_of_unit_products(rng: random.Random) -> Question:
         f" \\frac{{1}}{{{last - step} \\cdot {last}}},$$ in which each factor is ${step}$ more than the one"
         f" before it, {LOWEST_TERMS}"
     )
-    return Question(statement, parts_sum(total), {"step": step, "start": start, "terms": terms})
+    return Question(statement, parts_sum(Fraction(total)), {"step": step, "start": start, "terms": terms})
 
 
 @template("sequences", level=3)
-def sum_of_floors(rng: random.Random) -> Question | None:
+def sum_of_floors(rng: random.Random) -> Question:
     """A sum of integer parts of square roots, added up."""
     low = rng.randint(1, 300)
     high = low + rng.randint(15, 120)
@@ -106,36 +102,27 @@ def row_of_digits(rng: random.Random) -> Question:
 
 
 @template("sequences", level=4)
-def returning_recurrence(rng: random.Random) -> Question | None:
+def returning_recurrence(rng: random.Random) -> Question:
     """A far term of a recurrence that returns to its start, term by term in exact fractions."""
-    first, second = (
-        Fraction(rng.randint(1, 30), rng.randint(1, 8)),
-        Fraction(rng.randint(1, 30), rng.randint(1, 8)),
-    )
+    first, second = (Fraction(rng.randint(1, 30), rng.randint(1, 8)) for _ in range(2))
     constant = rng.choice([1, 1, 4, 9, 16])
     root = math.isqrt(constant)
     n = rng.randint(60, 260)
     a, b = first, second
     for _ in range(n - 2):
         a, b = b, root * (b + root) / a
-    if b in (first, second):
-        return None
+    need(b not in (first, second))
     inner = "1 + x_{n-1}" if root == 1 else f"{root}x_{{n-1}} + {constant}"
     statement = (
         f"A sequence begins with $x_1 = {latex(first)}$ and $x_2 = {latex(second)}$, and for $n \\ge 3$ its"
         f" terms are $x_n = \\frac{{{inner}}}{{x_{{n-2}}}}$. The term $x_{{{n}}}$ {LOWEST_TERMS}"
     )
-    parameters = {
-        "first": [first.numerator, first.denominator],
-        "second": [second.numerator, second.denominator],
-        "root": root,
-        "n": n,
-    }
-    return Question(statement, parts_sum(b), parameters)
+    starts = {"first": [*first.as_integer_ratio()], "second": [*second.as_integer_ratio()]}
+    return Question(statement, parts_sum(b), {**starts, "root": root, "n": n})
 
 
 @template("sequences", level=4)
-def infinite_sum(rng: random.Random) -> Question | None:
+def infinite_sum(rng: random.Random) -> Question:
     """An infinite sum of a quadratic over powers, from linear equations between shifted sums."""
     a, b, c = rng.randint(1, 5), rng.randint(-4, 9), rng.randint(0, 9)
     ratio = rng.randint(2, 7)
@@ -144,8 +131,7 @@ def infinite_sum(rng: random.Random) -> Question | None:
     s1 = (1 + s0) / (ratio - 1)
     s2 = (1 + s0 + 2 * s1) / (ratio - 1)
     total = a * s2 + b * s1 + c * s0
-    if b == 0 or total <= 0:
-        return None
+    need(b != 0 and total > 0)
     numerator = f"{a if a > 1 else ''}k^2{signed(b) if abs(b) > 1 else signed(b)[0]}k{signed(c) if c else ''}"
     statement = f"The sum $$\\sum_{{k=1}}^{{\\infty}} \\frac{{{numerator}}}{{{ratio}^k}}$$ {LOWEST_TERMS}"
     return Question(statement, parts_sum(total), {"a": a, "b": b, "c": c, "ratio": ratio})
@@ -169,19 +155,15 @@ def last_in_the_circle(rng: random.Random) -> Question:
     return Question(statement, circle[0], {"people": people, "step": step})
 
 
-@template("sequences", level=5)
-def first_multiple(rng: random.Random) -> Question | None:
+@template("sequences", level=5, least=12)
+def first_multiple(rng: random.Random) -> Question:
     """The first term of a recurrence that is divisible by m, term by term."""
     p, q, modulus = rng.randint(1, 9), rng.choice([1, 1, -1, 2, 3]), rng.randint(30, 600)
-    if math.gcd(q, modulus) > 1 or (p, q) in ((1, -1), (2, -1)):
-        return None
+    need(math.gcd(q, modulus) == 1 and (p, q) not in ((1, -1), (2, -1)))
     a, b, n = 1, p % modulus, 2  # u_1 = 1, u_2 = p
     while b:
         a, b, n = b, (p * b + q * a) % modulus, n + 1
-        if n > 999:
-            return None
-    if n < 12:
-        return None
+        need(n <= 999)
     right = f"{p if p > 1 else ''}u_{{n-1}}{signed(q) if abs(q) > 1 else signed(q)[0]}u_{{n-2}}"
     statement = (
         f"Let $u_1 = 1$, $u_2 = {p}$, and $u_n = {right}$ for $n \\ge 3$. Find the least positive integer $n$"

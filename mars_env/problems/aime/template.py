@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -20,8 +21,7 @@ class Question:
 
     Attributes:
         statement: The text, with mathematics in LaTeX.
-        answer: Computed in a different way than the one a solver is expected to find; a draw whose
-            answer is not an integer from 0 to 999 is discarded.
+        answer: Computed in a different way than the one a solver is expected to find.
         parameters: The numbers that were drawn, as plain data; the tests solve the problem again from them.
     """
 
@@ -30,8 +30,18 @@ class Question:
     parameters: Mapping[str, Any]
 
 
-DrawQuestion = Callable[[random.Random], Question | None]
-"""Draws a question, or None if the draw is degenerate."""
+DrawQuestion = Callable[[random.Random], Question]
+"""Draws a question; `need` gives up a degenerate draw."""
+
+
+class _Degenerate(Exception):
+    """A draw lacks what its template needs."""
+
+
+def need(condition: bool) -> None:
+    """Give up a draw that does not meet a condition; another one follows."""
+    if not condition:
+        raise _Degenerate
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +51,26 @@ class Template:
     name: str
     topic: Topic
     level: int
-    draw: DrawQuestion
+    least: int
+    any_question: DrawQuestion
+
+    def draw(self, rng: random.Random) -> Question | None:
+        """A question; None if the draw is degenerate, or the answer no integer from `least` to 999."""
+        with suppress(_Degenerate):
+            found = self.any_question(rng)
+            if found.answer == int(found.answer) and self.least <= found.answer <= 999:
+                return found
+        return None
 
 
 TEMPLATES: dict[str, Template] = {}
 
 
-def template(topic: Topic, level: int) -> Callable[[DrawQuestion], DrawQuestion]:
-    """Register a drawing function as a template, under its own name."""
+def template(topic: Topic, level: int, *, least: int = 0) -> Callable[[DrawQuestion], DrawQuestion]:
+    """Register a drawing function as a template, under its own name; smaller answers are drawn again."""
 
     def register(draw: DrawQuestion) -> DrawQuestion:
-        TEMPLATES[draw.__name__] = Template(draw.__name__, topic, level, draw)
+        TEMPLATES[draw.__name__] = Template(draw.__name__, topic, level, least, draw)
         return draw
 
     return register
@@ -80,7 +99,7 @@ def determinant(matrix: Sequence[Sequence[int | Fraction]]) -> Fraction:
 
 def parts_sum(value: Fraction) -> int:
     """Numerator plus denominator in lowest terms."""
-    return value.numerator + value.denominator
+    return sum(value.as_integer_ratio())
 
 
 def latex(value: Fraction) -> str:

@@ -49,7 +49,7 @@ class Monitor:
         self._measured: dict[str, Measured] = {}
         self._free: defaultdict[str, float] = defaultdict(float)  # places times seconds
         self._sampled = self._began
-        self._turns = self._tokens = self._now = 0
+        self._turns = self._now = 0
         self._rates: deque[tuple[int, int, int]] = deque(maxlen=WINDOW)  # second, turns, tokens
         self._idle, self._idle_since = 0.0, self._began
         self._known: defaultdict[str, set[str]] = defaultdict(set)  # turns of unfinished trees, counted
@@ -127,11 +127,8 @@ class Monitor:
         if not turns:
             return
         self.record_turns(turns)
-        tokens = sum(_tokens(turn.action) for turn in turns)
-        self._count(len(turns), tokens)
-        if self._trace is not None:
-            now, first = time.perf_counter(), turns[0]
-            self._trace.turn(first.agent, now - first.seconds, now, n=len(turns), tokens=tokens)
+        first = turns[0]
+        self._acted(first.agent, first.seconds, len(turns), [turn.action for turn in turns])
 
     def record_remote_acting(self, process: int, acting: Mapping[str, int]) -> None:
         """Update how many acts of each agent are under way in another process."""
@@ -196,10 +193,7 @@ class Monitor:
             raise
         finally:
             self._under_way(agent, -1)
-            tokens = sum(map(_tokens, known))
-            self._count(len(known), tokens)
-            if self._trace is not None:
-                self._trace.turn(agent, began, time.perf_counter(), n=n, tokens=tokens, error=error)
+            self._acted(agent, time.perf_counter() - began, n, known, error)
 
     def _queues(self) -> dict[str, float]:
         values, elapsed = {}, max(self._sampled - self._began, 1e-9)
@@ -220,10 +214,14 @@ class Monitor:
         if not self._now:
             self._idle_since = now
 
-    def _count(self, turns: int, tokens: int) -> None:
-        self._turns += turns
-        self._tokens += tokens
-        second = int(time.monotonic())
+    def _acted(self, agent: str, seconds: float, n: int, actions: Sequence[Action], error: str = "") -> None:
+        """Count an act that has ended."""
+        tokens = sum(each.sampled_tokens for action in actions for each in action.completions)
+        self._turns += len(actions)
+        if self._trace is not None:
+            now = time.perf_counter()
+            self._trace.turn(agent, now - seconds, now, n=n, tokens=tokens, error=error)
+        second, turns = int(time.monotonic()), len(actions)
         if self._rates and self._rates[-1][0] == second:
             _, before, tokens_before = self._rates.pop()
             turns, tokens = turns + before, tokens + tokens_before
@@ -248,11 +246,6 @@ class _WatchedAgent:
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         return await self._monitor._observed(self._name, n, self._agent.act(observation, n, seed))
-
-
-def _tokens(action: Action) -> int:
-    """Tokens that were sampled for an action."""
-    return sum(completion.sampled_tokens for completion in action.completions)
 
 
 def _kind_of(fault: str) -> str:

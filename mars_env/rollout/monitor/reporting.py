@@ -1,24 +1,19 @@
 """Metrics of a run for loggers and for Prometheus, while it plays."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+
+from aiohttp import web
 
 from mars_env.loggers import Logger
+from mars_env.net import Server, start_server
 from mars_env.rollout.monitor.monitor import Monitor
 from mars_env.sync import end_tasks
 from mars_env.text import describe_error
 from mars_env.text import logger as logger_of
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from mars_env.net import Server
 
 log = logger_of(__name__)
 
@@ -99,10 +94,6 @@ def _tried(act: Callable[[], None]) -> None:
 
 
 async def _served(monitor: Monitor, port: int) -> Server:
-    from aiohttp import web  # imported only if it is used
-
-    from mars_env.net import start_server
-
     async def metrics(request: web.Request) -> web.Response:
         text = prometheus_text(monitor.figures())
         return web.Response(text=text, content_type="text/plain", charset="utf-8")

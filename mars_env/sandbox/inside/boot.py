@@ -31,7 +31,7 @@ from time import monotonic as clock
 
 from mars_env.sandbox.inside import folders, kernel, questions
 from mars_env.sandbox.inside.program import open_streams, preload, run_child
-from mars_env.sandbox.inside.watch import CALM_MS, Usage, Watch, exceeded, pause
+from mars_env.sandbox.inside.watch import CALM_MS, Look, Usage, Watch, exceeded, pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing is slow to import
@@ -72,7 +72,7 @@ class _Server:
             config["mounts"] = [kernel.mount_arguments(*mount) for mount in config["mounts"]]
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        if config["landlock"] is not None:
+        if "landlock" in config:
             config["landlock"] = kernel.landlock_rules(**config["landlock"])
         open_streams()
         preload(config["modules"], config["packages"])
@@ -144,8 +144,8 @@ class _Box:
         self.workdir = order["workdir"]
         self.main = f"{self.workdir}/main.py"
         self.folders = config["folders"] if self.namespaces else [self.workdir]
-        self.confine, self.filter = config["confine"], config["seccomp"]
-        self.count_processes = config["count_processes"]
+        self.confine, self.filter = config.get("confine", True), config.get("seccomp")
+        self.count_processes = config.get("count_processes")
         self.ruleset, self.listener = None, -1
         self.me = os.getpid()
         self.pidfd = kernel.open_pidfd(self.me)
@@ -155,11 +155,11 @@ class _Box:
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         if self.confine:
-            if config["landlock"] is not None:
+            if "landlock" in config:
                 self.ruleset = kernel.landlock_ruleset(config["landlock"], self.workdir)
             kernel.drop_capabilities()
             kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        if config["asks"] is not None:
+        if "asks" in config:
             # Loaded once: it names no process, and each child inherits it.
             fd = kernel.load_filter(config["asks"], kernel.SECCOMP_NEW_LISTENER)
             self.listener = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
@@ -225,7 +225,9 @@ class _Box:
         os.close(failure_r)
         spent = self.wipe()
         if not reason:  # it ended between two looks
-            reason = self.exceeded_at_the_end(request["limits"], usage)
+            seen = Look()
+            seen.memory = usage.peak_kib * 1024 - self.watch.own_bytes
+            reason = exceeded(request["limits"], seen, usage)
         killed = os.WIFSIGNALED(status)
         how = f"signal {os.WTERMSIG(status)}" if killed else f"exit {os.WEXITSTATUS(status)}"
         if failure:
@@ -273,14 +275,6 @@ class _Box:
         finally:
             self.poll.unregister(pidfd)
             os.close(pidfd)
-
-    def exceeded_at_the_end(self, limits: dict[str, Any], usage: Usage) -> str:
-        """The name of the limit that ended processes have exceeded; empty if none."""
-        if usage.cpu > limits["cpu_seconds"]:
-            return "cpu"
-        if usage.peak_kib * 1024 - self.watch.own_bytes > limits["memory_bytes"]:
-            return "memory"
-        return ""
 
     def reap(self, pid: int, usage: Usage, flags: int = os.WNOHANG) -> int | None:
         """Collect ended processes; returns the status of `pid` if it is one of them."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
 import struct
 import sys
 import traceback
@@ -61,25 +60,16 @@ def _run(source: str | bytes, names: dict[str, Any], room: int) -> bytes:
     return output.text().encode("utf-8", "backslashreplace")
 
 
-def _read(count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = os.read(CHANNEL_FD, count - len(data))
-        if not part:
-            os._exit(0)
-        data += part
-    return data
-
-
 def serve() -> None:
     """Answer calls until the channel is closed."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    while True:
-        room, length = CALL.unpack(_read(CALL.size))
-        answer = _run(_read(length), names, room)
-        data = ANSWER.pack(len(answer)) + answer
-        while data:
-            data = data[os.write(CHANNEL_FD, data) :]
+    calls = open(CHANNEL_FD, "rb", closefd=False)  # noqa: SIM115
+    answers = open(CHANNEL_FD, "wb", closefd=False)  # noqa: SIM115
+    while head := calls.read(CALL.size):
+        room, length = CALL.unpack(head)
+        answer = _run(calls.read(length), names, room)
+        answers.write(ANSWER.pack(len(answer)) + answer)
+        answers.flush()
 
 
 def replay() -> None:

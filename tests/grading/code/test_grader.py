@@ -167,7 +167,7 @@ LONG = {
     "pairs": "import os\ndef add(a, b):\n"
     """    os.write(3, b'["tuple","result",["dict"' + b',null' * (3 << 20) + b']]'); os._exit(0)""",
     "list": "def add(a, b): return [None] * (1 << 20)",
-    "text": "def add(a, b): return chr(0xd800) * (3 << 20)",
+    "text": "def add(a, b): return chr(0xd800) * (2 << 20)",
     "number": "def add(a, b): return 1 << (50 << 20)",
 }
 

@@ -56,7 +56,9 @@ def test_verdicts(grader, program, reason):
 
 def test_tests_that_cannot_be_played_again_are_unknown(grader, monkeypatch):
     from_the_system = ["import os\nassert f(os.urandom(4)[0]) > 0", "assert f(1)"]
-    found = judge(grader, from_the_system, "def f(x): return 2 * x + 1")
+    right = "def f(x): return 2 * x + 1"
+    assert judge(grader, from_the_system, right).verdict is Verdict.WRONG  # a program could cause the same
+    found = judge(grader, from_the_system, right, solution=right)
     assert found.verdict is Verdict.UNKNOWN and "do not make the same requests" in found.reason
     monkeypatch.setattr(asserts, "MAX_REQUESTS", 5)
     right = "def f(x): return x"

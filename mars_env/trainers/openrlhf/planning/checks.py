@@ -1,7 +1,7 @@
 """All checks of a run's settings before it starts, reported together."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, explained
-from mars_env.models.requests import encode_prompt, prompt_text
+from mars_env.models.requests import TokenWriter, prompt_text
 from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.flags import require_supported, sampling_of
 from mars_env.trainers.openrlhf.planning.memory import gpu_pools
@@ -108,21 +108,22 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
             run_sync(require_room(game.rules, agents, problems))
 
 
-class _Reader:
+class _Reader(TokenWriter):
     """Stands in for the engines: it knows their context, and a prompt's length in tokens or else in words."""
 
     name = "actor"
 
     def __init__(self, context: int, checkpoint: str) -> None:
-        self.context, self._tokenizer = context, _tokenizer(checkpoint)
+        self.context, self.tokenizer = context, _tokenizer(checkpoint)
+        self.vocabulary = len(self.tokenizer or ())
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Any]:
         raise ConfigError("nothing is sampled before a run starts")
 
-    def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        if self._tokenizer is None:
+    def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        if self.tokenizer is None:
             return (0,) * max(1, len(prompt_text(prompt).split()))
-        return encode_prompt(self._tokenizer, prompt, len(self._tokenizer), self.name, {})
+        return super().encode(prompt, tools)
 
 
 def _tokenizer(checkpoint: str) -> Any:
