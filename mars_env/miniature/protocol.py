@@ -92,8 +92,7 @@ def read_statement(statement: str) -> Chain:
     expected = list(zip(LETTERS[1:], LETTERS, strict=False))[: len(terms)]
     if start is None or not terms or [(new, old) for new, old, _, _ in terms] != expected:
         raise ConfigError(
-            f"the miniature reads statements of the problem set 'arithmetic' with 1 to {MAX_TERMS} terms, "
-            f"not {statement[:80]!r}; give it problems='arithmetic'"
+            f"the miniature reads problems='arithmetic' of 1 to {MAX_TERMS} terms, not {statement[:80]!r}"
         )
     return Chain(int(start[1]), tuple((sign, int(size)) for _, _, sign, size in terms))
 
