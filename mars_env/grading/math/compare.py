@@ -14,7 +14,6 @@ from mars_env.grading.math.expressions import COUNTERS, proportional, same_expre
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators
 from mars_env.grading.math.sets import same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
-    SYNONYMS,
     as_family,
     as_interval,
     in_base,
@@ -35,7 +34,7 @@ from mars_env.grading.math.shapes import (
     without_domain,
 )
 from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
-from mars_env.grading.math.vectors import same_fonts
+from mars_env.grading.math.vectors import in_plain
 
 _MAX_ITEMS = 64
 Compare = Callable[[Node, Node, float | None], bool]
@@ -60,8 +59,8 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         >>> same("25 \\text{ cm}", "0.25 \\text{ m}"), same("25", "25 \\text{ or } 26")
         (True, False)
     """
-    reference, answer = same_fonts(without_domain(reference), without_domain(answer))
-    return _same(time_span(normal(reference)), time_span(normal(answer)), tolerance)
+    reference, answer = (time_span(normal(in_plain(without_domain(node)))) for node in (reference, answer))
+    return _same(reference, answer, tolerance)
 
 
 def _same(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -91,11 +90,11 @@ def _numeral(r: Node, a: Node, tolerance: float | None) -> bool:
     *steps, last = a.args if is_equation(a) else (a,)
     values = {exact_value(part, WORKER_BITS) for part in (*steps, last) if not is_label(part)}
     written, digits = in_base(last), in_base(r)
-    return len(values) == 1 and (written == digits or (written == (digits[0], "") and not steps))  # type: ignore[index]
+    return len(values) == 1 and written in (digits, (digits[0], ""))  # type: ignore[index]
 
 
 def _rounded(r: Node, a: Node, tolerance: float | None) -> bool:
-    if r.kind != "approx" and not _is_decimal(r):
+    if not _is_decimal(r):
         return False  # "about 25" is not 25, but a reference of 3.14 may be rounded itself
     r, a = (node.args[0] if node.kind == "approx" else node for node in (r, a))
     return _same(r, a, tolerance)
@@ -106,10 +105,8 @@ def _text(r: Node, a: Node, tolerance: float | None) -> bool:
         return normal_text(r.name) == normal_text(a.name)
     word, other = (r, a) if r.kind == "text" else (a, r)
     if other.kind == "sym":
-        names = (
-            (other.name, word.name) if len(other.name) == 1 else (other.name.casefold(), word.name.casefold())
-        )
-        return names[0] == names[1] or SYNONYMS.get(other.name.lower()) == normal_text(word.name)
+        same = len(other.name) > 1 and normal_text(other.name) == normal_text(word.name)
+        return same or other.name == word.name
     return value_of(other) is not other and _same(value_of(r), value_of(a), tolerance)
 
 
@@ -119,32 +116,29 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
     if a.kind != "where":
         return False
     main2, *remarks2 = a.args
-    names2 = integer_names(tuple(remarks2))
+    names2 = integer_names(remarks2)
     if r.kind != "where":  # the reference leaves "for every integer k" unsaid
         indices = {
             part.name.partition("_")[2] for main in (r, main2) for part in main.walk() if part.kind == "sym"
         }
-        whole = names2 is not None and all(
-            remark.args[1].value == "Z" or name in indices
-            for remark, name in zip(remarks2, names2, strict=True)
-        )
-        return whole and set(names2 or ()) <= COUNTERS & free_symbols(r) and _same(r, main2, tolerance)
+        whole = all(remark.args[1].value == "Z" or remark.args[0].value in indices for remark in remarks2)
+        said = bool(names2) and {*names2} <= COUNTERS & free_symbols(r)
+        return whole and said and _same(r, main2, tolerance)
     main, *remarks = r.args
-    names = integer_names(tuple(remarks))
-    if names is None or names2 is None:
-        return _same(main, main2, tolerance) and _all_paired(remarks, remarks2, tolerance)
-    if {remark.args[1] for remark in remarks} != {remark.args[1] for remark in remarks2}:
+    names = integer_names(remarks)
+    of, of2 = ({remark.args[1] for remark in said} for said in (remarks, remarks2))
+    if not names or not names2 or of != of2:
         return False
     items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))
     shift = remarks[0].args[1].value == "Z"
     if _paired(items, items2, lambda x, y: same_line(x, names[0], y, names2[0], shift=shift)):
         return True
-    return names == names2 and _matches(main, main2, tolerance)
+    return _matches(main, main2, tolerance)
 
 
 def _time(r: Node, a: Node, tolerance: float | None) -> bool:
     if r.kind != a.kind:
-        return _same(_time_as_ratio(r, a), _time_as_ratio(a, r), tolerance)
+        return _same(_time_as_ratio(r), _time_as_ratio(a), tolerance)
     if not (r.pair[2] or a.pair[2]):
         return r.pair == a.pair
     return r.pair[1] == a.pair[1] and bool(_hours(r) & _hours(a))
@@ -158,37 +152,33 @@ def _hours(time: Node) -> set[int]:
     return {hour % 12 + later for later, name in ((0, "a"), (12, "p")) if half in ("", name)}
 
 
-def _time_as_ratio(node: Node, other: Node) -> Node:
-    """A time without am or pm as a ratio, if it looks like one: in lowest terms, or beside a ratio."""
+def _time_as_ratio(node: Node) -> Node:
+    """A time as a ratio, if it looks like one: in lowest terms, without am or pm."""
     if node.kind != "time":
         return node
     hour, minute, half = node.pair
-    lowest = other.kind == "ratio" or math.gcd(int(hour), int(minute)) == 1
-    if half or minute.startswith("0") or not lowest:
+    if half or minute.startswith("0") or math.gcd(int(hour), int(minute)) > 1:
         raise Unreadable("a time cannot be compared with something else")
     return Node("ratio", (num(int(hour)), num(int(minute))))
 
 
 def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
     if r.kind == a.kind:
-        pairs = zip(r.args, a.args, strict=True) if len(r.args) == len(a.args) else ()
-        crossed = [(Node("mul", (x, a.args[0])), Node("mul", (y, r.args[0]))) for x, y in pairs]
-        return bool(crossed) and all(same_expression(x, y) for x, y in crossed)
+        pairs = zip(r.args, a.args, strict=False)
+        crossed = ((Node("mul", (x, a.args[0])), Node("mul", (y, r.args[0]))) for x, y in pairs)
+        return len(r.args) == len(a.args) and all(same_expression(x, y) for x, y in crossed)
     ratio, other = (r, a) if r.kind == "ratio" else (a, r)
-    return (
-        len(ratio.args) == 2 and other.kind in EXPRESSIONS and same_expression(Node("div", ratio.args), other)
-    )
+    return len(ratio.args) == 2 and same_expression(Node("div", ratio.args), other)
 
 
 def _residue(r: Node, a: Node, tolerance: float | None) -> bool:
     r, a = (n.args[-1] if {*operators(n)} == {"=="} and is_label(n.args[0]) else n for n in (r, a))
-    r, a = (Node("mod", n.args) if n.kind == "call" and n.value == "rem" else n for n in (r, a))
     if r.kind != "mod" or a.kind != "mod":
         return False
     first, modulus, second, other = (exact_value(part, WORKER_BITS) for part in (*r.args, *a.args))
-    if first is None or second is None or not modulus or other is None:
-        return _each(r.args, a.args, tolerance)
-    return abs(modulus) == abs(other) and (first - second) % modulus == 0
+    if first is None or second is None or not modulus:
+        return False
+    return modulus == other and (first - second) % modulus == 0
 
 
 # -- collections -----------------------------------------------------------------------------
@@ -198,9 +188,9 @@ def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
     for this, other in ((r, a), (a, r)):
         values = values_by_name(this)
         if values is not None and other.kind == "group":
-            return other.value == ("(", ")") and _each(other.args, values, tolerance)
-        if other.kind in ("list", "set") and names_collection(this):
-            return _same(value_of(r) if this is r else r, value_of(a) if this is a else a, tolerance)
+            return _each(other.args, values, tolerance)
+        if names_collection(this):
+            return _same(value_of(r), value_of(a), tolerance)
     joiners = {r.value, a.value}
     if is_mapping(r) and is_mapping(a):
         return (r.value == "or") == (a.value == "or") and _all_paired(r.args, a.args, tolerance)
@@ -214,7 +204,7 @@ def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
     if joiners == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):
         return False  # a statement of logic, not a list of values
     items, items2 = items_of(r), items_of(a)
-    if r.kind == a.kind == "list" and len(items) == len(items2):
+    if r.kind == a.kind == "list":
         return _all_paired(items, items2, tolerance)
     if "set" not in (r.kind, a.kind) and "or" not in joiners:
         return False  # a list may name a double root twice, which a set cannot
@@ -259,16 +249,12 @@ def _components(node: Node) -> tuple[Node, ...]:
     return tuple(row.args[0] if len(row.args) == 1 else row for row in node.args)
 
 
-def _matrix(r: Node, a: Node, tolerance: float | None) -> bool:
-    return _each(r.args, a.args, tolerance)
-
-
 # -- regions and equations -------------------------------------------------------------------
 
 
 def _region(r: Node, a: Node, tolerance: float | None) -> bool:
     names = {name for name in (variable_of(r), variable_of(a)) if name}
-    if len(names) > 1 and "builder" not in (r.kind, a.kind):
+    if len(names) > 1:
         return False
     try:
         return same_set(r, a)
@@ -277,11 +263,9 @@ def _region(r: Node, a: Node, tolerance: float | None) -> bool:
     first, second = as_interval(r), as_interval(a)
     if first is not None and second is not None:
         return first.value == second.value and _each(first.args, second.args, tolerance)
-    if r.kind != a.kind:
-        return False
-    if r.kind == "relation" and len(r.args) == len(a.args) == 2:
+    if r.kind == a.kind == "relation":
         return _equation(r, a, tolerance)
-    if r.value != a.value or r.kind not in ("setop", "list", "builder"):
+    if (r.kind, r.value) != (a.kind, a.value):
         return False
     return (_each if r.value == "setminus" else _all_paired)(r.args, a.args, tolerance)
 
@@ -342,9 +326,9 @@ def _value(equation: Node, tolerance: float | None) -> Node:
 def _measure(r: Node, a: Node, tolerance: float | None) -> bool:
     (value, of), (value2, of2) = value_and_unit(r), value_and_unit(a)
     if isinstance(of, Unit) and of2 is None:
-        value2, of2 = letter_unit(value2, of)
+        value2, of2 = letter_unit(value2)
     if isinstance(of2, Unit) and of is None:
-        value, of = letter_unit(value, of2)
+        value, of = letter_unit(value)
     if of == of2:
         return _number(value, value2, tolerance)
     if "%" in (of, of2):
@@ -369,7 +353,7 @@ def _angle(value: Node, of: object, value2: Node, of2: object, tolerance: float 
     if any(x not in (None, "deg") and getattr(x, "dimension", ()) != (("angle", 1),) for x in (of, of2)):
         return False
     bare = value if of is None else value2
-    if None in (of, of2) and not any(n.kind == "const" and n.value == "pi" for n in bare.walk()):
+    if None in (of, of2) and Node("const", value="pi") not in bare.walk():
         return _number(value, value2, tolerance)  # a bare number means degrees; with pi in it, radians
     half_turn = Node("div", (Node("const", value="pi"), num(180)))
     value = Node("mul", (value, half_turn)) if of == "deg" else value
@@ -413,8 +397,7 @@ _FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Co
     (_kind("list", "set"), any, _collection),
     (is_equation, any, _named),
     (lambda node: node.kind == "mod" or "==" in operators(node), any, _residue),
-    (_kind("matrix", "row"), all, _matrix),
-    (_kind("group", "matrix"), all, _group),
+    (_kind("group", "matrix", "row"), all, _group),
     (_kind("ratio"), any, _ratio),
     (lambda node: True, any, _measure),
 )

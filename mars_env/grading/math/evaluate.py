@@ -13,7 +13,7 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, word_set
+from mars_env.grading.math.nodes import TRIGONOMETRY, Node, OverLimit, Unreadable, word_set
 
 BASE_DIGITS = 60
 _MAX_DIGITS = 12_000
@@ -24,9 +24,6 @@ _MAX_TERMS = 10_000
 """The most terms of a sum or product that is evaluated."""
 _MP = mpmath.MPContext()
 """A separate context whose precision changes: a worker is one process that handles one verdict at a time."""
-_TRIGONOMETRY = word_set(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"
-)
 
 
 class _MorePrecision(ArithmeticError):
@@ -49,6 +46,8 @@ def value_at(node: Node, point: Mapping[str, Any], digits: int, *, real: bool) -
     while True:
         try:
             return _Evaluator(point, digits, real).value(node), digits
+        except ZeroDivisionError as error:
+            raise Undefined("a division by zero") from error
         except _MorePrecision as more:
             if more.digits > most:
                 raise OverLimit("a number is larger than the limit") from more
@@ -70,14 +69,9 @@ class _Evaluator:
         if kind == "sym":
             if node.name not in self.point:
                 raise Undefined(f"{node.name} has no value")
-            value = self.point[node.name]
-            return self.fraction(value) if isinstance(value, Fraction) else _MP.mpmathify(value)
-        if kind == "const":
-            if node.value == "i" and self.real:
-                raise Undefined("the imaginary unit")
-            if node.value not in ("pi", "e", "i"):
-                raise Unreadable(f"{node.value} is not a number")
-            return {"pi": +_MP.pi, "e": +_MP.e, "i": _MP.mpc(0, 1)}[node.name]
+            return self.fraction(self.point[node.name])
+        if kind == "const" and node.name in _CONSTANTS:
+            return self.checked(+_CONSTANTS[node.name])
         if kind == "add":
             return self.sum(list(map(self.value, args)))
         if kind == "neg":
@@ -85,21 +79,15 @@ class _Evaluator:
         if kind == "mul":
             return self.checked(self.value(args[0]) * self.value(args[1]))
         if kind == "div":
-            below = self.value(args[1])
-            if below == 0:
-                raise Undefined("a division by zero")
-            return self.checked(self.value(args[0]) / below)
+            return self.checked(self.value(args[0]) / self.value(args[1]))
         if kind == "pow":
             return self.checked(self.power(*args))
         if kind == "call":
             return self.checked(self.call(node))
-        if kind == "quantity" and node.value in ("deg", "%", "degrees", "degree", "rad", "radians"):
-            factor = {"%": _MP.mpf(1) / 100, "rad": 1, "radians": 1}.get(node.name, _MP.pi / 180)
-            return self.value(args[0]) * factor
+        if kind == "quantity" and node.value in ("deg", "%"):
+            return self.value(args[0]) * (_MP.pi / 180 if node.value == "deg" else _MP.mpf(1) / 100)
         if kind in ("sum", "prod"):
             return self.series(node)
-        if kind == "based":
-            return self.value(args[0])
         raise Unreadable(f"a {kind} has no numerical value")
 
     def fraction(self, value: Any) -> Any:
@@ -127,20 +115,14 @@ class _Evaluator:
     def power(self, base_node: Node, exponent_node: Node) -> Any:
         base, exact = self.value(base_node), exact_value(exponent_node, WORKER_BITS)
         exponent = self.value(exponent_node) if exact is None else self.fraction(exact)
-        if exact is None and self.real and exponent == _MP.nint(exponent) and abs(exponent) < 10**6:
-            exact = Fraction(int(exponent))
         if base == 0:
             if isinstance(exponent, _MP.mpc) or exponent <= 0:
                 raise Undefined("a power of zero")
             return base
         self.guard(base, exponent)
-        if exact is not None and exact.denominator == 1:
-            return _MP.power(base, exact.numerator)
-        if not self.real or base > 0:
-            return _MP.power(base, exponent)
-        if exact is None or exact.denominator % 2 == 0:
-            raise Undefined("a root of a negative number")
-        return _MP.power(-base, exponent) * (-1 if exact.numerator % 2 else 1)
+        if self.real and base < 0 and exact is not None and exact.denominator % 2:  # an odd root is real
+            return _MP.power(-base, exponent) * (-1 if exact.numerator % 2 else 1)
+        return _MP.power(base, exponent)
 
     def guard(self, base: Any, exponent: Any) -> None:
         """Refuse a power before it is computed if its logarithm is too large."""
@@ -152,8 +134,6 @@ class _Evaluator:
 
     def call(self, node: Node) -> Any:
         name = node.name
-        if name == "det":
-            return self.determinant(node.args[0])
         if (exact := exact_value(node, WORKER_BITS)) is not None:
             return self.fraction(exact)
         if name == "root":
@@ -166,14 +146,12 @@ class _Evaluator:
             self.guard(_MP.e, first)
             return _MP.exp(first)
         if name in ("ln", "log"):
-            return self.corrected(name, self.logarithm(first, *args[1:] or [_MP.e if name == "ln" else 10]))
-        if name in _TRIGONOMETRY:
-            if abs(first) > 10**12:
-                raise OverLimit("an angle is larger than the limit")
-            try:
-                return self.corrected(name, getattr(_MP, name.replace("arc", "a"))(first))
-            except ZeroDivisionError as pole:
-                raise Undefined(f"{name} at a pole") from pole
+            base = args[1] if len(args) > 1 else _MP.e if name == "ln" else 10
+            if base == 0:
+                raise Undefined("a logarithm to the base zero")
+            return self.corrected(_MP.log(first) / _MP.log(base))
+        if name in TRIGONOMETRY:
+            return self.corrected(getattr(_MP, name.replace("arc", "a"))(first))
         if name in _OF_REALS:
             if any(isinstance(v, _MP.mpc) and abs(v.imag) > self.rounding * (1 + abs(v)) for v in args):
                 raise Undefined("a complex value where a real one is needed")
@@ -187,30 +165,13 @@ class _Evaluator:
         is_whole = all(abs(v - n) < _MP.mpf(10) ** -self.digits for v, n in zip(args, nearest, strict=True))
         if name in ("floor", "ceil"):
             return nearest[0] if is_whole else getattr(_MP, name)(args[0])
-        if name in ("factorial", "binom"):
-            if any(abs(value) > 5000 for value in args):
-                raise OverLimit("a factorial is larger than the limit")
-            return getattr(_MP, {"binom": "binomial"}.get(name, name))(*args)
-        raise Undefined(f"{name} has no value")
+        if any(abs(value) > 5000 for value in args):
+            raise OverLimit("a factorial is larger than the limit")
+        return 1 / _MP.rgamma(args[0] + 1) if name == "factorial" else _MP.binomial(*args)
 
-    def corrected(self, name: str, value: Any) -> Any:
-        """A function's value, corrected for rounding at a zero or a pole (the tangent of pi/2)."""
-        if abs(value) * self.rounding > 1:
-            raise Undefined(f"{name} at a pole")
+    def corrected(self, value: Any) -> Any:
+        """A function's value, corrected for rounding at a zero."""
         return _MP.mpf(0) if abs(value) < self.rounding else value
-
-    def logarithm(self, value: Any, base: Any) -> Any:
-        if value == 0 or base == 0 or base == 1:
-            raise Undefined("a logarithm of zero")
-        if self.real and (value < 0 or base < 0):
-            raise Undefined("a logarithm of a negative number")
-        return _MP.log(value) / _MP.log(base)
-
-    def determinant(self, matrix: Node) -> Any:
-        rows = [list(map(self.value, row.args)) for row in matrix.args]
-        if len(rows) != len(rows[0]) or len(rows) > 8:
-            raise Unreadable("a determinant of something not square or too large")
-        return _MP.det(_MP.matrix(rows))
 
     def series(self, node: Node) -> Any:
         index, low, high, body = node.args
@@ -235,7 +196,8 @@ class _Evaluator:
         return sum(terms, _MP.mpf(seed) / 2**32 + 1)
 
 
-_OF_REALS = word_set("max min floor ceil factorial factorial2 binom gcd lcm rem")
+_OF_REALS = word_set("max min floor ceil factorial binom")
+_CONSTANTS = {"pi": _MP.pi, "e": _MP.e, "i": _MP.j}
 
 
 def free_symbols(node: Node) -> frozenset[str]:

@@ -1,9 +1,10 @@
 r"""Exact rational arithmetic on parsed answers, with hard bounds on every value."""
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from functools import reduce
 
 from mars_env.grading.math.nodes import Node, OverLimit
 
@@ -47,7 +48,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
     if kind == "quantity" and node.value == "%":
         inner = exact_value(node.args[0], bits)
         return None if inner is None else inner / 100
-    if kind not in _OPERATIONS:
+    if kind not in ("neg", "pow", "call", *_STEPS):
         return None
     values = []
     for child in node.args:
@@ -55,14 +56,21 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         if value is None:
             return None
         values.append(value)
-    if kind == "call":
-        return _call(node.name, values, bits)
-    if kind == "pow":
-        return _power(values[0], values[1], bits)
-    return _arithmetic(kind, values, bits)
+    try:
+        if kind == "neg":
+            return -values[0]
+        if kind == "call":
+            return _call(node.name, values, bits)
+        if kind == "pow":
+            return _power(values[0], values[1], bits)
+        return reduce(lambda total, value: _bounded(_STEPS[kind](total, value), bits), values)
+    except (ZeroDivisionError, ValueError) as error:
+        raise Undefined("a division by zero, or a factorial of a negative number") from error
 
 
-_OPERATIONS = frozenset(("add", "mul", "div", "neg", "pow", "call"))
+_STEPS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
+    "add": operator.add, "mul": operator.mul, "div": operator.truediv,
+}  # fmt: skip
 
 
 def _bounded(value: Fraction, bits: int) -> Fraction:
@@ -71,111 +79,35 @@ def _bounded(value: Fraction, bits: int) -> Fraction:
     return value
 
 
-def _arithmetic(kind: str, values: list[Fraction], bits: int) -> Fraction:
-    if kind == "neg":
-        return -values[0]
-    total = values[0]
-    for value in values[1:]:
-        if kind == "add":
-            total += value
-        elif kind == "mul":
-            total *= value
-        elif value == 0:
-            raise Undefined("a division by zero")
-        else:
-            total /= value
-        _bounded(total, bits)
-    return total
-
-
 def _power(base: Fraction, exponent: Fraction, bits: int) -> Fraction | None:
-    if base == 0:
-        if exponent < 0:
-            raise Undefined("a power of zero")
-        return Fraction(int(exponent == 0))
-    if base == 1:
-        return base
     if exponent.denominator != 1:
-        if base < 0 and exponent.denominator % 2 == 0:
-            return None
-        root = _root(base, exponent.denominator)
-        return None if root is None else _power(root, Fraction(exponent.numerator), bits)
-    power = abs(exponent.numerator)
+        return None
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
-    if base == -1:
-        return Fraction(1 - 2 * (power % 2))
-    if (size - 1) * power > bits or power > bits:
+    if (size - 1) * abs(exponent.numerator) > bits:
         raise OverLimit("a power is larger than the limit")
     return _bounded(base**exponent.numerator, bits)
 
 
-def _root(value: Fraction, degree: int) -> Fraction | None:
-    """The real rational root, with the sign of the value; None if there is none."""
-    if value < 0:
-        inner = _root(-value, degree) if degree % 2 else None
-        return None if inner is None else -inner
-    if degree > 64:
-        return None
-    parts = []
-    for part in (value.numerator, value.denominator):
-        root = math.isqrt(part) if degree == 2 else _integer_root(part, degree)
-        if root**degree != part:
-            return None
-        parts.append(root)
-    return Fraction(parts[0], parts[1])
-
-
-def _integer_root(value: int, degree: int) -> int:
-    low, high = 0, 1 << (value.bit_length() // degree + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if middle**degree <= value:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def _call(name: str, values: list[Fraction], bits: int) -> Fraction | None:
-    if name == "root":
-        whole = values[1].denominator == 1 and values[1] >= 1
-        return _root(values[0], values[1].numerator) if whole else None
-    if name in _OF_RATIONALS:
-        return Fraction(_OF_RATIONALS[name](*values))
     if name not in _OF_INTEGERS or any(value.denominator != 1 for value in values):
         return None
-    found = _OF_INTEGERS[name](bits, *(value.numerator for value in values))
-    return None if found is None else _bounded(Fraction(found), bits)
-
-
-def _remainder(bits: int, value: int, modulus: int) -> int:
-    if modulus == 0:
-        raise Undefined("a division by zero")
-    return value % modulus
+    return _bounded(Fraction(_OF_INTEGERS[name](bits, *(value.numerator for value in values))), bits)
 
 
 def _factorial(bits: int, value: int, step: int = 1) -> int:
-    if value < 0:
-        raise Undefined("a factorial of a negative number")
     if value > bits or math.lgamma(value + 1) / math.log(2) / step > bits:
         raise OverLimit("a factorial is larger than the limit")
-    return math.factorial(value) if step == 1 else math.prod(range(value, 0, -step))
+    return math.prod(range(value, 0, -step))
 
 
-def _binomial(bits: int, top: int, below: int) -> int | None:
-    if below < 0 or top < 0:
-        return None
+def _binomial(bits: int, top: int, below: int) -> int:
     if top.bit_length() * min(below, abs(top - below)) > 8 * bits:
         raise OverLimit("a binomial coefficient is larger than the limit")
     return math.comb(top, below)
 
 
-_OF_RATIONALS: dict[str, Callable[..., Any]] = {
-    "abs": abs, "floor": math.floor, "ceil": math.ceil, "max": lambda *values: max(values),
-    "min": lambda *values: min(values),
-}  # fmt: skip
-_OF_INTEGERS: dict[str, Callable[..., int | None]] = {
+_OF_INTEGERS: dict[str, Callable[..., int]] = {
     "gcd": lambda bits, *values: math.gcd(*values), "lcm": lambda bits, *values: math.lcm(*values),
-    "rem": _remainder, "factorial": _factorial, "factorial2": lambda bits, value: _factorial(bits, value, 2),
     "binom": _binomial,
+    "factorial": _factorial, "factorial2": lambda bits, value: _factorial(bits, value, 2),
 }  # fmt: skip

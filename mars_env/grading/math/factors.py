@@ -24,10 +24,13 @@ _DECORATIONS = word_set(
 )
 _BRACKETS = {"(": (")", "]"), "[": ("]", ")"), r"\langle": (r"\rangle",)}
 _DELIMITED = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil"), "|": ("|", "abs")}
-_MATRICES = word_set("matrix pmatrix bmatrix Bmatrix vmatrix smallmatrix array cases")
+_MATRICES = word_set("matrix pmatrix bmatrix Bmatrix smallmatrix array cases")
 _ALIGNED = word_set("aligned align align* gathered gather gather* split")
 """Environments that hold equations one below the other; ``&`` only aligns them."""
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
+_LITERALS: dict[str, Callable[[str], Node]] = {
+    "repeat": repeating, "science": scientific, "based": lambda text: based(*text.split("_")),
+}  # fmt: skip
 _INVERSES = word_set("sin cos tan cot sec csc")
 _BEGINNINGS = (
     word_set(r"( [ { \{ \frac \sqrt \binom \sum \prod \boxed \langle \ldots \lfloor \lceil")
@@ -64,7 +67,6 @@ class Factors:
     statement: Callable[[], Node]
     sum: Callable[[], Node]
     term: Callable[[], Node]
-    mixed: Callable[[Node], Node | None]
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -74,7 +76,7 @@ class Factors:
     def peek(self, ahead: int = 0) -> Token:
         """The token `ahead` places ahead; after the last one, a token of the kind "end"."""
         place = self.place + ahead
-        return self.tokens[place] if place < len(self.tokens) else Token("end", "", False)
+        return self.tokens[place] if place < len(self.tokens) else Token("end", "")
 
     def next(self) -> Token:
         """Pass the token here and return it."""
@@ -101,6 +103,11 @@ class Factors:
         yield
         self.bars, self.colons = outer
 
+    def within(self, *closing: str, bars: int = 0, colons: bool = True) -> tuple[Node, str]:
+        """What is between brackets, and the closing one."""
+        with self.inside(bars=bars, colons=colons):
+            return self.listing(), self.expect(*closing)
+
     def begins_factor(self, token: Token) -> bool:
         """Whether a factor can start with this token."""
         if token.kind == "env":
@@ -124,15 +131,10 @@ class Factors:
         """Powers, factorials, degrees, per cent: everything directly after a factor."""
         while True:
             if self.accept("^"):
-                braces = self.peek().text == "{" and self.peek(1).text == r"\circ"
-                if braces or self.peek().text == r"\circ":
-                    self.place += 3 if braces else 1
-                    celsius = self.peek().text in ("C", "F", "Celsius", "Fahrenheit")
-                    node = Node("quantity", (node,), f"deg{self.next().text[0]}" if celsius else "deg")
-                    continue
-                node = Node("pow", (node, self.exponent()))
+                node = Node("pow", (node, self.script()))
             elif self.accept(r"\circ"):
-                node = Node("quantity", (node,), "deg")
+                scale = self.peek().text in ("C", "F", "Celsius", "Fahrenheit")
+                node = Node("quantity", (node,), f"deg{self.next().text[0]}" if scale else "deg")
             elif self.accept("!"):
                 node = Node("call", (node,), "factorial2" if self.accept("!") else "factorial")
             elif self.accept("%"):
@@ -142,19 +144,10 @@ class Factors:
             else:
                 return node
 
-    def exponent(self) -> Node:
-        """What follows ``^``."""
+    def script(self) -> Node:
+        """What follows ``^`` or ``_``: a number with all its digits, otherwise an argument."""
         if sign := self.accept("-", "+"):
-            return with_sign(sign, self.exponent())
-        if self.peek().text in ("{", "("):
-            return self.primary()
-        if self.peek().kind == "num":
-            return decimal(self.next().text)  # what follows "_" is no base: "X^2_5" is "X_5^2"
-        node = self.argument()
-        return Node("pow", (node, self.exponent())) if self.accept("^") else node
-
-    def index(self) -> Node:
-        """What follows ``_`` after a name."""
+            return with_sign(sign, self.script())
         return decimal(self.next().text) if self.peek().kind == "num" else self.argument()
 
     def argument(self) -> Node:
@@ -162,8 +155,8 @@ class Factors:
         token = self.peek()
         if token.text == "{":
             return self.group()
-        if token.kind == "num" and len(token.text) > 1 and token.text.isdigit():
-            self.tokens[self.place] = token._replace(text=token.text[1:], spaced=False)
+        if token.text.isdigit() and len(token.text) > 1:
+            self.tokens[self.place] = token._replace(text=token.text[1:])
             return num(int(token.text[0]))
         if sign := self.accept("-"):
             return with_sign(sign, self.argument())
@@ -173,14 +166,12 @@ class Factors:
         """The contents of braces."""
         self.expect("{")
         with self.inside():
-            if self.accept("}"):
-                raise Unreadable("an empty group")
             node = self.listing()
             if infix := self.accept(r"\choose", r"\over"):
                 pair = (node, self.listing())
                 node = Node("call", pair, "binom") if infix == r"\choose" else Node("div", pair)
             self.expect("}")
-        return Node("set", node.args) if node.kind == "list" and node.value == "comma" else node
+        return Node("set", node.args) if node.value == "comma" else node
 
     def primary(self, *, plain: bool = False) -> Node:
         """A number, a name, brackets, a command with its arguments; a `plain` name is never a function."""
@@ -188,13 +179,8 @@ class Factors:
         text = token.text
         if token.kind == "num":
             return self.digits(text)
-        if token.kind == "repeat":
-            return repeating(text)
-        if token.kind == "science":
-            return scientific(text)
-        if token.kind == "based":
-            digits, _, base = text.partition("_")
-            return based(digits, base.strip("{}"))
+        if token.kind in _LITERALS:
+            return _LITERALS[token.kind](text)
         if token.kind == "sym" or text in _GREEK:
             return self.symbol(text.removeprefix("\\"), plain=plain)
         if token.kind == "text":
@@ -210,14 +196,11 @@ class Factors:
             return self.braces()
         if text in _DELIMITED:
             closing, name = _DELIMITED[text]
-            with self.inside(bars=int(text == "|"), colons=self.colons):
-                inner = self.listing()
-                self.expect(closing)
+            inner, _ = self.within(closing, bars=int(text == "|"), colons=self.colons)
             return Node("call", (inner,), name)
         if text in _CURRENCY:
             sign = self.accept("-") or "+"
-            value = self.factor()
-            return Node("quantity", (with_sign(sign, self.mixed(value) or value),), _CURRENCY[text])
+            return Node("quantity", (with_sign(sign, self.factor()),), _CURRENCY[text])
         if text == r"\frac":
             top, below = self.argument(), self.argument()
             return derivative(top, below) or Node("div", (top, below))
@@ -230,7 +213,7 @@ class Factors:
         if text in _CONSTANTS:
             return Node("const", value=_CONSTANTS[text])
         if text in _DECORATIONS:
-            inner = self.group() if self.peek().text == "{" else self.primary(plain=True)
+            inner = self.argument()
             if inner.kind not in ("sym", "const"):
                 raise Unreadable(f"{text} of something that is not a name")
             return Node("sym", value=f"{text[1:]} {inner.name.removeprefix(BOLD)}")
@@ -253,15 +236,15 @@ class Factors:
 
     def symbol(self, name: str, *, plain: bool) -> Node:
         """A name with its subscripts and primes, applied if it is a function."""
-        if name in ("e", "i") and (self.peek().text != "_" or (plain and name == "e")):
+        if name in ("e", "i") and self.peek().text != "_":
             return Node("const", value=name)
         while prime := self.accept("_", "'"):
             if prime == "'":
                 name += prime
                 continue
-            index, place = self.index(), self.place
+            index, place = self.script(), self.place
             if name == "C" and self.accept("^"):
-                if (chosen := _choices(index, self.exponent())) is not None:
+                if (chosen := _choices(index, self.script())) is not None:
                     return chosen
                 self.place = place
             name += f"_{_subscript(index)}"
@@ -284,17 +267,13 @@ class Factors:
 
     def arguments(self) -> tuple[Node, ...]:
         """The arguments of a function, up to the closing bracket."""
-        with self.inside():
-            inner = self.listing()
-            self.expect(")")
-        return inner.args if inner.kind == "list" and inner.value == "comma" else (inner,)
+        inner, _ = self.within(")")
+        return inner.args if inner.value == "comma" else (inner,)
 
     def bracketed(self, opening: str) -> Node:
         """A tuple, an interval, or an expression in brackets."""
-        with self.inside():
-            inner = self.listing()
-            closing = self.expect(*_BRACKETS[opening])
-        if inner.kind == "list" and inner.value == "comma":
+        inner, closing = self.within(*_BRACKETS[opening])
+        if inner.value == "comma":
             return Node("group", inner.args, ("(", ")") if opening == r"\langle" else (opening, closing))
         if (opening, closing) not in (("(", ")"), ("[", "]")):
             raise Unreadable("brackets do not match")
@@ -330,7 +309,7 @@ class Factors:
             if mark == "_":
                 base = self.argument()
             else:
-                power = self.exponent()
+                power = self.script()
         args = self.arguments() if self.accept("(") else (self.product(),)
         if power == Node("neg", (num(1),)) and name in _INVERSES:
             name, power = "arc" + name, None
@@ -338,8 +317,6 @@ class Factors:
             if name not in ("log", "lg"):
                 raise Unreadable(f"{name} has no base")
             name, args = "log", (*args, base)
-        if len(args) != {"abs": 1, "binom": 2}.get(name, len(args)):
-            raise Unreadable(f"{name} has another number of arguments")
         node = Node("call", args, name)
         return node if power is None else Node("pow", (node, power))
 
@@ -376,13 +353,9 @@ class Factors:
 
     def matrix(self, opening: str) -> Node:
         """The rows of a matrix, or the lines of cases."""
-        name = opening[opening.index("{") + 1 : -1]
+        name = opening[opening.index("{") + 1 : opening.index("}")]
         if name not in _MATRICES | _ALIGNED:
             raise Unreadable(f"the environment {name} is not supported here")
-        if name == "array" and self.accept("{"):
-            while self.next().text != "}":
-                if self.peek().kind == "end":
-                    raise Unreadable("an array ends too early")
         if name in _ALIGNED:
             rest = self.tokens[self.place :]
             end = next((k for k, token in enumerate(rest) if token.kind == "env"), len(rest))
@@ -395,20 +368,19 @@ class Factors:
             raise Unreadable("the rows of a matrix differ in length")
         if name in _ALIGNED and len(rows) == 1:
             return rows[0][0]
-        if lined or (name == "array" and width == 1 and all(row[0].kind == "relation" for row in rows)):
+        if lined or (width == 1 and all(row[0].kind == "relation" for row in rows)):
             lines = (row[0] if width == 1 else Node("where", tuple(row)) for row in rows)
             return Node("list", tuple(lines), "and")
-        node = Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
-        return Node("call", (node,), "det") if name == "vmatrix" else node
+        return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))
 
     def rows(self, end: str, lined: bool) -> list[list[Node]]:
         """The cells of each row of an environment; `lined`: there may be a comma after each."""
         rows: list[list[Node]] = [[]]
         while True:
-            if rows[-1] and lined and self.peek().text in ("if", "when", "for", "where"):
+            if lined and self.peek().text in ("if", "when", "for", "where"):
                 self.next()
             rows[-1].append(self.statement())
-            if lined and (self.peek(1).text in ("&", r"\\") or self.peek(1).kind == "env"):
+            if self.peek(1).text in ("&", r"\\") or self.peek(1).kind == "env":
                 self.accept(",", ";", ".")
             separator = self.next()
             if separator.text == r"\\" and self.peek().kind != "env":
@@ -431,8 +403,6 @@ def _subscript(node: Node) -> str:
 
 def _choices(size: Node, part: Node) -> Node | None:
     """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
-    if size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T":
-        return Node("call", (size, part), "binom")
-    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
-        return Node("call", (size, part), "binom")
-    return None
+    named = size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T"
+    numbers = size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3  # type: ignore[operator]
+    return Node("call", (size, part), "binom") if named or numbers else None

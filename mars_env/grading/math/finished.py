@@ -1,6 +1,6 @@
 r"""One rule: an answer is at least as finished as its reference.
 
-Without it, copying the question pays: ``882 - 27`` equals 855, ``2^{100} \bmod 7`` equals 2 and ``2x = 10``
+Without it, copying the question pays: ``882 - 27`` equals 855, ``\binom{5}{2}`` equals 10 and ``2x = 10``
 means ``x = 5``, but none of them is an answer. The rule takes the numbers of an answer one by one (members of
 lists, ends of intervals, right sides), and what each leaves to compute. By reference:
 
@@ -8,7 +8,7 @@ lists, ends of intervals, right sides), and what each leaves to compute. By refe
   unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
 - Another rational number, as ``\frac{3}{4}``, allows one fraction, powers of literals, and their products.
 - Any other number, as ``2\sqrt{3}``, also allows roots, logarithms, constants, and one sum of unlike terms.
-- Anything else, as ``\bmod``, a binomial, a sum of two fractions or a sum over an index, needs a reference
+- Anything else, as a binomial, a sum of two fractions or a sum over an index, needs a reference
   that holds the same.
 - A reference without variables needs an answer without variables: ``2x = 10`` is not ``x = 5``.
 - An expression in variables may be in any form, except for a sum or product over an index.
@@ -20,21 +20,20 @@ from itertools import combinations
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, operators, word_set
-from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix, normal
-from mars_env.grading.math.units import Unit, letter_unit, unit, value_and_unit
+from mars_env.grading.math.nodes import TRIGONOMETRY, Node, OverLimit, Unreadable, num, operators, word_set
+from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
+from mars_env.grading.math.units import Unit, letter_unit, value_and_unit
 
 _RATIONAL = word_set("/ ^ product scientific")
 _CLOSED = _RATIONAL | word_set("root log constant sum")
-_CONTAINERS = word_set("list set group matrix row setop builder mod approx")
-_MULTIPLES = word_set("add neg mul quantity")
+_CONTAINERS = word_set("list set group matrix row setop builder where mod approx")
+_MULTIPLES = word_set("neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
-    word_set("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
+    TRIGONOMETRY, "trig"
 )
 """Functions of one kind: a reference that holds one of them allows all."""
 _MAX_TERMS = 8
 """A sum of more terms is not compared term by term: it is not finished."""
-_COMPARISONS = word_set("< > <= >= !=")
 
 
 def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
@@ -51,14 +50,11 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
         (False, False, True)
     """
     rounded = any(part.decimal for part in reference.walk())
-    if reference.kind == "text":
-        reference = normal(reference)
-    elif is_residue(reference):
+    if is_residue(reference):
         reference = as_family(reference)
     theirs = [node for ways in _numbers(reference, is_name, rounded=True) for node in ways]
-    joint = _is_joint(answer)
     return reference == answer or all(
-        any(_suffices(peer, node, integer) for node in ways for peer in _peers(node, theirs, joint))
+        any(_suffices(peer, node, integer) for node in ways for peer in _peers(node, theirs))
         for ways in _numbers(answer, is_label, rounded=rounded)
     )
 
@@ -66,31 +62,24 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
 def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Iterator[tuple[Node, ...]]:
     """The numbers and expressions that an answer consists of, each in all ways that a chain writes it."""
     parts: tuple[Node, ...] = ()
-    if _COMPARISONS & {*operators(node)}:
-        node = normal(node)  # "x < 1 \\cup x > 3"
     if node.kind == "relation":
         ways = _values(node, named, rounded)
-        if ways and ways[-1] is not node and (len(ways) == 1 or ways[-1].kind in _CONTAINERS):
-            parts = ways[-1:]
-        elif ways:
+        if ways and not _has_parts(ways[-1]):
             yield ways
         else:
-            parts = tuple(side for side in node.args if not _is_bare_name(side))
-    elif node.kind == "where":
-        parts = node.args[:1]
-    elif node.kind == "builder":
-        parts = tuple(part for part in node.args if not _is_bare_name(part))
-    elif node.kind in _CONTAINERS or _is_multiple(node):
+            parts = ways[-1:] or tuple(side for side in node.args if not _is_bare_name(side))
+    elif _has_parts(node):
         parts = node.args
-    elif node.kind not in ("text", "dots"):
+    elif node.kind not in ("sym", "text", "dots"):
         yield (node,)
     for part in parts:
         yield from _numbers(part, named, rounded=rounded)
 
 
-def _is_multiple(node: Node) -> bool:
-    r"""``2 (1, 2)``, ``\mathbb{R} - \{1\}``."""
-    return node.kind in _MULTIPLES and any(part.kind in _CONTAINERS for part in node.walk())
+def _has_parts(node: Node) -> bool:
+    """Whether a node consists of several answers; so does ``2 (1, 2)``."""
+    inside = node.walk() if node.kind in _MULTIPLES else (node,)
+    return any(part.kind in _CONTAINERS for part in inside)
 
 
 def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tuple[Node, ...]:
@@ -101,51 +90,41 @@ def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tup
     signs, args = operators(relation), relation.args
     if not set(signs) <= {"=", "~", "=="}:
         to_solve = any(free_symbols(side) and not _is_bare_name(side) for side in args)
-        return (relation,) if to_solve and _COMPARISONS & {*signs} else ()
+        return (relation,) if to_solve else ()
     if "~" in signs[1:] and not rounded:
         args = args[: signs.index("~") + 1]
     last = args[-1].args[-1] if args[-1].kind == "mul" else args[-1]
     values = tuple(arg for arg in args if not (named(arg) or names_matrix(arg, last)))
     if len(values) == len(args) and any(map(free_symbols, args)):
         return (relation,)
-    return values or args[-1:]
+    return values
 
 
 def _is_bare_name(node: Node) -> bool:
     """``x``, ``f(x)``, ``|x|`` and ``(x, y)``."""
-    if node.kind == "group" or (node.kind == "call" and node.value == "abs"):
+    if node.kind == "group" or node.value == "abs":
         return all(map(_is_bare_name, node.args))
     return node.kind == "sym" or (node.kind == "call" and not node.name[1:2].isalpha())
 
 
-def _is_joint(answer: Node) -> bool:
-    """Whether several inequalities must hold at once: each should then say something."""
-    conditions = [part for part in answer.args if _COMPARISONS & {*operators(part)}]
-    joint = answer.kind == "list" and answer.value != "or" and len(conditions) > 1
-    return joint or any(part.kind == "setop" and part.value == "cap" for part in answer.walk())
-
-
-def _peers(node: Node, theirs: list[Node], joint: bool) -> list[Node]:
+def _peers(node: Node, theirs: list[Node]) -> list[Node]:
     """The numbers of the reference that have a number's value; all of them if none has."""
     value = exact_value(node, WORKER_BITS)
-    same = [other for other in theirs if exact_value(other, WORKER_BITS) == value]
-    return same if joint and value is not None else same or theirs or [node]
+    return [other for other in theirs if exact_value(other, WORKER_BITS) == value] or theirs or [node]
 
 
 def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     """Whether one number, of a reference, allows what another leaves to compute."""
-    if answer.kind == "sym":
-        return True
     value, of = value_and_unit(reference)
     if isinstance(of, Unit):
-        answer = letter_unit(answer, of)[0]
+        answer = letter_unit(answer)[0]
     held, left = _work(reference), _work(answer)
     if "name" in held:
         return "series" not in left - held
     exact = exact_value(value, WORKER_BITS)
     allowed = _CLOSED if exact is None else _RATIONAL
     if exact is not None and not held:
-        allowed = frozenset() if integer and exact.denominator == 1 else word_set("/ scientific")
+        allowed = frozenset() if integer else word_set("/ scientific")
         if of == "deg":
             allowed = word_set("/ product constant")  # radians
     if is_complex(value) and Node("const", value="e") in value.walk():
@@ -192,17 +171,16 @@ def _work(node: Node) -> frozenset[str]:
 def _work_of_sum(node: Node) -> frozenset[str]:
     if node.value == "mixed":
         return word_set("/")
-    if _has_units(node):
-        return frozenset()
-    terms = [term.args[0] if term.kind == "quantity" else term for term in node.args]
-    pairs = combinations(terms, 2)
-    alike = len(terms) > _MAX_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
+    if len({term.value for term in node.args if term.kind == "quantity"}) == len(node.args):
+        return frozenset()  # 5 hours 30 minutes
+    pairs = combinations(node.args, 2)
+    alike = len(node.args) > _MAX_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
     return word_set("sum arithmetic" if alike else "sum")
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
     """The factors above and below the line of a product or fraction."""
-    if node.kind not in ("mul", "div", "neg", "quantity") or _is_scientific(node):
+    if node.kind not in ("mul", "div", "neg", "quantity"):
         return [node], []
     top, bottom = _factors(node.args[0])
     if node.kind in ("mul", "div"):
@@ -223,24 +201,14 @@ def _is_scientific(node: Node) -> bool:
     return exponent.kind == "num"
 
 
-def _has_units(node: Node) -> bool:
-    """``5 hours 30 minutes``: a sum whose terms have different units."""
-    if any(term.kind != "quantity" for term in node.args):
-        return False
-    sizes = {of.factor for of in (unit(term.name) for term in node.args) if of is not None}
-    return len(sizes) == len(node.args)
-
-
 def _sums(node: Node) -> int:
-    """How many sums an expression has, other than mixed numbers and compound units."""
-    return sum(part.kind == "add" and part.value != "mixed" and not _has_units(part) for part in node.walk())
+    """How many sums an expression has."""
+    return sum(part.kind == "add" for part in node.walk())
 
 
 def _is_rational(node: Node) -> bool:
     """Whether a number is rational, with a denominator that could be written."""
     try:
-        if exact_value(node, WORKER_BITS) is not None:
-            return True
         value = value_at(node, {}, digits_needed(node), real=not is_complex(node))[0]
     except (Undefined, Unreadable, OverLimit):
         return False

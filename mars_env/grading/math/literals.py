@@ -36,22 +36,15 @@ def repeating(text: str) -> Node:
     period = re.sub(r"\D", "", rest)
     scale = 10 ** len(fixed)
     value = Fraction(int(period), scale * (10 ** len(period) - 1))
-    return num(Fraction(int((whole or "0") + fixed), scale) + value)
+    return num(Fraction(int(whole + fixed or "0"), scale) + value)
 
 
 def based(digits: str, base: str) -> Node:
     """A number in another base: its value, and its digits as they are written."""
-    radix = _BASE_WORDS.get(base.lower()) or (int(base) if base.isdigit() and len(base) < 4 else 0)
-    whole, point, part = digits.partition(".")
-    if len(digits) > _MAX_DIGITS:
-        raise OverLimit(f"a number has more digits than the limit of {_MAX_DIGITS}")
-    if not 2 <= radix <= 36 or (point and not part):
-        raise Unreadable(f"{digits!r} has an unknown base {base!r}")
     try:
-        value = int(whole + part, radix)
+        radix = _BASE_WORDS.get(base.lower()) or int(base.strip("{}"))
+        whole, _, part = digits.partition(".")
+        value = Fraction(int(whole + part, radix), radix ** len(part))
     except ValueError as error:
-        raise Unreadable(f"{digits!r} is not written in base {radix}") from error
-    written = whole.lstrip("0") or "0"
-    if shown := part.rstrip("0"):
-        written += f".{shown}"
-    return Node("based", (num(Fraction(value, radix ** len(part))),), f"{written}_{radix}")
+        raise Unreadable(f"{digits!r} is not written in base {base!r}") from error
+    return Node("based", (num(value),), f"{digits.lstrip('0') or '0'}_{radix}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 
@@ -16,7 +16,7 @@ class Unreadable(ValueError):
     """The text is not in the grammar."""
 
 
-class OverLimit(ValueError):
+class OverLimit(OverflowError):
     """The text, or a value in it, is larger than the limits allow."""
 
 
@@ -68,6 +68,9 @@ def num(value: Fraction | int, *, decimal: bool = False) -> Node:
     return Node("num", value=Fraction(value), decimal=decimal)
 
 
+TRIGONOMETRY = word_set(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"
+)
 EXPRESSIONS = word_set("num based sym const add mul div neg pow call sum prod")
 """Kinds of nodes that represent a number."""
 
@@ -81,7 +84,4 @@ def substitute(node: Node, old: Node, new: Node) -> Node:
     """The node with every occurrence of one part replaced."""
     if node == old:
         return new
-    if not node.args:
-        return node
-    children = tuple(substitute(child, old, new) for child in node.args)
-    return Node(node.kind, children, node.value, node.decimal)
+    return replace(node, args=tuple(substitute(child, old, new) for child in node.args))

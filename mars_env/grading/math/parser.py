@@ -46,9 +46,8 @@ def read_answer(text: str, *, commas: bool = True) -> Node:
         return Node("text", value=han[1])
     cleaned = tidy(text)
     if clock := _CLOCK.fullmatch(cleaned):
-        return _time(clock)
-    if not cleaned:
-        raise Unreadable("the answer is empty")
+        hour, minute, half = clock.groups()
+        return Node("time", value=(str(int(hour)), minute or "00", (half or "").lower()))
     return _Parser(tokenize(cleaned, commas=commas)).whole()
 
 
@@ -65,8 +64,6 @@ def read_integer(text: str) -> int | None:
     """
     if (plain := plain_integer(text)) is not None:
         return plain
-    if _SCIENTIFIC.search(text):
-        return None
     try:
         node = read_answer(text)
     except (Unreadable, OverLimit, RecursionError):
@@ -82,7 +79,6 @@ def plain_integer(text: str) -> int | None:
     return int(text) if _DIGITS.match(text) else None
 
 
-_SCIENTIFIC = re.compile(r"[0-9][eE][-+]?[0-9]")
 _DIGITS = re.compile(r"[+-]?\d{1,4000}\Z", re.ASCII)
 _HAN = re.compile(
     r"[\s$]*(?:\\(?:text|mbox|textbf|mathrm)\s*\{)?\s*([\u4e00-\u9fff]{2,100}|[①-⑳]{1,20})[\s。.]*\}?[\s$。.]*"
@@ -94,11 +90,6 @@ _CLOCK = re.compile(
     r"(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
-
-
-def _time(match: re.Match[str]) -> Node:
-    hour, minute, half = match.groups()
-    return Node("time", value=(str(int(hour)), minute or "00", (half or "").lower()))
 
 
 class _Parser(Factors):
@@ -117,13 +108,11 @@ class _Parser(Factors):
                 self.next()
                 condition = self.statement()
             elif found := self.accept(",", ";", "and", "or"):
-                if self.conditional():
-                    continue
                 joiners.append(self.accept("and", "or") or found)
                 items.append(self.statement())
             else:
                 break
-        node = items[0] if len(items) == 1 else _joined(items, joiners)
+        node = _joined(items, joiners)
         return node if condition is None else Node("where", (node, condition))
 
     def conditional(self) -> bool:
@@ -134,8 +123,9 @@ class _Parser(Factors):
         if self.accept(r"\approx"):
             return Node("approx", (self.set_expression(),))
         args, signs = [self.set_expression()], list[str]()
-        while self.peek().text in _RELATIONS and self.peek().kind in ("op", "cmd"):
-            signs.append(_RELATIONS[self.next().text])
+        while sign := _RELATIONS.get(self.peek().text):
+            self.next()
+            signs.append(sign)
             args.append(self.set_expression())
         return Node("relation", tuple(args), tuple(signs)) if signs else args[0]
 
@@ -147,7 +137,7 @@ class _Parser(Factors):
 
     def ratio(self) -> Node:
         items = [self.sum()]
-        while self.colons and (self.accept(":") or self.peek()[:2] == ("text", "to")):
+        while self.colons and (self.accept(":") or self.peek() == ("text", "to")):
             self.place += self.peek().kind == "text"
             items.append(self.sum())
         return items[0] if len(items) == 1 else Node("ratio", tuple(items))
@@ -158,8 +148,7 @@ class _Parser(Factors):
             terms.append(with_sign(sign, self.signed()))
         node = terms[0] if len(terms) == 1 else Node("add", tuple(terms))
         if self.accept(r"\pmod"):
-            modulus = self.primary() if self.peek().kind == "num" else self.argument()
-            node = Node("mod", (node, modulus))
+            node = Node("mod", (node, self.argument()))
         return node
 
     def signed(self) -> Node:
@@ -171,13 +160,10 @@ class _Parser(Factors):
         node = self.factor()
         while True:
             token = self.peek()
-            if operator := self.accept(r"\cdot", r"\times", r"\div", r"\bmod"):
+            if operator := self.accept(r"\cdot", r"\times", r"\div"):
                 sign = self.accept("-", "+") or "+"
                 right = with_sign(sign, self.factor())
-                if operator == r"\bmod":
-                    node = Node("call", (node, right), "rem")
-                else:
-                    node = Node("div", (node, right)) if operator == r"\div" else times(node, operator, right)
+                node = Node("div", (node, right)) if operator == r"\div" else times(node, operator, right)
             elif token.kind == "text" and not self.conditional() and token.text.lower() != "to":
                 node = self.unit(node)
             elif not self.begins_factor(token):
@@ -197,10 +183,9 @@ class _Parser(Factors):
 
     def mixed(self, node: Node) -> Node | None:
         r"""A mixed number, ``2\\frac{1}{2}`` or ``2 1/2``; None if there is none."""
-        before, earlier = self.peek(-1), self.peek(-2).text if self.place >= 2 else ""
-        if not before.text.isdigit() or earlier in (r"\cdot", r"\times", r"\div", "^", "_"):
+        place, before = self.place, self.peek(-1).text
+        if not before.isdigit() or node != decimal(before):
             return None
-        place = self.place
         if self.accept(r"\frac"):
             top, bottom = self.argument(), self.argument()
         elif self.peek().kind == "num" and self.peek(1).text == r"\div" and self.peek(2).kind == "num":
@@ -208,17 +193,12 @@ class _Parser(Factors):
             self.place += 3
         else:
             return None
-        whole = decimal(before.text)
-        power = self.peek().text == "^" and r"\circ" not in (self.peek(1).text, self.peek(2).text)
-        proper = top.kind == bottom.kind == "num" and 0 < top.value < bottom.value  # type: ignore[operator]
-        if proper and node == whole and not power:
-            return self.postfix(Node("add", (whole, Node("div", (top, bottom))), "mixed"))
+        if top.kind == bottom.kind == "num" and 0 < top.value < bottom.value:  # type: ignore[operator]
+            return self.postfix(Node("add", (node, Node("div", (top, bottom))), "mixed"))
         self.place = place
         return None
 
     def unit(self, node: Node) -> Node:
-        if node.kind == "sym" and self.peek().text.lower() != "degrees":
-            raise Unreadable(f"the words {self.peek().text!r} follow a variable")
         name = self.next().text + self.power_of_unit()
         while self.peek().text == r"\div" and self.peek(1).kind in ("text", "sym"):
             self.next()
@@ -230,25 +210,22 @@ class _Parser(Factors):
             return ""
         power = self.argument()
         sign, power = ("-", power.args[0]) if power.kind == "neg" else ("", power)
-        if power.kind != "num":
-            raise Unreadable("a unit has an odd power")
         return f"^{sign}{power.value}"
 
 
 def _joined(items: list[Node], joiners: list[str]) -> Node:
     """Make a list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists, as is ``p and q or r``."""
-    if "or" in joiners and set(joiners) - {"or"}:
-        groups: list[list[Node]] = [[items[0]]]
-        for joiner, item in zip(joiners, items[1:], strict=True):
-            if joiner == "or":
+    if len(items) == 1:
+        return items[0]
+    joiner = "or" if "or" in joiners else "and" if "and" in joiners else "comma"
+    if joiner == "or" and {*joiners} != {"or"}:
+        groups, inner = [[items[0]]], "and" if "and" in joiners else "comma"
+        for between, item in zip(joiners, items[1:], strict=True):
+            if between == "or":
                 groups.append([])
             groups[-1].append(item)
-        if "and" in joiners or all(map(_assigns_several, groups)):
-            joiner = "and" if "and" in joiners else "comma"
-            return Node(
-                "list", tuple(g[0] if len(g) == 1 else Node("list", tuple(g), joiner) for g in groups), "or"
-            )
-    joiner = "or" if "or" in joiners else "and" if "and" in joiners else "comma"
+        if inner == "and" or all(map(_assigns_several, groups)):
+            items = [_joined(group, [inner]) for group in groups]
     return Node("list", tuple(items), joiner)
 
 

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -83,7 +82,7 @@ class WorkerPool:
         limits: VerdictLimits | None = None,
         judge: str = "mars_env.grading.math.judge",
     ) -> None:
-        self.capacity = workers if workers is not None else _cpus()
+        self.capacity = workers if workers is not None else len(os.sched_getaffinity(0))
         if self.capacity < 1:
             raise ValueError(f"a pool needs at least one worker, got {workers}")
         self.limits = limits or VerdictLimits()
@@ -93,7 +92,7 @@ class WorkerPool:
     def _start(self) -> None:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(self.capacity, "mars-env-grading")
-        self._workers, self._unfinished = list[_Worker](), set[Future[Reply]]()
+        self._workers, self._unfinished = dict[int, _Worker](), set[Future[Reply]]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
@@ -129,12 +128,13 @@ class WorkerPool:
     def close(self) -> None:
         """Finish the submitted requests, then end the workers."""
         self._threads.shutdown()
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.stop()
 
     def pids(self) -> list[int]:
         """Process ids of the workers that are running."""
-        return [worker.process.pid for worker in self._workers if worker.process is not None]
+        running = [worker.process for worker in list(self._workers.values())]
+        return [process.pid for process in running if process is not None]
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -143,30 +143,23 @@ class WorkerPool:
         self.close()
 
 
-def _judged(workers: list[_Worker], limits: VerdictLimits, judge: str, request: dict[str, Any]) -> Reply:
-    """Have an idle worker answer, or a new one."""
-    worker = next((one for one in workers if one.busy.acquire(blocking=False)), None)
-    if worker is None:
-        worker = _Worker(limits, judge)
-        workers.append(worker)
+def _judged(workers: dict[int, _Worker], limits: VerdictLimits, judge: str, request: dict[str, Any]) -> Reply:
+    """Have the worker of this thread answer."""
+    worker = workers.setdefault(threading.get_ident(), _Worker(limits, judge))
     try:
         return worker.reply(request)
     except Exception as error:  # a bug here is a fault of the machinery
         worker.stop()
         return {"fault": f"{type(error).__name__}: {error}"}
-    finally:
-        worker.busy.release()
 
 
 class _Worker:
-    """One worker process and the conversation with it; used by the thread that holds `busy`."""
+    """One worker process at a time and the conversation with it; used by one thread."""
 
     def __init__(self, limits: VerdictLimits, judge: str) -> None:
         self.limits, self.module = limits, judge
         self.process: subprocess.Popen[bytes] | None = None
         self.served, self.fit = 0, set[str]()
-        self.busy = threading.Lock()
-        self.busy.acquire()
 
     def reply(self, request: dict[str, Any]) -> Reply:
         """Judge the reference, then the answer."""
@@ -203,11 +196,8 @@ class _Worker:
         return {"fault": fault}
 
     def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
-        if (
-            self.process is None
-            or self.process.poll() is not None
-            or self.served >= self.limits.recycle_after
-        ):
+        spent = self.served >= self.limits.recycle_after
+        if self.process is None or self.process.poll() is not None or spent:
             self._start()
         self.served += message["function"] == "judge"
         reply = self._answer(message, self.limits.wall_seconds)
@@ -246,13 +236,13 @@ class _Worker:
     def _answer(self, message: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """What the worker answers to a message; None if it has ended."""
         assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
-        poll, deadline = select.poll(), time.monotonic() + seconds
+        poll = select.poll()
         poll.register(self.process.stdout, select.POLLIN | select.POLLHUP)
         try:
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
         except BrokenPipeError as broken:
             raise _Lost("a worker ended before it got the request") from broken
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        if not poll.poll(seconds * 1000):
             raise _Lost("a worker did not answer within the wall-clock ceiling")
         line = os.read(self.process.stdout.fileno(), 65_536)  # so short that a pipe never splits it
         return json.loads(line) if line else None
@@ -260,13 +250,9 @@ class _Worker:
     def stop(self) -> None:
         """Kill the worker and reap it."""
         process, self.process = self.process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if process is not None:
+            with process:  # closes its pipes and waits for its end
+                process.kill()
 
 
 class _Lost(Exception):
@@ -275,9 +261,3 @@ class _Lost(Exception):
     def __init__(self, why: str, *, crashed: bool = False) -> None:
         super().__init__(why)
         self.crashed = crashed
-
-
-def _cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -324,7 +324,7 @@ def with_asked_unit(statement: str, reference: str, answer: str) -> str:
     try:
         value, own = value_and_unit(node.args[-1] if operators(node) == ("=",) else node)
         for name, of in expected.values():
-            found = letter_unit(value, of)[1] if own is None else own
+            found = letter_unit(value)[1] if own is None else own
             another = own is not None and len(expected) == 1 and is_known(own)
             if isinstance(found, Unit) and (_bases(found) == _bases(of) or another):
                 return rf"{reference}\text{{ {name}}}" if found != of or own is None else reference

@@ -28,10 +28,6 @@ class Region(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-_EVERYTHING = Region((), lambda x: True)
-_NOTHING = Region((), lambda x: False)
-
-
 def is_infinite(node: Node) -> int:
     """1 for plus infinity, -1 for minus infinity, otherwise 0."""
     if node.kind == "const" and node.value == "inf":
@@ -42,7 +38,7 @@ def is_infinite(node: Node) -> int:
 def set_like(node: Node) -> bool:
     """Whether a node can only be a set of real numbers (an interval in brackets may be a pair)."""
     if node.kind == "relation":
-        return any(op in ("<", ">", "<=", ">=", "!=") for op in node.pair) or node.value == ("in",)
+        return any(op in ("<", ">", "<=", ">=", "!=") for op in node.pair)
     if node.kind == "list":
         return any(map(set_like, node.args)) or _several_intervals(node)
     if node.kind == "group":
@@ -115,8 +111,6 @@ def _end(node: Node) -> Any:
     """The value of an end of an interval."""
     if sign := is_infinite(node):
         return mpmath.mpf("inf") * sign
-    if free_symbols(node):
-        raise Unreadable("an end of an interval has variables")
     try:
         return value_at(node, {}, digits_needed(node), real=True)[0]
     except Undefined as undefined:
@@ -126,11 +120,11 @@ def _end(node: Node) -> Any:
 def _region(node: Node) -> Region:
     kind = node.kind
     if kind == "const" and node.value in ("R", "empty"):
-        return _EVERYTHING if node.value == "R" else _NOTHING
+        return _intersection() if node.value == "R" else _union()
     if kind == "group" and len(node.args) == 2:
         left, right = node.pair
         low, high = map(_end, node.args)
-        if low > high or (low == high and (left, right) != ("[", "]")):
+        if low > high:
             raise Unreadable("the ends of an interval are in the wrong order")
         return _intersection(
             _compared(">=" if left == "[" else ">", low), _compared("<=" if right == "]" else "<", high)
@@ -139,20 +133,16 @@ def _region(node: Node) -> Region:
         return _union(*(_compared("=", _end(item)) for item in node.args))
     if kind == "setop":
         first, second = map(_region, node.args)
-        if node.value == "cup":
-            return _union(first, second)
         if node.value == "setminus":
             return Region(first.ends + second.ends, lambda x: first.holds(x) and not second.holds(x))
-        return _intersection(first, second)
+        return (_union if node.value == "cup" else _intersection)(first, second)
     if kind == "builder":
         head, condition = node.args
-        within = _EVERYTHING
-        if operators(head) == ("in",):
-            head, within = head.args[0], _region(head.args[1])
-        if head.kind != "sym" or free_symbols(condition) != {head.name}:
+        name, *within = head.args if operators(head) == ("in",) else (head,)
+        if name.kind != "sym" or free_symbols(condition) != {name.name}:
             raise Unreadable("a set of things that are not real numbers")
-        return _intersection(within, _region(condition))
-    if operators(node) == ("in",) and node.args[0].kind == "sym":
+        return _intersection(*map(_region, (*within, condition)))
+    if operators(node) == ("in",):
         return _region(node.args[1])
     if kind == "relation":
         steps = zip(node.args, node.pair, node.args[1:], strict=False)
@@ -165,10 +155,7 @@ def _region(node: Node) -> Region:
 def _several(node: Node) -> Region:
     kinds = {item.kind for item in node.args}
     if kinds <= {"group", "setop", "set"} and set_like(node):
-        regions = list(map(_region, node.args))
-        if any(not _is_empty(_intersection(a, b)) for k, a in enumerate(regions) for b in regions[:k]):
-            raise Unreadable("intervals that overlap, without a word that joins them")
-        return _union(*regions)
+        return _union(*map(_region, node.args))
     if kinds - {"relation", "list"} or len(set(map(variable_of, node.args))) != 1:
         raise Unreadable("conditions on several variables")
     parts = list(map(_region, node.args))

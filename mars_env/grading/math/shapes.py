@@ -1,11 +1,11 @@
 r"""Recognises the shape of an answer, and puts it into the plain form in which answers are compared."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product, repeat
 
 from mars_env.grading.math.evaluate import free_symbols
-from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, num, operators, substitute, word_set
 from mars_env.grading.math.spelled import spelled_number
 
@@ -16,12 +16,11 @@ _NO_SOLUTION = re.compile(
 )
 SYNONYMS = {
     "dne": "does not exist",
-    "undefined": "undefined",
     "infinite": "infinity",
     "∞": "infinity",
     "infinitely many solutions": "infinitely many",
 }
-_LABELLED = word_set("sin cos tan abs floor ceil det max min gcd lcm")
+_LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm")
 """Functions of a name that may be what is asked for."""
 
 
@@ -34,9 +33,7 @@ def is_label(node: Node) -> bool:
     """
     if node.kind in ("sym", "text"):
         return True
-    if node.kind == "call" and (
-        len(node.name.rstrip("'")) == 1 or (node.name[0] in UNKNOWN_FUNCTIONS and not node.name[1].isalpha())
-    ):
+    if node.kind == "call" and len(node.name.rstrip("'")) == 1:
         return True
     if node.kind == "call" and node.name in _LABELLED:
         return all(child.kind in ("sym", "matrix") for child in node.args)
@@ -54,10 +51,7 @@ def _has_coefficient(node: Node) -> bool:
 
 
 def is_name(node: Node) -> bool:
-    """Whether a left side is only a name: ``x``, ``f(x)``, ``(x, y)``, ``NO/BO``, but not ``x + y``."""
-    if node.kind == "div":  # a ratio of two segments
-        names = [part.name for part in node.args if part.kind == "sym"]
-        return len(names) == 2 and all(len(n) > 1 and n.isalpha() and n.isupper() for n in names)
+    """Whether a left side is only a name: ``x``, ``f(x)``, ``(x, y)``, but not ``x + y``."""
     if node.kind in ("group", "ratio"):
         return all(map(is_name, node.args))
     return node.kind in ("sym", "text", "call") and is_label(node)
@@ -95,7 +89,7 @@ def in_base(node: Node) -> tuple[str, str] | None:
 
 def is_residue(node: Node) -> bool:
     """``3 mod 5``, or a name that is congruent to it."""
-    if operators(node) == ("==",) and is_label(node.args[0]):
+    if operators(node) == ("==",):
         node = node.args[1]
     return node.kind == "mod"
 
@@ -108,42 +102,26 @@ def as_family(residue: Node) -> Node:
     return Node("where", (every, Node("relation", (k, Node("const", value="Z")), ("in",))))
 
 
-def integer_names(remarks: tuple[Node, ...]) -> list[str] | None:
-    """The names that remarks say are integers; None if they say anything else."""
+def integer_names(remarks: Sequence[Node]) -> list[str]:
+    """The names that remarks say are integers; none if they say anything else."""
     said = parameters(remarks)
-    return [remark.args[0].name for remark in said] if len(said) == len(remarks) else None
+    return [remark.args[0].name for remark in said] if len(said) == len(remarks) else []
 
 
 def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
-    """A function's rule with its arguments renamed to match the other's."""
-    if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
-        return node
-    if free_symbols(node) & {name.name for name in {*new} - {*old}}:
-        return node  # the name means something else there
-    between = [Node("sym", value=f"argument {k}") for k in range(len(old))]
-    for before, after in (*zip(old, between, strict=True), *zip(between, new, strict=True)):
-        node = substitute(node, before, after)
-    return node
+    """A function's rule with its one argument renamed.
+
+    Raises:
+        Unreadable: There are several, one is no variable, or the new name means something else there.
+    """
+    if len(old + new) > 2 or {old[0].kind, new[0].kind} != {"sym"} or new[0].name in free_symbols(node):
+        raise Unreadable("a function of other arguments")
+    return substitute(node, old[0], new[0])
 
 
 def items_of(node: Node) -> tuple[Node, ...]:
-    """The members of a collection; their values if all of them are about one variable."""
-    if node.kind not in ("list", "set"):
-        return _spread(node)
-    items = node.args
-    names = {item.args[0] for item in items if operators(item) == ("=",)}
-    if len(names) == 1 and is_label(next(iter(names))) and operators(items[0]) == ("=",):
-        # "x = 1, 2" as well as "x = 1, x = 2"
-        items = tuple(item.args[1] if operators(item) == ("=",) else item for item in items)
-    return tuple(x for item in items for x in _spread(item)) if len(items) > 1 else items
-
-
-def _spread(item: Node) -> tuple[Node, ...]:
-    r"""The values of ``x = \\pm 3`` or ``x \\in \\{1, 2\\}``, otherwise the node itself."""
-    if item.kind == "list":
-        return (item,) if item.value == "and" or is_mapping(item) else items_of(item)
-    named = operators(item) in (("=",), ("in",)) and is_label(item.args[0])
-    return item.args[1].args if named and item.args[1].kind in ("list", "set") else (item,)
+    """The members of a collection; of anything else, the node itself."""
+    return node.args if node.kind in ("list", "set") else (node,)
 
 
 def is_mapping(node: Node) -> bool:
@@ -175,35 +153,29 @@ def without_domain(node: Node) -> Node:
         return node
     value, (name, _) = node.args[0], node.args[1].args
     of = value.args[-1] if is_equation(value) else value
-    return (
-        value if of.kind in EXPRESSIONS and name.kind == "sym" and free_symbols(of) == {name.name} else node
-    )
+    return value if of.kind in EXPRESSIONS and free_symbols(of) == free_symbols(name) else node
 
 
 def normal(node: Node) -> Node:
     """The form in which an answer is compared: double signs expanded, remarks apart, numbers in digits."""
-    if node.kind == "list" and (declared := parameters(node.args)):
+    if node.kind == "list" and node.value != "or" and (declared := _declared(node.args)):
         rest = tuple(item for item in node.args if item not in declared)
-        if rest:
-            main = rest[0] if len(rest) == 1 else Node("list", rest, node.value)
-            return Node("where", (normal(main), *declared))
-    if node.kind == "list" and node.value != "or" and len(kept := _without_reals(node.args)) < len(node.args):
-        return normal(kept[0] if len(kept) == 1 else Node("list", kept, node.value))
-    if node.kind == "where" and all(_says_nothing(remark) for remark in node.args[1:]):
-        return normal(node.args[0])
+        main = rest[0] if len(rest) == 1 else replace(node, args=rest)
+        return normal(Node("where", (main, *declared)))
+    if node.kind == "where":
+        main, remarks = normal(node.args[0]), [part for part in node.args[1:] if not _says_nothing(part)]
+        return Node("where", (main, *remarks)) if remarks else main
     if node.kind == "text":
         return _words(node)
     if node.kind == "relation" and (shown := _relation_as_value(node)) is not None:
         return normal(shown)
-    if (rewritten := _rewritten(node)) is not None:
-        return normal(rewritten)
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
     if node.kind == "relation":
-        node = Node("relation", tuple(map(_scaled_matrix, node.args)), node.value)
+        node = replace(node, args=tuple(map(_scaled_matrix, node.args)))
     node = _scaled_matrix(node)
     if node.kind in ("list", "set"):
-        return Node(node.kind, tuple(variant for item in node.args for variant in _signs(item)), node.value)
+        return replace(node, args=tuple(variant for item in node.args for variant in _signs(item)))
     variants = _signs(node)
     joiner = "and" if "!=" in operators(node) else "or"
     return variants[0] if len(variants) == 1 else Node("list", tuple(variants), joiner)
@@ -220,32 +192,16 @@ def _scaled_matrix(node: Node) -> Node:
 
 
 def _relation_as_value(node: Node) -> Node | None:
-    """The set that contains ``x``, the assignments of ``x = y = 2``."""
+    """The set that contains ``x``, the assignments of ``x = y = 2``, ``y > 1`` for ``f(x) > 1``."""
     relations, (left, *_, last) = operators(node), node.args
-    if relations == ("in",) and left.kind in ("sym", "group") and last.kind in ("set", "group", "setop"):
+    if relations == ("in",) and last.kind in ("set", "group", "setop"):
         return last if left.kind == "sym" or last.kind == "set" else None
     names = node.args[:-1]
     if set(relations) == {"="} and len(names) > 1 and all(name.kind == "sym" for name in names):
         return Node("list", tuple(Node("relation", (name, last), ("=",)) for name in names), "comma")
-    return None
-
-
-def _rewritten(node: Node) -> Node | None:
-    r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``; otherwise None."""
-    args = node.args
-    if (
-        node.kind == "add"
-        and args[0].value == "R"
-        and args[1].kind == "neg"
-        and args[1].args[0].kind == "set"
-    ):
-        return Node("setop", (args[0], args[1].args[0]), "setminus")
-    if operators(node) == ("=",) and args[1].kind == "sym" and args[0].kind in EXPRESSIONS:
-        named = any(part.kind == "sym" for part in args[0].walk())
-        return None if named else Node("relation", (args[1], args[0]), ("=",))
-    if operators(node) and not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
-        bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
-        return Node("relation", bounded, operators(node))
+    if {*relations} <= {"<", ">", "<=", ">="} and any(map(_is_function, node.args)):
+        bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in node.args)
+        return Node("relation", bounded, relations)
     return None
 
 
@@ -254,18 +210,17 @@ def _is_function(node: Node) -> bool:
     return node.kind == "call" and len(node.name) == 1 and all(part.kind == "sym" for part in node.args)
 
 
-def parameters(items: tuple[Node, ...]) -> list[Node]:
+def parameters(items: Sequence[Node]) -> list[Node]:
     """The items that say only that a name is an integer."""
     of_integers = (item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N"))
     return [item for item in of_integers if item.args[0].kind == "sym"]
 
 
-def _without_reals(items: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The items without those that say only that a name in another item is a real number."""
-    reals = [item for item in items if operators(item) == ("in",) and item.args[1].value == "R"]
-    rest = [item for item in items if item not in reals]
-    used = {part for item in rest for part in item.walk() if part.kind == "sym"}
-    return tuple(item for item in items if item in rest or item.args[0] not in used)
+def _declared(items: tuple[Node, ...]) -> list[Node]:
+    """The items that say only that a name in another item is an integer or a real number."""
+    of = [item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N", "R")]
+    used = {part for item in items if item not in of for part in item.walk() if part.kind == "sym"}
+    return [item for item in of if item.args[0] in used]
 
 
 def _says_nothing(remark: Node) -> bool:
@@ -292,6 +247,8 @@ def _signs(node: Node) -> list[Node]:
     Those of several sides are linked, too: ``x = (6 \pm 2)/2 = 3 \pm 1``.
     """
     signs = [child.kind for child in node.walk() if child.kind in ("pm", "mp")]
+    if not signs:
+        return [node]
     if len(signs) > 4:
         raise Unreadable("too many double signs")
     sides = [side for side in node.args if any(child.kind == "pm" for child in side.walk())]
@@ -305,9 +262,7 @@ def _choose(node: Node, choice: Iterator[bool]) -> Node:
         plus = next(choice) == (node.kind == "pm")
         inner = _choose(node.args[0], choice)
         return inner if plus else Node("neg", (inner,))
-    if not node.args:
-        return node
-    return Node(node.kind, tuple(_choose(child, choice) for child in node.args), node.value, node.decimal)
+    return replace(node, args=tuple(_choose(child, choice) for child in node.args))
 
 
 def normal_text(text: str) -> str:
@@ -318,16 +273,10 @@ def normal_text(text: str) -> str:
 
 
 def as_interval(node: Node) -> Node | None:
-    """``a < x < b``, ``b > x > a`` and ``x in [a, b]`` as an interval in brackets."""
+    """``a < x < b`` as an interval in brackets."""
     if node.kind == "group" and len(node.args) == 2:
         return node
     ops, args = operators(node), node.args
-    if ops == ("in",) and args[0].kind == "sym":
-        return as_interval(args[1])
-    if len(ops) != 2 or args[1].kind != "sym":
-        return None
-    if {*ops} <= {">", ">="}:
-        ops, args = ops[::-1], args[::-1]
-    elif not {*ops} <= {"<", "<="}:
+    if len(ops) != 2 or args[1].kind != "sym" or not {*ops} <= {"<", "<="}:
         return None
     return Node("group", (args[0], args[2]), ("[" if "=" in ops[0] else "(", "]" if "=" in ops[1] else ")"))

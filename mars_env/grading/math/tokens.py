@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mars_env.grading.math.nodes import OverLimit, Unreadable, word_set
+from mars_env.grading.math.nodes import TRIGONOMETRY, OverLimit, Unreadable, word_set
 from mars_env.grading.math.spelled import in_digits
 
 MAX_LENGTH = 10_000
@@ -90,19 +90,8 @@ _ALIASES = {
     r"\to": r"\rightarrow", r"\R": r"\RR", "**": "^", r"\tg": r"\tan", r"\arctg": r"\arctan",
     r"\ctg": r"\cot", "$": r"\$", r"\textdollar": r"\$",
 }  # fmt: skip
-FUNCTIONS = word_set(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp"
-    " gcd lcm max min sqrt abs floor ceil binom"
-)
+FUNCTIONS = TRIGONOMETRY | word_set("ln log lg exp gcd lcm max min sqrt abs floor ceil binom")
 _WORD_COMMANDS = FUNCTIONS | {"pi", "infty", "theta", "alpha", "beta", "gamma", "lambda", "cup"}
-_WORD_ALIASES = {
-    "infinity": "infty",
-    "inf": "infty",
-    "oo": "infty",
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-}
 SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
 RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
@@ -120,7 +109,7 @@ _TOKEN = re.compile(
     |(?P<spaced>[1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9/])(?:\.[0-9]+)?)
     |(?P<num>[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?:\.(?![.0-9]))?)
     |(?P<wrap>\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|emph|mbox|hbox|math(?:rm|bf|it|sf|bb|cal|scr)|operatorname\*?|boldsymbol|bm|underline)\s*\{)
-    |(?P<env>\\(?:begin|end)\s*\{[A-Za-z]+\*?\})
+    |(?P<env>\\(?:begin|end)\s*\{[A-Za-z]+\*?\}(?:(?<=array\})\s*\{[lcr|\s]*\})?)
     |(?P<cmd>\\[A-Za-z]+|\\.)
     |(?P<word>[A-Za-z]+)
     |(?P<op>\.\.\.|<=|>=|!=|\*\*|[-+*/^_=<>(){}\[\]|,;:!'%~&$?\"`@#.])
@@ -171,12 +160,10 @@ _MONEY = re.compile(
 
 
 class Token(NamedTuple):
-    """A lexical unit: its kind (num, sym, word, text, cmd, op, env), text, and whether space precedes it."""
+    """A lexical unit: its kind (num, repeat, science, based, sym, text, cmd, op, env) and its text."""
 
     kind: str
     text: str
-    spaced: bool
-    base: str = ""
 
 
 def tidy(text: str) -> str:
@@ -204,12 +191,9 @@ def tidy(text: str) -> str:
     for marker, pattern, replacement in _REWRITTEN:
         if marker in text:
             text = pattern.sub(replacement, text)
-    text = text.strip().strip('`"')
     while end := _END.search(text, max(0, len(text) - 8)):
         text = text[: end.start()].rstrip()
-    if text.endswith(".") and not text.endswith(("..", "m.")):
-        text = text[:-1]
-    return in_digits(text.strip())
+    return in_digits(text.removesuffix(".").strip())
 
 
 def _declared(remark: re.Match[str]) -> str:
@@ -247,12 +231,8 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\math", re.compile(r"\\(math(?:bb|bf|rm|it))\s*([A-Za-z])(?![A-Za-z])"), r"\\\1{\2}"),
     (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
-    (
-        r"\mathbb{R}",
-        re.compile(r",(?:\\ |\s)*([a-z]),\s*([a-z]\s*\\in\s*\\mathbb\{R\}\s*)\Z"),
-        r", \1\\in\\mathbb{R}, \2",
-    ),
     (" to ", re.compile(r"(?<=\d) to (?=\d)"), ":"),
+    (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
     (r"\$", _EACH, r"\1\\text{ per \2}"),
@@ -271,17 +251,17 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
         Unreadable: A character is not in the grammar.
     """
     tokens: list[Token] = []
-    modes: list[str] = []  # for each open brace: "" or the font command that opened it
-    place, spaced, brackets = 0, False, 0
+    modes: list[tuple[str, int]] = []  # for each open brace: the font in it, and its place if it opens that
+    place, brackets = 0, 0
     while place < len(text):
-        mode = modes[-1] if modes else ""
+        mode = modes[-1][0] if modes else ""
         if mode in _BOLD and _LETTER.match(text, place - 1):
-            tokens.append(Token("sym", f"bold {text[place]}", spaced))
-            place, spaced = place + 1, False
+            tokens.append(Token("sym", f"bold {text[place]}"))
+            place += 1
             continue
         if mode and (word := _TEXT_WORD.match(text, place)):
-            tokens.append(_text_word(word.group(), mode, spaced, tokens[:-1]))
-            place, spaced = word.end(), False
+            tokens.append(_text_word(word.group(), mode, _is_value(tokens[-2:-1])))
+            place = word.end()
             continue
         match = _TOKEN.match(text, place)
         if match is None:
@@ -292,110 +272,82 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
             kind = "num"
         place += len(piece)
         if kind == "space" or piece in SPACING:
-            spaced = True
-            if piece in (r"\left", r"\right") and text[place : place + 1] == ".":
-                place += 1
-            continue
-        if kind == "wrap":
-            modes.append(piece[:-1].strip().rstrip("*"))
-            tokens.append(Token("op", "{", spaced, "font"))
+            place += piece in (r"\left", r"\right") and text[place : place + 1] == "."
+        elif kind == "wrap":
+            modes.append((piece[:-1].strip().rstrip("*"), len(tokens)))
+            tokens.append(Token("op", "{"))
         elif kind == "word":
-            tokens.extend(_letters(piece, spaced, tokens))
+            tokens.extend(_letters(piece, _is_value(tokens[-1:])))
         else:
             piece = _ALIASES.get(piece, piece)
             if piece == "{":
-                modes.append(mode)
-            elif piece == "}" and modes:
-                modes.pop()
-            if piece in ("(", "[", r"\{"):
-                brackets += 1
-            elif piece in (")", "]", r"\}"):
-                brackets -= 1
-            tokens.append(_token(kind, piece, spaced))
-        spaced = False
+                modes.append((mode, -1))
+            brackets += (piece in ("(", "[", r"\{")) - (piece in (")", "]", r"\}"))
+            opened = modes.pop()[1] if piece == "}" and modes else -1
+            if opened >= 0 and _is_one(tokens[opened + 1 :]):
+                del tokens[opened]
+            else:
+                tokens.append(_token(kind, piece))
     return _join_text(tokens)
 
 
-def _token(kind: str, piece: str, spaced: bool) -> Token:
+def _is_one(inner: list[Token]) -> bool:
+    """Whether the braces of a font may be left out: around words, or around one token."""
+    return len(inner) == 1 or any(token.kind == "text" for token in inner)
+
+
+def _is_value(last: list[Token]) -> bool:
+    """Whether the last token may end a value, so that ``min`` means minutes, and not the function."""
+    return any(token.kind == "num" or token.text in ("}", ")", r"\div") for token in last)
+
+
+def _token(kind: str, piece: str) -> Token:
     if kind in ("grouped", "commas", "spaced"):
-        return Token("num", re.sub(r"[^0-9.]", "", piece), spaced)
+        return Token("num", re.sub(r"[^0-9.]", "", piece))
     if kind in ("repeat", "based", "science", "num", "env"):
-        return Token(kind, piece, spaced)
-    if piece in ("and", "or"):
-        return Token("op", piece, spaced)
-    return Token("cmd" if piece.startswith("\\") and piece[1:].isalpha() else "op", piece, spaced)
+        return Token(kind, piece)
+    return Token("cmd" if piece.startswith("\\") and piece[1:].isalpha() else "op", piece)
 
 
-def _text_word(word: str, mode: str, spaced: bool, before: list[Token]) -> Token:
+def _text_word(word: str, mode: str, after_value: bool) -> Token:
     bare = word.rstrip(".")
     if mode == r"\mathbb":
-        return Token("cmd", "\\" + bare * 2, spaced)
+        return Token("cmd", "\\" + bare * 2)
     if bare.lower() in ("and", "or"):
-        return Token("op", bare.lower(), spaced)
-    if (
-        bare in ("min", "sec")
-        and mode == r"\mathrm"
-        and before
-        and (before[-1].kind == "num" or before[-1].text in ("}", r"\div"))
-    ):
-        return Token("text", bare, spaced)  # minutes, and not the function
-    if bare in ("e", "i") and mode in (r"\text", r"\textrm"):
-        return Token("sym", bare, spaced)
+        return Token("op", bare.lower())
+    if after_value and mode == r"\mathrm" and bare in ("min", "sec"):
+        return Token("text", bare)
     if mode in _SYMBOL_FONTS:
         if bare in _WORD_COMMANDS:
-            return Token("cmd", "\\" + bare, spaced)
+            return Token("cmd", "\\" + bare)
         if len(bare) == 1 and bare in "eidxyzijkabcnCPT":
-            return Token("sym", bare, spaced)
-    if mode in (r"\mathcal", r"\mathscr"):
-        return Token("sym", bare, spaced)
-    return Token("text", word if word.endswith("m.") else bare, spaced)
+            return Token("sym", bare)
+    return Token("text", bare)
 
 
-def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
+def _letters(run: str, after_value: bool) -> list[Token]:
     """A run of letters outside text mode: a function, a word, a name, or a product of letters."""
     low = run.lower()
     if low in ("and", "or"):
-        return [Token("op", low, spaced)]
-    low = _WORD_ALIASES.get(low, low)
-    after_value = bool(before) and (before[-1].kind == "num" or before[-1].text in ("}", ")"))
-    if after_value and spaced and run in ("min", "sec"):
-        return [Token("text", run, spaced)]  # minutes, and not the function
-    if low in _WORD_COMMANDS and (run == low or low == "infty" or run.istitle()):
-        return [Token("cmd", "\\" + low, spaced)]
-    if len(run) == 1:
-        return [Token("sym", run, spaced)]
-    if run in ("mod", "cis"):
-        raise Unreadable(f"the word {run!r} is not supported here")
-    if (after_value and run in RAW_UNITS) or low in SHORT_WORDS or len(run) >= 4:
-        return [Token("text" if not run.isupper() else "sym", run, spaced)]
+        return [Token("op", low)]
+    if after_value and run in RAW_UNITS:
+        return [Token("text", run)]
+    name = "infty" if low in ("infinity", "inf", "oo") else low
+    if name in _WORD_COMMANDS and not run.isupper():
+        return [Token("cmd", "\\" + name)]
     if run.isupper():
-        return [Token("sym", run, spaced)]
-    if len(run) == 3 and run[0].isupper() and run[1:].islower():
-        return [Token("text", run, spaced)]
-    return [Token("sym", letter, spaced and i == 0) for i, letter in enumerate(run)]
+        return [Token("sym", run)]
+    if low in SHORT_WORDS or len(run) >= 4:
+        return [Token("text", run)]
+    return [Token("sym", letter) for letter in run]
 
 
 def _join_text(tokens: list[Token]) -> list[Token]:
-    """Drop braces of font commands around words or one token, and join neighbouring words into one text."""
-    kept: list[Token | None] = []
-    opened: list[int] = []
+    """The tokens with neighbouring words joined into one text."""
+    joined: list[Token] = []
     for token in tokens:
-        kept.append(token)
-        if token.text == "{" and token.kind == "op":
-            opened.append(len(kept) - 1)
-        elif token.text == "}" and token.kind == "op" and opened:
-            start = opened.pop()
-            brace = kept[start]
-            inner = [t for t in kept[start + 1 : -1] if t is not None]
-            wordy = len(inner) == 1 or any(t.kind == "text" or t.text in ("and", "or") for t in inner)
-            if brace is not None and brace.base == "font" and inner and wordy:
-                kept[start] = kept[-1] = None
-    flat: list[Token] = []
-    for item in kept:
-        if item is None:
-            continue
-        if item.kind == "text" and flat and flat[-1].kind == "text":
-            before = flat.pop()
-            item = Token("text", f"{before.text} {item.text}", before.spaced)
-        flat.append(item)
-    return flat
+        if token.kind == "text" and joined and joined[-1].kind == "text":
+            before = joined.pop()
+            token = before._replace(text=f"{before.text} {token.text}")
+        joined.append(token)
+    return joined

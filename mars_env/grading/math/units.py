@@ -1,5 +1,6 @@
 """Numbers with their units: enough to see that 2 hours are 120 minutes, and that 25 m is not 25 cm."""
 
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, TypeGuard
@@ -80,8 +81,7 @@ _SCALES = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
     "tens": 10, "hundreds": 100, "thousands": 1000, "millions": 10**6,
 }  # fmt: skip
-_POWERS = {"square": 2, "sq": 2, "sq.": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
-_NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
+_POWERS = {"square": 2, "sq": 2, "sq.": 2, "cubic": 3, "cu": 3}
 NOT_UNITS = word_set(
     """far so factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths
     about above after all almost and approximately contradiction contradicts
@@ -119,27 +119,24 @@ def unit(name: str) -> Unit | None:
         >>> unit("square units") is None, unit("apples").dimension
         (True, (('apple', 1),))
     """
-    name = name.removesuffix(" old")
     words, scale = _IRREGULAR.get(name, name).split(), Fraction(1)
-    while words and (words[0] in _SCALES or words[0] == "of"):
-        scale *= _SCALES.get(words.pop(0), 1)
+    while words and words[0] in _SCALES:
+        scale *= _SCALES[words.pop(0)]
     name = " ".join(words)
-    if not name or _singular(name) in _NEUTRAL:
+    if not name:
         return Unit(scale, ()) if scale != 1 else None
-    top, *below = (part.split() for part in name.replace(" per ", "/").split("/"))
-    if len(below) > 2 or not all((top, *below)):
-        raise Unreadable(f"{name!r} is not a unit")
     powers = dict[str, int]()
-    for sign, words in ((1, top), *((-1, words) for words in below)):
+    for place, part in enumerate(name.replace(" per ", "/").split("/")):
         # "m s^-1" is a product; a name of several words, such as "square m", is one factor
-        product = all(word.partition("^")[0] in _UNITS for word in words)
-        for factor in ([word] for word in words) if product else [words]:
+        product = all(word.partition("^")[0] in _UNITS for word in part.split())
+        for factor in part.split() if product else [part]:
             size, base, power = _factor(factor)
-            scale *= size ** (sign * power)
-            powers[base] = powers.get(base, 0) + sign * power
+            power = -power if place else power
+            scale *= size**power
+            powers[base] = powers.get(base, 0) + power
     if set(powers) == {"unit"}:
         return None
-    return Unit(scale, tuple(sorted((b, p) for b, p in powers.items() if p)))
+    return Unit(scale, tuple(sorted(powers.items())))
 
 
 @lru_cache(maxsize=4096)
@@ -160,22 +157,19 @@ def is_known(of: Unit | str | None) -> TypeGuard[Unit]:
     return isinstance(of, Unit) and all(base in DIMENSIONS for base, _ in of.dimension)
 
 
-def _factor(words: list[str]) -> tuple[Fraction, str, int]:
+def _factor(written: str) -> tuple[Fraction, str, int]:
     """The size, the base and the power of one factor of a unit."""
-    name, _, exponent = " ".join(words).partition("^")
+    name, _, exponent = written.partition("^")
     if exponent not in ("", "2", "3", "-1", "-2"):
         raise Unreadable(f"{name}^{exponent} is not a unit")
     power, words = int(exponent or 1), name.split()
     if len(words) > 1 and words[0] in _POWERS:
         power, words = _POWERS[words[0]], words[1:]
-    elif len(words) > 1 and words[-1] in ("squared", "cubed"):
-        power, words = _POWERS[words[-1]], words[:-1]
     name = " ".join(words)
-    name = _IRREGULAR.get(name, name)
     if known := _UNITS.get(name) or _UNITS.get(_singular(name)):
         return *known, power
     odd = any(word in NOT_UNITS or not word.replace("-", "").isalpha() for word in words)
-    if odd or len(name) < 2 or len(words) > 3:
+    if odd or len(name) < 2:
         raise Unreadable(f"{name!r} is not a unit")
     return Fraction(1), _singular(name), power
 
@@ -200,22 +194,17 @@ def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
         return Node("neg", (value,)), of
     if node.kind == "quantity":
         return _quantity(node.args[0], node.name)
-    if node.kind != "add" or all(_bare(term).kind != "quantity" for term in node.args):
+    if node.kind != "add":
         return node, None
-    parts = [value_and_unit(child) for child in node.args]
-    units = [of for _, of in parts if isinstance(of, Unit)]
-    if len(units) == len(parts) and len({of.dimension for of in units}) == 1:
-        terms = tuple(scaled(value, of.factor) for (value, _), of in zip(parts, units, strict=True))
-        return Node("add", terms), Unit(Fraction(1), units[0].dimension)
-    last = parts[-1][1]
-    measured = isinstance(last, Unit) and last.dimension
-    if (measured or last is None) and not any(_bare(term).kind == "quantity" for term in node.args[:-1]):
-        return Node("add", tuple(value for value, _ in parts)), last  # "2 + sqrt(3) cm"
+    values, units = zip(*map(value_and_unit, node.args), strict=True)
+    known = [of for of in units if isinstance(of, Unit)]
+    if len(known) == len(units) and len({of.dimension for of in known}) == 1:
+        terms = tuple(scaled(value, of.factor) for value, of in zip(values, known, strict=True))
+        return Node("add", terms), Unit(Fraction(1), known[0].dimension)
+    last = units[-1]
+    if not any(units[:-1]) and (last is None or (isinstance(last, Unit) and last.dimension)):
+        return Node("add", values), last  # "2 + sqrt(3) cm"
     return node, None
-
-
-def _bare(term: Node) -> Node:
-    return term.args[0] if term.kind == "neg" else term
 
 
 def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
@@ -237,29 +226,24 @@ def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
     return inner, "%" if name in PERCENT else unit(name)
 
 
-def letter_unit(node: Node, expected: Unit) -> tuple[Node, Unit | None]:
-    """Read ``2m`` or ``9.8 m/s^2`` when the other side has a unit: the letters are units, if these fit."""
+def letter_unit(node: Node) -> tuple[Node, Unit | None]:
+    """Read ``2m`` or ``9.8 m/s^2`` when the other side has a unit: the letters are units, if they can be."""
     values, letters = list[Node](), list[str]()
     if _split(node, 1, values, letters) and len(values) == 1 and letters:
-        try:
-            of = unit(" ".join(letters))
-        except Unreadable:
-            return node, None
-        if of is not None and of.dimension == expected.dimension:
-            return values[0], of
+        with suppress(Unreadable):
+            return values[0], unit(" ".join(letters))
     return node, None
 
 
 def _split(node: Node, power: int, values: list[Node], letters: list[str]) -> bool:
     """Collect the factors of a product: values, and letters with their powers; False if there are others."""
-    is_unit = node.kind == "quantity" and not {*node.name} & {*"/^"}
-    if node.kind == "sym" or is_unit:
+    if node.kind == "sym":
         letters.append(node.name if power == 1 else f"{node.name}^{power}")
-        return not is_unit or _split(node.args[0], power, values, letters)
+        return True
     if node.kind == "pow" and node.args[0].kind == "sym" and node.args[1].kind == "num":
         exponent = node.args[1].value
         return exponent in (2, 3) and _split(node.args[0], power * int(exponent), values, letters)
-    if node.kind in ("mul", "div") and any(child.kind in ("sym", "quantity") for child in node.walk()):
+    if node.kind in ("mul", "div") and any(child.kind == "sym" for child in node.walk()):
         below = -power if node.kind == "div" else power
         top, bottom = node.args
         return _split(top, power, values, letters) and _split(bottom, below, values, letters)
@@ -270,10 +254,8 @@ def _split(node: Node, power: int, values: list[Node], letters: list[str]) -> bo
 def time_span(node: Node) -> Node:
     """``5 hours and 30 minutes`` as a sum; any other list unchanged."""
     if node.kind == "list" and node.value == "and" and all(item.kind == "quantity" for item in node.args):
-        units = [of for item in node.args if (of := unit(item.name)) is not None]
-        factors = [of.factor for of in units]
-        spans = len(units) == len(node.args) and {of.dimension for of in units} in _SPANS
-        if spans and factors == sorted(set(factors), reverse=True):
+        units = {unit(item.name) for item in node.args}
+        if len(units) == len(node.args) and {of and of.dimension for of in units} in _SPANS:
             return Node("add", node.args)
     return node
 

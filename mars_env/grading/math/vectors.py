@@ -1,6 +1,6 @@
 r"""Reads products of vectors and of matrices, which do not commute, and derivatives as names."""
 
-from mars_env.grading.math.nodes import Node, Unreadable, num, substitute
+from mars_env.grading.math.nodes import Node, num, substitute
 
 BOLD = "bold "
 """Before the name of a letter in bold."""
@@ -90,29 +90,19 @@ def _coefficient(term: Node, letter: Node) -> Node | None:
     return None
 
 
-def same_fonts(a: Node, b: Node) -> tuple[Node, Node]:
-    """Both nodes, without bold letters if only one of them has such."""
-    bold = [{part for part in node.walk() if part.kind == "sym" and BOLD in part.name} for node in (a, b)]
-    if all(bold):
-        return a, b
-    for letter in bold[0] | bold[1]:
+def in_plain(node: Node) -> Node:
+    """The node without bold letters, which are for the reading of products."""
+    for letter in {part for part in node.walk() if part.kind == "sym" and BOLD in part.name}:
         bare = letter.name.replace(BOLD, "")
-        plain = Node("const" if bare in ("e", "i") else "sym", value=bare)
-        a, b = substitute(a, letter, plain), substitute(b, letter, plain)
-    return a, b
+        node = substitute(node, letter, Node("const" if bare in ("e", "i") else "sym", value=bare))
+    return node
 
 
 def derivative(top: Node, below: Node) -> Node | None:
-    r"""The derivative ``\frac{dy}{dx}`` as a name; None for any other fraction.
-
-    Raises:
-        Unreadable: It is an operator without its function, ``\frac{d}{dx}``.
-    """
-    first, second = _first(top), _first(below)
-    if first != second or first not in _DIFFERENTIALS or below == second:
+    r"""The derivative ``\frac{dy}{dx}`` as a name; None for any other fraction."""
+    first = _first(top)
+    if first not in _DIFFERENTIALS or first != _first(below):
         return None
-    if top.kind != "mul":
-        raise Unreadable("a derivative of nothing")
     return Node("sym", value=f"derivative {top!r} {below!r}")
 
 

@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import sys
-from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -37,8 +36,7 @@ def serve(settings: dict[str, Any]) -> None:
         return
     size = int(settings["memory_mb"]) << 20
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(ValueError, OSError):  # some systems (macOS) have no such limit; the CPU limit still holds
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
     _send(replies, {"ready": True})
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
@@ -72,8 +70,6 @@ def _send(channel: int, message: dict[str, Any]) -> None:
 
 def _die_with_parent(parent: int) -> None:
     """Ask Linux to kill this process when the thread that started it ends."""
-    if sys.platform != "linux":
-        return
     set_parent_death_signal = 1
     ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL)
     if os.getppid() != parent:

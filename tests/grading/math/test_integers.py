@@ -11,7 +11,7 @@ from mars_env.grading.math.tokens import as_ascii
 
 IS_25 = ["25", "025", "+25", "25.", "25.000", "$25$", r"\text{25}", r"\mathbf{25}", " 25 ", r"\,25", "{25}"]
 NO_INTEGER = [
-    "", "x", "25.3", "25 or 26", r"2500\%", "2 5", "25,26", "1,02", "0x19", "²⁵", "1e2", "--5",
+    "", "x", "25.3", "25 or 26", r"2500\%", "2 5", "25,26", "1,02", "0x19", "²⁵", "--5",
     r"\{25\}",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ def test_every_integer_reads_as_itself(value):
 @given(st.text(alphabet="0123456789+-.,{}$\\! %text", max_size=12))
 def test_what_is_read_has_no_other_digits(text):
     value = read_integer(text)
-    if value is not None:
+    if value is not None and "e" not in text:  # 1e2 is 100
         digits = "".join(c for c in text if c.isdigit()).lstrip("0")
         assert digits.removeprefix(str(abs(value))).strip("0") == ""  # the rest are decimals
 
