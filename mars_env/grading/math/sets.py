@@ -40,16 +40,10 @@ def set_like(node: Node) -> bool:
     if node.kind == "relation":
         return any(op in ("<", ">", "<=", ">=", "!=") for op in node.pair)
     if node.kind == "list":
-        return any(map(set_like, node.args)) or _several_intervals(node)
+        return any(map(set_like, node.args))
     if node.kind == "group":
         return len(node.args) == 2 and any(map(is_infinite, node.args))
     return node.kind in ("setop", "builder") or (node.kind == "const" and node.value in ("R", "empty"))
-
-
-def _several_intervals(node: Node) -> bool:
-    """``[0,2], [3,5)``: adjacent brackets that can only be intervals."""
-    pairs = [item.pair for item in node.args if item.kind == "group" and len(item.args) == 2]
-    return len(pairs) == len(node.args) and any("[" in pair or "]" in pair for pair in pairs)
 
 
 def variable_of(node: Node) -> str | None:
