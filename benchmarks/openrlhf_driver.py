@@ -107,7 +107,7 @@ async def measure(
     try:
         async with aclosing(playing) as due:
             async for batch in due:
-                samples = turn_samples(batch.groups, settings.config)
+                samples = turn_samples(batch.groups, settings)
                 if samples:
                     rows += len(responses(samples, shape, temperature=1.0, padding_token=0, ages={}))
                 served = sum(mock.served for mock in mocks)

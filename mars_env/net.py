@@ -234,6 +234,10 @@ def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
         try:
             if request.path != "/health":
                 guard.check(request)
+            if request.match_info.http_exception is not None:  # nothing is there
+                raise Refusal(
+                    404, f"there is no {request.method} {request.path}, only {_routes(request.app)}"
+                )
             return await handler(request)
         except web.HTTPException:
             raise
@@ -245,3 +249,9 @@ def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
             return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
 
     return guarded
+
+
+def _routes(app: web.Application) -> str:
+    """What an application serves."""
+    routes = [(each.method, each.resource) for each in app.router.routes() if each.method != "HEAD"]
+    return ", ".join(f"{method} {resource.canonical}" for method, resource in routes if resource is not None)

@@ -112,7 +112,12 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 def choices(name: object, known: Iterable[str]) -> str:
-    """The known names, for the message about a wrong one; at the end the `suggestion`."""
+    """The known names, for the message about a wrong one; at the end the `suggestion`.
+
+    Example:
+        >>> choices("solvr", ["solver", "verifier"])
+        "solver, verifier; did you mean 'solver'?"
+    """
     names = list(known)
     return f"{', '.join(names) or 'none'}{suggestion(name, names)}"
 

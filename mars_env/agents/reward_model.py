@@ -3,29 +3,23 @@
 Both see only the problem's statement and a solution (see `mars_env.envs.visibility`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import import_object, needs
-from mars_env.models.checkpoint import from_checkpoint
+from mars_env.models.checkpoint import load_model
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
-
-if TYPE_CHECKING:
-    import torch
 
 _SCORE = re.compile(
     r"^[ \t*_#>`-]*score[ \t*_`]*:[ \t*_`]*(\d{1,3})(?:[ \t]*/[ \t]*10)?[ \t.*_`]*$", re.I | re.M | re.A
@@ -138,13 +132,10 @@ class HFRewardModel:
         batch: int = 8,
     ) -> None:
         with needs("hf", "HFRewardModel needs torch and transformers"):
-            import torch
-            from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        load_module = partial(AutoModelForSequenceClassification.from_pretrained, dtype=dtype)
-        model, self.tokenizer = from_checkpoint(path, load_module, AutoTokenizer.from_pretrained)
-        self.path = str(path)
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        self.module: Any = model.to(self.device).eval()
+            from transformers import AutoModelForSequenceClassification
+        kind = AutoModelForSequenceClassification
+        self.module, self.tokenizer = load_model(kind, path, device, dtype)
+        self.path, self.device = str(path), self.module.device
         self.tokenizer.truncation_side = "left"
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
@@ -181,7 +172,7 @@ class HFRewardModel:
                 scores += rated.tolist()
         return scores
 
-    def _logits(self, texts: list[str]) -> torch.Tensor:
+    def _logits(self, texts: list[str]) -> Any:
         """Shape (texts, labels)."""
         templated = self.tokenizer.chat_template is not None
         encoded = self.tokenizer(
@@ -192,8 +183,7 @@ class HFRewardModel:
             max_length=self._max_tokens,
             add_special_tokens=not templated,  # a chat template writes its own
         ).to(self.device)
-        logits: torch.Tensor = self.module(**encoded).logits
-        return logits
+        return self.module(**encoded).logits
 
     def _text(self, statement: str, text: str) -> str:
         if self.tokenizer.chat_template is None:

@@ -92,11 +92,8 @@ class Dialogue:
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Ask the model; a server is given the tools, too."""
-        if self._server:
-            asked: Any = self._model
-            found: list[Completion] = await asked.complete(prompt, n, sampling, tools=self._schemas)
-            return found
-        return await self._model.complete(prompt, n, sampling)
+        more: Any = {"tools": self._schemas} if self._server else {}
+        return await self._model.complete(prompt, n, sampling, **more)
 
     def calls(self, completion: Completion) -> list[Asked]:
         """The calls in a completion; those in its thinking, which `visible` leaves out, do not count."""

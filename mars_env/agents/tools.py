@@ -23,6 +23,7 @@ from mars_env.grading.code import CodeGrader
 from mars_env.lazy import import_object, is_object_name
 from mars_env.problems import ProblemSet
 from mars_env.sandbox.interpreter import Interpreters
+from mars_env.sync import maybe_await
 from mars_env.text import shown
 from mars_env.types import Observation
 
@@ -149,9 +150,7 @@ def tool(
         if inspect.iscoroutinefunction(function):
             result = await checked(**given)
         else:
-            result = await asyncio.to_thread(checked, **given)
-            if inspect.isawaitable(result):
-                result = await result
+            result = await maybe_await(await asyncio.to_thread(checked, **given))
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
     return Tool(title, description, schema, always(run), seconds, characters)

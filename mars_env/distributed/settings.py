@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 
 
 class Place(BaseModel, frozen=True, extra="forbid"):
@@ -92,9 +92,5 @@ def _read_placement(given: str) -> Placement:
         return Placement(workers=Place(count=int(path)))
     if path in ("", given):
         raise ConfigError(f"workers are given as ray:COUNT or ray:FILE.json, got {given!r}")
-    try:
+    with explained(ConfigError, f"the placement {path} cannot be used", OSError, ValueError):
         return Placement.model_validate_json(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"the placement {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not a placement: {error}") from error

@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
@@ -109,7 +110,7 @@ class Worker(Process):
         self._agents: Mapping[str, Agent] = {}
         self._monitor = Monitor()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._events: asyncio.Queue[Event | BaseException] = asyncio.Queue()
+        self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()  # or what has ended a tree
 
     async def setup(self, make_game: MakeGame, make_agents: MakeAgents) -> None:
         """Make the game and the agents, here in the worker's own process."""
@@ -136,13 +137,16 @@ class Worker(Process):
             task = asyncio.create_task(self._play(assignment))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        queue, events = self._events, list[Event]()
+        queue, found = self._events, list[Any]()
         with suppress(TimeoutError):  # nothing happened: the answer shows that the worker is alive
             async with asyncio.timeout(HEARTBEAT_SECONDS):
-                events.append(_happened(await queue.get()))
+                found.append(await queue.get())
         while not queue.empty():
-            events.append(_happened(queue.get_nowait()))
-        return WorkerReport(tuple(events), self._monitor.acting if queue is self._events else {})
+            found.append(queue.get_nowait())
+        for each in found:
+            if isinstance(each, Exception):
+                raise each
+        return WorkerReport(tuple(found), self._monitor.acting if queue is self._events else {})
 
     async def _play(self, assignment: Assignment) -> None:
         events = self._events
@@ -151,12 +155,6 @@ class Worker(Process):
             await play(self._run_game, self._agents, assignment.job, seed=self._run.seed, journal=journal)
         except Exception as error:
             events.put_nowait(error)
-
-
-def _happened(event: Event | BaseException) -> Event:
-    if isinstance(event, BaseException):
-        raise event
-    return event
 
 
 @dataclass(frozen=True, slots=True)

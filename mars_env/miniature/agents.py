@@ -6,9 +6,7 @@ from typing import Final, Literal
 
 from mars_env.errors import ConfigError
 from mars_env.miniature import protocol
-from mars_env.seeds import derive_seed
-from mars_env.sync import gather_all
-from mars_env.types import Action, Completion, Model, Observation, Sampling
+from mars_env.types import Action, Model, Observation, Sampling
 
 LIMITS: Final[Mapping[str, int]] = {
     "solver": protocol.SOLUTION_TOKENS,
@@ -88,54 +86,6 @@ class MiniatureAgent:
         sampling = replace(self.sampling, seed=seed)
         completions = await self.model.complete(self.prompt(observation), n, sampling)
         return [Action(protocol.flip(self._forced + found.text), (found,)) for found in completions]
-
-
-class ContinuingSolver:
-    """The Solver alone, continued each time its limit cuts it off, until it ends or has spent its tokens.
-
-    Args:
-        model: A model of the miniature's checkpoint.
-        tokens: Tokens that one attempt may spend.
-        temperature: Sampling temperature.
-        afresh: The Solver reads what remains after its last whole step as a new problem
-            (`protocol.remaining`), which it was taught to solve, instead of its own text.
-    """
-
-    policy = "miniature"
-
-    def __init__(self, model: Model, *, tokens: int, temperature: float = 1.0, afresh: bool = False) -> None:
-        self._model = model
-        self._tokens = tokens
-        self._temperature = temperature
-        self._afresh = afresh
-
-    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Make n attempts, each of one or more completions."""
-        chain = protocol.read_statement(str(observation["problem"]))
-        attempts = (self._attempt(chain, derive_seed(seed, number)) for number in range(n))
-        return await gather_all(attempts)
-
-    async def _attempt(self, chain: protocol.Chain, seed: int) -> Action:
-        completions: list[Completion] = []
-        done, stream, left = "", "", self._tokens  # the text of earlier chains, and the stream of this one
-        while True:
-            sampling = Sampling(
-                temperature=self._temperature,
-                max_tokens=min(LIMITS["solver"], left),
-                seed=derive_seed(seed, len(completions)),
-            )
-            [found] = await self._model.complete(protocol.chain_prompt(chain) + stream, 1, sampling)
-            completions.append(found)
-            stream += found.text
-            left -= max(1, found.sampled_tokens)
-            text = done + protocol.flip(stream)
-            if found.finish_reason != "length" or left < 1:
-                return Action(text, tuple(completions))
-            if self._afresh:
-                remaining = protocol.remaining(chain, protocol.flip(stream))
-                if remaining is None:
-                    return Action(text, tuple(completions))
-                chain, done, stream = remaining, f"{text}\n", ""
 
 
 def team(model: Model, *, policy: str = "", temperature: float = 1.0) -> dict[str, MiniatureAgent]:

@@ -87,13 +87,7 @@ def build_model(
 
 
 def updates(
-    module: torch.nn.Module,
-    steps: int,
-    peak: float,
-    *,
-    warmup: float = 100,
-    clip: float = 1.0,
-    **adamw: Any,
+    module: torch.nn.Module, steps: int, peak: float, *, warmup: float = 100, clip: float = 1.0, **adamw: Any
 ) -> Iterator[int]:
     """AdamW updates of a warm start: the body of the loop computes the gradients of one update.
 

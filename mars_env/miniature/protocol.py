@@ -53,7 +53,6 @@ PATTERN: Final = "|".join(re.escape(p) for p in sorted(PIECES, key=lambda p: (-l
 _PIECE: Final = re.compile(PATTERN)
 _DIGITS: Final = re.compile("[0-9]+")
 _START: Final = re.compile(r"[Ss]tart with a = ([0-9]{1,3})\b")
-_DONE: Final = re.compile(r"^([a-g]):(?: [+-] [0-9]{2})? = ([0-9]{3})\n", re.MULTILINE)
 _TERM: Final = re.compile(r"\b([a-z]) = ([a-z]) ([+-]) ([0-9]{1,2})\b")
 
 
@@ -93,8 +92,7 @@ def read_statement(statement: str) -> Chain:
     expected = list(zip(LETTERS[1:], LETTERS, strict=False))[: len(terms)]
     if start is None or not terms or [(new, old) for new, old, _, _ in terms] != expected:
         raise ConfigError(
-            f"the miniature reads statements of the problem set 'arithmetic' with 1 to {MAX_TERMS} terms, "
-            f"not {statement[:80]!r}; give it problems='arithmetic'"
+            f"the miniature reads problems='arithmetic' of 1 to {MAX_TERMS} terms, not {statement[:80]!r}"
         )
     return Chain(int(start[1]), tuple((sign, int(size)) for _, _, sign, size in terms))
 
@@ -131,20 +129,6 @@ def chain_prompt(chain: Chain) -> str:
         for letter, (sign, size) in zip(LETTERS[1:], chain.terms, strict=False)
     )
     return flip(f"a:{chain.start:03d}" + "".join(terms)) + SOLVE
-
-
-def remaining(chain: Chain, solution: str) -> Chain | None:
-    r"""What remains of a chain after a solution that was cut off: a chain that starts at its last whole step.
-
-    The value claimed there is used, right or wrong. None if there is no whole step, or no step remains.
-
-    Example:
-        >>> remaining(Chain(882, (("-", 27), ("+", 5))), "a: = 882\nb: - 27 = 854\nc: + 0")
-        Chain(start=854, terms=(('+', 5),))
-    """
-    done = _DONE.findall(solution)
-    place = LETTERS.index(done[-1][0]) if done else 0
-    return Chain(int(done[-1][1]), chain.terms[place:]) if 0 < place < len(chain.terms) else None
 
 
 def verifier_prompt(statement: str, solution: str) -> str:

@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from mars_env.errors import ConfigError
 
@@ -57,23 +56,11 @@ class BatchLimits:
             raise ConfigError(f"a batch has at least 1 row and 1 token, got {self.rows} and {self.tokens}")
 
 
-class UnderWay(Enum):
-    """In the place of an answer: the engine is not done with it."""
-
-    UNDER_WAY = "under way"
-
-
-UNDER_WAY: Final = UnderWay.UNDER_WAY
-
-
 class WaveEngine(Protocol[Q, A]):
     """An engine that runs batches: called in a worker thread, one engine per process at a time."""
 
-    def run(self, tickets: Sequence[Ticket[Q, A]]) -> list[A | BaseException | UnderWay]:
-        """Answers, or errors, in the order of the tickets.
-
-        It is called again with those that are under way, and with new ones after them.
-        """
+    def run(self, tickets: Sequence[Ticket[Q, A]]) -> Mapping[Ticket[Q, A], A | BaseException]:
+        """Answers, or errors, by ticket. It is called again with the others, and with new ones after them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -238,9 +225,8 @@ def _run(
         with engine_lock:
             while left:
                 try:
-                    found = dict(zip(left, engine.run(left), strict=True))
+                    answers |= engine.run(left)
                 except Exception as error:  # it fails its own requests, not those of other engines
-                    found = dict.fromkeys(left, error)
-                answers |= {ticket: answer for ticket, answer in found.items() if answer is not UNDER_WAY}
+                    answers |= dict.fromkeys(left, error)
                 left = [ticket for ticket in left if ticket not in answers] if whole else []
     return answers

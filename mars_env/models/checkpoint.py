@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError
+from mars_env.lazy import needs
 
 PATIENCE = 5.0
 """Seconds that the hub may take to answer."""
@@ -56,3 +58,13 @@ def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> lis
             name = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
             base = f", an adapter on {name!r},"
         raise ConfigError(f"the checkpoint {str(checkpoint)!r}{base} cannot be loaded: {error}") from error
+
+
+def load_model(kind: Any, checkpoint: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
+    """A model of a class of transformers, ready to be used, and its tokenizer; by default on a GPU."""
+    with needs("hf", "a checkpoint needs torch and transformers"):
+        import torch
+        from transformers import AutoTokenizer
+    load = partial(kind.from_pretrained, dtype=dtype)
+    module, tokenizer = from_checkpoint(checkpoint, load, AutoTokenizer.from_pretrained)
+    return module.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer

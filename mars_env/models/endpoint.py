@@ -143,22 +143,10 @@ class Endpoints:
         wanted = str(Endpoint(url).base).rstrip("/")
         return next((one for one in self.all if str(one.base).rstrip("/") == wanted), None)
 
-    async def drain(self, url: str) -> None:
-        """See `HTTPModel.drain`."""
-        endpoint = self.find(url)
-        if endpoint is None:
-            raise ConfigError(f"{self._name} has no endpoint {url}")
-        endpoint.drained = True
-        while endpoint.busy:
-            await asyncio.sleep(0.02)
-
-    def admit(self, url: str) -> Endpoint:
-        """See `HTTPModel.admit`; the endpoint."""
-        endpoint = self.find(url)
-        if endpoint is None:
-            endpoint = Endpoint(url, self._backoff, self._jitter)
-            self.all = [*self.all, endpoint]
-        endpoint.admit()
+    def add(self, url: str) -> Endpoint:
+        """Another one."""
+        endpoint = Endpoint(url, self._backoff, self._jitter)
+        self.all = [*self.all, endpoint]
         return endpoint
 
     async def choose(self, headers: Mapping[str, str], patience: float) -> Endpoint:

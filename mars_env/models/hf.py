@@ -5,7 +5,6 @@ from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,14 +13,14 @@ from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ModelError
 from mars_env.identity import full_name
 from mars_env.lazy import needs
-from mars_env.models.batching import UNDER_WAY, BatchLimits, Ticket, UnderWay, engine_lock, submit
-from mars_env.models.checkpoint import from_checkpoint
+from mars_env.models.batching import BatchLimits, Ticket, engine_lock, submit
+from mars_env.models.checkpoint import load_model
 from mars_env.models.requests import Sampled, ScoringTokenModel, sampled_completion
 from mars_env.types import Completion, Sampling
 
 with needs("hf", "HFModel needs torch and transformers"):
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     from mars_env.models.hf_decoding import Batch, SampleRequest, SampleRow, ScoreRequest, given_logprobs
     from mars_env.models.hf_step import Step, step_of
@@ -76,7 +75,7 @@ class HFModel(ScoringTokenModel):
         if context is not None:
             require_integer(context, "context")
         if isinstance(model, str | Path):
-            self.module, self.tokenizer = _load(model, device, dtype)
+            self.module, self.tokenizer = load_model(AutoModelForCausalLM, model, device, dtype)
             self._checkpoint, self.name = str(model), name or Path(model).name
         else:
             self.module, self.tokenizer = model
@@ -154,14 +153,14 @@ class HFModel(ScoringTokenModel):
             )
         return list(values)
 
-    def run(self, tickets: Sequence[_Ticket]) -> list[list[Completion] | BaseException | UnderWay]:
+    def run(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
         """Go on with requests; called by `mars_env.models.batching` in a worker thread."""
         loop = tickets[0].future.get_loop()
         running = self._running.setdefault(loop, _Running(self))
         answers = running.advance(tickets)
         if all(ticket in answers for ticket in tickets):
             del self._running[loop]
-        return [answers.get(ticket, UNDER_WAY) for ticket in tickets]
+        return answers
 
     def batch(self) -> Batch:
         """An empty batch with the present weights."""
@@ -283,12 +282,6 @@ def _quiet(module: Any) -> Iterator[None]:
     finally:
         if training:
             module.train()
-
-
-def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
-    load_module = partial(AutoModelForCausalLM.from_pretrained, dtype=dtype)
-    module, tokenizer = from_checkpoint(path, load_module, AutoTokenizer.from_pretrained)
-    return module.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer
 
 
 def _require_cache(module: Any, name: str) -> None:

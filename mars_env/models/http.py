@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -221,11 +222,18 @@ class HTTPModel:
         It can then be stopped, or given new weights. Requests wait for `patience` seconds while every
         endpoint is drained.
         """
-        await self._endpoints.drain(url)
+        endpoint = self._endpoints.find(url)
+        if endpoint is None:
+            raise ConfigError(f"{self.name} has no endpoint {url}")
+        endpoint.drained = True
+        while endpoint.busy:
+            await asyncio.sleep(0.02)
 
     def admit(self, url: str) -> None:
         """Send requests to an endpoint: one that was drained, or a new one."""
-        self._secrets.add(*self._endpoints.admit(url).secrets)
+        endpoint = self._endpoints.find(url) or self._endpoints.add(url)
+        self._secrets.add(*endpoint.secrets)
+        endpoint.admit()
 
     @property
     def takes_tools(self) -> bool:

@@ -6,10 +6,10 @@ here.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from mars_env.checks import MAX_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
@@ -57,13 +57,6 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
     return checked_logprobs(listed[1 : len(ids)])
 
 
-class Send(Protocol):
-    """Sends one request to ``/completions``, with all attempts, and returns what was read from the answer."""
-
-    async def __call__(self, fields: str, read: Read[T]) -> T:
-        """Send fields of JSON; raises `RequestRefused`, or `ModelError` if all attempts fail."""
-
-
 class Scorer(TokenWriter):
     """Writes given texts as token ids, and asks a server for their log-probabilities.
 
@@ -92,14 +85,16 @@ class Scorer(TokenWriter):
         """Token ids are below it."""
         return len(self.tokenizer) if self.has_tokenizer else MAX_TOKEN_ID
 
-    async def logprobs(self, given: Completion, send: Send) -> tuple[float, ...]:
-        """The log-probability of each token of a completion; see `HTTPModel.score`."""
+    async def logprobs(self, given: Completion, send: Callable[..., Awaitable[Any]]) -> tuple[float, ...]:
+        """The log-probability of each token of a completion; `send` sends a request and reads its answer."""
         ids = token_ids([*given.prompt_ids, *given.token_ids])
         why = "its answers have no log-probabilities of the prompt"
         for form in [self._form] if self._form else FORMS:
             fields = json.dumps({"prompt": ids, **FORMS[form]})[1:-1]
             try:
-                found = await send(fields, partial(scored_logprobs, form=form, ids=ids))
+                found: tuple[float, ...] | None = await send(
+                    fields, partial(scored_logprobs, form=form, ids=ids)
+                )
             except RequestRefused as error:
                 why = str(error)
                 continue

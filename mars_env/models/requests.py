@@ -246,6 +246,13 @@ class TokenModel(TokenWriter, ABC):
         room = room_for(self.name, len(ids), sampling, self.context)
         return await self._sampled(ids, n, sampling, room) if room else without_room(ids, n, sampling)
 
+    def completion(self, ids: tuple[int, ...], sampling: Sampling, sampled: Sampled) -> Completion:
+        """The completion of what was sampled after a prompt's `ids`; a `ModelError` if it was broken off."""
+        if sampled.finish_reason not in ("stop", "length"):
+            raise ModelError(f"{self.name}: the request was aborted: finish reason {sampled.finish_reason!r}")
+        text = self.tokenizer.decode(list(sampled.token_ids), skip_special_tokens=True)
+        return sampled_completion(ids, sampling, sampled, text)
+
     @abstractmethod
     async def _sampled(
         self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int

@@ -32,17 +32,12 @@ class Secrets:
     def add(self, *secrets: str) -> None:
         """Mask these too."""
         for secret in secrets:
-            words = [word for word in secret.split() if len(word) >= PIECE] or [secret.strip()]
-            for word in words:
-                for form in _forms(word):
-                    self._add(form)
-
-    def _add(self, form: str) -> None:
-        form = form.lower()
-        if len(form) >= PIECE:
-            self._pieces.update(form[i : i + PIECE] for i in range(len(form) - PIECE + 1))
-        elif len(form) >= SHORTEST:
-            self._short.add(form)
+            for word in [word for word in secret.split() if len(word) >= PIECE] or [secret.strip()]:
+                for form in map(str.lower, _forms(word)):
+                    if len(form) >= PIECE:
+                        self._pieces.update(form[i : i + PIECE] for i in range(len(form) - PIECE + 1))
+                    elif len(form) >= SHORTEST:
+                        self._short.add(form)
 
     def __repr__(self) -> str:  # never the secrets
         return "Secrets(...)"

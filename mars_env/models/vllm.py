@@ -17,7 +17,7 @@ from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.identity import digest_of
 from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
-from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit, sampled_completion
+from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit
 from mars_env.models.vllm_weights import EXTENSION, LOAD_SHARED, complete_weights, shared
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
@@ -95,12 +95,9 @@ class _Client(ScoringTokenModel):
 
     def _completion(self, ids: tuple[int, ...], sampling: Sampling, sample: Any) -> Completion:
         output = sample.output.outputs[0]
-        if output.finish_reason not in ("stop", "length"):
-            raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
-        text = self.tokenizer.decode(list(output.token_ids), skip_special_tokens=True)
-        logprobs = tuple(output.logprobs.logprobs)
+        logprobs = tuple(output.logprobs.logprobs) if output.logprobs else ()
         sampled = Sampled(tuple(output.token_ids), logprobs, output.finish_reason, sample.versions)
-        return sampled_completion(ids, sampling, sampled, text)
+        return self.completion(ids, sampling, sampled)
 
 
 class VLLMModel(_Client):

@@ -1,7 +1,5 @@
 """The two ways to run vLLM in this process: batches (`LLM`), and one stream of requests (`AsyncLLM`)."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import threading
@@ -11,12 +9,14 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.lazy import needs
-from mars_env.models.batching import Ticket, UnderWay, engine_lock, submit
+from mars_env.models.batching import Ticket, engine_lock, submit
 from mars_env.models.vllm_weights import PACK_RELOADED
 
 T = TypeVar("T")
+
+_REJECTIONS = (ValueError, TypeError, OSError)
 
 Reload = tuple[str, Mapping[str, Any]]
 """A method of vLLM's workers that replaces their weights, and its arguments."""
@@ -37,6 +37,9 @@ class EngineOutput:
 
     output: Any
     versions: tuple[tuple[int, int], ...]
+
+
+_Ticket = Ticket[tuple[EngineRequest, ...], list[EngineOutput]]
 
 
 def generated(output: Any, version: int) -> EngineOutput:
@@ -62,7 +65,7 @@ class _Engine:
     """An engine that can give the card's memory away; it sleeps without its `asleep` parts."""
 
     asleep: tuple[str, ...] = ()
-    _finalizer: weakref.finalize[Any, Any]
+    _finalizer: Any
 
     def _call(self, method: str, argument: Any) -> None:
         raise NotImplementedError
@@ -103,16 +106,14 @@ class OfflineEngine(_Engine):
         """What vLLM gives for each job, in their order."""
         return await submit(self, tuple(jobs))
 
-    def run(
-        self, tickets: Sequence[Ticket[tuple[EngineRequest, ...], list[EngineOutput]]]
-    ) -> list[list[EngineOutput] | BaseException | UnderWay]:
+    def run(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[EngineOutput] | BaseException]:
         """Answer a wave; called by `mars_env.models.batching` in a worker thread."""
         answers: dict[EngineRequest, EngineOutput] = {}
         jobs = [job for ticket in tickets for job in ticket.request]
         for adapted in (False, True):  # see `VLLMModel.adapter`: the two may not share a batch on CPUs
             if part := [job for job in jobs if (job.lora is not None) == adapted]:
                 answers |= zip(part, self._batch(part, adapted), strict=True)
-        return [[answers[job] for job in ticket.request] for ticket in tickets]
+        return {ticket: [answers[job] for job in ticket.request] for ticket in tickets}
 
     def _batch(self, jobs: Sequence[EngineRequest], adapted: bool) -> list[EngineOutput]:
         try:
@@ -240,18 +241,14 @@ def load_vllm() -> Any:
 
 def on_cpu() -> bool:
     """Whether vLLM runs on the CPU here."""
-    found: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
-    return found
+    return bool(importlib.import_module("vllm.platforms").current_platform.is_cpu())
 
 
 def _made(make: Any) -> Any:
     """What `make` makes; vLLM's refusals of settings become a `ConfigError`."""
-    try:
+    failed = explained(ConfigError, "vLLM could not start", RuntimeError)  # the log has its processes' words
+    with failed, explained(ConfigError, "vLLM rejects the model or its settings", *_REJECTIONS):
         return make()
-    except (ValueError, TypeError, OSError) as error:
-        raise ConfigError(f"vLLM rejects the model or its settings: {error}") from error
-    except RuntimeError as error:  # its processes failed; what they said is in the log
-        raise ConfigError(f"vLLM could not start: {error}") from error
 
 
 def _failure(error: BaseException) -> BaseException:

@@ -97,7 +97,7 @@ def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
     """The set that `write_problems` wrote, from the file's rows; raises ProblemError."""
     place, head = next(rows)
     with explained(ProblemError, f"{place}: field 'set'", ValidationError):
-        about = _About.model_validate(head.get("set"))
+        about = _About.model_validate_json(json.dumps(head.get("set")))
     listed, _ = read_problems(rows, parse_problem)
     return ProblemSet(about.name or name, listed, **about.model_dump(exclude={"name"}))
 

@@ -1,11 +1,9 @@
 """New rewards for stored trees: by id, by a reward function, by a grader, or as their game gives them now."""
 
-import inspect
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mars_env.checks import finite
 from mars_env.envs.game import Game
@@ -14,6 +12,7 @@ from mars_env.envs.rewards import REWARD_FAULTS, with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import StoreError, explained
 from mars_env.rollout.store import Run, Store, read_run
+from mars_env.sync import maybe_await
 from mars_env.text import raised
 from mars_env.types import Grader, Reward, Tree, Turn
 
@@ -66,8 +65,7 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
                 given[tree.id][turn.id] = None
                 continue
             try:
-                value: Any = reward(turn, before, tree.problem)
-                value = await value if inspect.isawaitable(value) else value
+                value = await maybe_await(reward(turn, before, tree.problem))
                 given[tree.id][turn.id] = None if value is None else finite(value)
             except Exception as error:  # a user's function may raise anything
                 raise StoreError(f"the reward of turn {turn.id} of {tree.id}: {raised(error)}") from error

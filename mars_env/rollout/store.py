@@ -1,7 +1,5 @@
 """The store of a run: a directory of append-only files that survives being killed at any moment."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import gc
@@ -10,7 +8,7 @@ import os
 import platform
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -79,7 +77,7 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     return [each.removeprefix("identity.") for each in identity_changes(then, now)]
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Writes a run, and finds what an interrupted run of the same configuration has written.
 
     Use it as a context manager. An incomplete last line is cut off: what it described is played again.
@@ -132,9 +130,6 @@ class Store:
         for name in [name for name, row in trees.items() if row["turns"] == 0 and not row["fault"]]:
             self._written.pop(name, None)  # a recorded tree, which always may grow
         return {name for name, row in trees.items() if self._written.get(name, (0, 0))[0] < row["turns"]}
-
-    def __enter__(self) -> Store:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import os
 import platform
+import re
 import shutil
 import socket
 import sys
@@ -198,8 +199,8 @@ def is_root() -> bool:
 
 
 def _kernel() -> tuple[int, int]:
-    major, minor = platform.release().split(".")[:2]
-    return int(major), int("".join(c for c in minor if c.isdigit()) or 0)
+    major, minor = re.findall("[0-9]+", platform.release())[:2]
+    return int(major), int(minor)
 
 
 @functools.cache

@@ -70,26 +70,26 @@ class LocalBox:
                 return self._lost(f"the sandbox did not answer ({type(error).__name__})")
             if not line:
                 return self._lost("the sandbox ended while the program ran")
-            how, code, reason, cpu, wall, peak, spent, *failure = line.decode().split(" ", 7)
+            code, reason, cpu, wall, peak, spent, *failure = line.decode().split(" ", 6)
             if reason == "lost":
                 return self._lost(f"the program could not be started: {failure[0]}")
             reusable = spent == "0"
-            signalled = how == "signal"
+            status = int(code)  # below 0: the number of a signal
             stdout, stderr, data = (read_file(fd, limits.output_bytes) for fd in files[1:])
-            ended = Ended.KILLED if signalled else Ended.EXITED
+            ended = Ended.KILLED if status < 0 else Ended.EXITED
             if reason != "-":
                 ended = Ended[reason.upper()]
             if any(os.fstat(fd).st_size > limits.output_bytes for fd in files[1:]):
                 ended = Ended.OUTPUT
             return Result(
                 ended=ended,
-                exit_code=int(code) if ended is Ended.EXITED else None,
-                signal=int(code) if signalled else None,
+                exit_code=status if ended is Ended.EXITED else None,
+                signal=-status if status < 0 else None,
                 stdout=stdout,
                 stderr=stderr,
                 data=data,
-                cpu_seconds=int(cpu) / 1e6,
-                wall_seconds=int(wall) / 1e6,
+                cpu_seconds=float(cpu),
+                wall_seconds=float(wall),
                 peak_memory=int(peak) * 1024,
                 backend=self._backend.name,
                 missing=frozenset(Guarantee) - self._backend.guarantees,

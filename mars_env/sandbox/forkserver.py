@@ -91,6 +91,7 @@ _closed = False
 def _open_gate() -> None:
     global _gate
     _gate = threading.Lock()  # in a forked child: another thread may have held it
+    _servers.clear()  # they are its parent's
 
 
 os.register_at_fork(after_in_child=_open_gate)
@@ -102,7 +103,7 @@ def _end_all() -> None:
     global _closed
     with _gate:
         _closed = True
-        servers = [server for server in _servers if server.owner == os.getpid()]
+        servers = list(_servers)
         boxes = [box for server in servers for box in server.boxes]
     for box in boxes:
         box.ask_to_end()
@@ -137,7 +138,6 @@ class ForkServer:
         folders: bool = False,
         own_users: bool = False,
     ) -> None:
-        self.owner = os.getpid()
         self.boxes: set[LocalBox] = set()
         self._backend, self._folders, self._own_users = backend, folders, own_users
         self._at_once = asyncio.Semaphore(_AT_ONCE)

@@ -59,21 +59,21 @@ print("saw", *seen)
 async def run_once(
     backend: Backend, job: Job, limits: Limits, channel: socket.socket | None = None
 ) -> Result:
-    """Run one job with a backend started for it alone; call it on the sandboxes' own event loop."""
-    async with AsyncExitStack() as stack:
-        spawner = await backend.start({})
-        stack.push_async_callback(spawner.close)
-        box = await spawner.box()
-        stack.push_async_callback(box.close)
-        return await box.run(job, limits, channel)
+    """Run one job with a backend started for it alone."""
+
+    async def run() -> Result:
+        async with AsyncExitStack() as stack:
+            spawner = await backend.start({})
+            stack.push_async_callback(spawner.close)
+            box = await spawner.box()
+            stack.push_async_callback(box.close)
+            return await box.run(job, limits, channel)
+
+    return await on_service_loop(run())
 
 
 async def probe(backend: Backend) -> Probe:
     """Start a sandbox, run a program in it that tries to reach the host, and report what it found."""
-    return await on_service_loop(_probe(backend))
-
-
-async def _probe(backend: Backend) -> Probe:
     missing = frozenset(Guarantee) - backend.guarantees
     secret = secrets.token_hex(8)
     with tempfile.NamedTemporaryFile("w") as canary, socket.create_server(("127.0.0.1", 0)) as server:
@@ -106,9 +106,8 @@ for name in {names!r}:
 
 async def importable(backend: str | Backend = "auto") -> dict[str, str]:
     """What programs can import in addition to the standard library, with versions; found by trying."""
-    chosen = await on_service_loop(find_backend(backend))
     job = Job(source=_IMPORT.format(names=OFFERED))
-    result = await on_service_loop(run_once(chosen, job, Limits(cpu_seconds=60)))
+    result = await run_once(await find_backend(backend), job, Limits(cpu_seconds=60))
     lines = (line.split() for line in result.stdout.decode("utf-8", "replace").splitlines())
     return {line[0]: line[1] for line in lines if len(line) == 2}
 

@@ -55,7 +55,8 @@ class _Sums:
     total: float = 0.0
     squares: float = 0.0
 
-    def add(self, score: float) -> None:
+    def add(self, n: int, score: float) -> None:
+        self.n += n
         self.total += score
         self.squares += score * score
 
@@ -137,7 +138,7 @@ class ABMCTSA(Algorithm):
 
     def asked(self, ask: Ask) -> None:
         """Count the expansion as pending along its path."""
-        self._count(ask, 1)
+        self._update(ask, 1)
 
     def told(self, ask: Ask, score: float) -> None:
         """Add the node, and its score along its path."""
@@ -146,29 +147,24 @@ class ABMCTSA(Algorithm):
         node = self._nodes[ask.id] = _Node(ask.id, parent, self._group[ask.agent], self._groups)
         arms.append(node)
         self._add(arms, node.place, 1, score)
-        for sums in (arms.gen, self._by_agent[ask.agent]):
-            sums.add(score)
-        while (above := parent.parent) is not None:
-            arms = above.arms[parent.group]
-            arms.cont.add(score)
-            self._add(arms, parent.place, 0, score)
-            parent = above
+        self._update(ask, 0, score)
 
     def lost(self, ask: Ask) -> None:
         """Undo the pending count."""
-        self._count(ask, -1)
+        self._update(ask, -1)
 
-    def _count(self, ask: Ask, by: int) -> None:
+    def _update(self, ask: Ask, n: int, score: float = 0.0) -> None:
+        """Add to all arms on the path of an expansion."""
         node = self._nodes[ask.parent]
-        node.arms[self._group[ask.agent]].gen.n += by
-        self._by_agent[ask.agent].n += by
+        node.arms[self._group[ask.agent]].gen.add(n, score)
+        self._by_agent[ask.agent].add(n, score)
         while (above := node.parent) is not None:
             arms = above.arms[node.group]
-            arms.cont.n += by
-            self._add(arms, node.place, by)
+            arms.cont.add(n, score)
+            self._add(arms, node.place, n, score)
             node = above
 
-    def _add(self, arms: _Arms, place: int, n: int, score: float = 0.0) -> None:
+    def _add(self, arms: _Arms, place: int, n: int, score: float) -> None:
         """Add to the row of a child."""
         arms.rows[place] += n, score, score * score
         if len(arms.children) >= _CROWD and not (arms.crowd and arms.crowd.update(arms.rows, place)):
@@ -182,7 +178,7 @@ class ABMCTSA(Algorithm):
             (arms.gen.n + arms.cont.n, arms.gen.total + arms.cont.total, arms.gen.squares + arms.cont.squares)
             for arms in node.arms
         ]
-        return _argmax([self._settings.prior.draw(rng, *sums) for sums in both])
+        return int(np.argmax([self._settings.prior.draw(rng, *sums) for sums in both]))
 
     def _goes_on(self, node: _Node, arms: _Arms, rng: np.random.Generator) -> bool:
         """Whether CONT draws higher than GEN."""
@@ -204,8 +200,8 @@ class ABMCTSA(Algorithm):
             return self._agents[0]
         sums = self._by_agent.values()
         if self._settings.choice == "ucb":
-            return self._agents[_argmax(_upper_bounds(list(sums)))]
-        return self._agents[_argmax([self._draw(each, rng) for each in sums])]
+            return self._agents[np.argmax(_upper_bounds(list(sums)))]
+        return self._agents[np.argmax([self._draw(each, rng) for each in sums])]
 
     def _draw(self, sums: _Sums, rng: np.random.Generator) -> float:
         return float(self._settings.prior.draw(rng, sums.n, sums.total, sums.squares))
@@ -222,10 +218,6 @@ def _exceeds(cont: float, gen: float, weight: float) -> bool:
         (False, True, True)
     """
     return cont * weight > gen if gen < 0 else cont > gen * weight  # no division: a weight may reach 0
-
-
-def _argmax(values: Sequence[float]) -> int:
-    return max(range(len(values)), key=values.__getitem__)
 
 
 def _upper_bounds(arms: Sequence[_Sums]) -> list[float]:

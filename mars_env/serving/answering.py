@@ -15,7 +15,7 @@ from mars_env.envs.registry import spec_or_rules, with_team_size
 from mars_env.envs.rules import PosesProblems
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.models.preflight import preflight
 from mars_env.net import UNREADABLE
 from mars_env.problems.code import code_problem_from_row
@@ -58,10 +58,8 @@ def make_question(
         if kind != "code":
             raise ConfigError("tests are for questions of code: leave them out, or say kind='code'")
         statement, metadata[EXAMPLES] = _examples(statement, tests)
-    try:
+    with explained(ConfigError, "the tests are plain data", TypeError, ValueError, RecursionError):
         text = json.dumps([statement, kind, metadata, salt], sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"the tests of a question are plain data: {error}") from error
     name = hashlib.sha256(text.encode()).hexdigest()[:20]
     return Problem(f"question/{name}", statement, None, kind, metadata)
 

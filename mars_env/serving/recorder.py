@@ -113,7 +113,6 @@ class Recorder:
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/counts", self._tell)
-        app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         try:
             self._server = await net.start_server(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
@@ -244,11 +243,11 @@ class Recorder:
             biased=bool(biasing_fields(body)),
         )
         choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index") or 0))
-        replies = []
-        for place, (completion, choice) in enumerate(zip(found, choices, strict=True)):
-            name = f"{answer.get('id', '')}:{place}" if place else str(answer.get("id", ""))
-            replies.append(Reply(completion, choice["message"], name))
-        return replies
+        name = str(answer.get("id", ""))
+        return [
+            Reply(completion, choice["message"], f"{name}:{place}" if place else name)
+            for place, (completion, choice) in enumerate(zip(found, choices, strict=True))
+        ]
 
     async def _streamed(
         self,
@@ -300,10 +299,6 @@ class Recorder:
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))
-
-    async def _elsewhere(self, request: web.Request) -> web.Response:
-        there = "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
-        raise net.Refusal(404, there)
 
     def _refusal(self, error: Exception) -> net.Refusal:
         """What a program reads of an error, which is counted."""

@@ -124,7 +124,6 @@ class TeamServer:
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
-        app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         # A client that goes away stops its question: with a store, it can be continued.
         self._server = await start_server(
             app, host, port, self._guard, refusal_of=_refusal, grace=_GRACE + 1, cancels=True
@@ -261,10 +260,6 @@ class TeamServer:
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
-
-    async def _elsewhere(self, request: web.Request) -> web.Response:
-        there = "a team answers POST /v1/chat/completions; there are GET /v1/models, /health, /metrics"
-        raise Refusal(404, there)
 
 
 async def _next(lines: asyncio.Queue[str | None]) -> str | None:

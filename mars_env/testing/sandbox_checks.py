@@ -12,7 +12,6 @@ from typing import Any
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
 from mars_env.sandbox.probe import run_once
-from mars_env.sandbox.service import on_service_loop
 
 SMALL = Limits(
     cpu_seconds=1.0, wall_seconds=60.0, idle_seconds=1.0, memory_bytes=256 << 20, output_bytes=1 << 20
@@ -60,7 +59,7 @@ async def execute(
     backend: Backend, job: Job, limits: Limits = ROOMY, channel: socket.socket | None = None
 ) -> Result:
     """Run one job in a fresh sandbox of the backend."""
-    return await on_service_loop(run_once(backend, job, limits, channel))
+    return await run_once(backend, job, limits, channel)
 
 
 PRELUDE = """\

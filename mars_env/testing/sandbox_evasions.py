@@ -11,6 +11,7 @@ from typing import Any
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
 from mars_env.sandbox.backends import library_folder
+from mars_env.sync import end_tasks
 from mars_env.testing.sandbox_checks import SMALL, TIGHT, execute, proves, run_python
 
 __all__: list[str] = []
@@ -209,25 +210,22 @@ async def cannot_stop_the_conversation(backend: Backend) -> None:
             except OSError: pass
         """
         ours, theirs = socket.socketpair()
-        talking = asyncio.ensure_future(asyncio.to_thread(_talk, ours))
+        reader, writer = await asyncio.open_connection(sock=ours)
+        talking = asyncio.ensure_future(_talk(reader, writer))
         result = await execute(backend, Job(source=textwrap.dedent(source)), SMALL, theirs)
-        try:
-            await asyncio.wait_for(asyncio.shield(talking), 60)
-        except TimeoutError:
-            raise AssertionError(f"the conversation goes on after the end of the run: {how}") from None
-        finally:
-            with contextlib.suppress(OSError):
-                ours.shutdown(socket.SHUT_RDWR)
-            await talking
-            ours.close()
+        _, going_on = await asyncio.wait([talking], timeout=60)
+        await end_tasks([talking])
+        writer.close()
+        assert not going_on, f"the conversation goes on after the end of the run: {how}"
         assert result.ended in (Ended.WALL, Ended.EXITED), result
 
 
-def _talk(end: socket.socket) -> None:
+async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Write to a channel until it has ended, then read what is left."""
     with contextlib.suppress(OSError):
         while True:
-            end.sendall(bytes(1 << 16))
+            writer.write(bytes(1 << 16))
+            await writer.drain()
     with contextlib.suppress(OSError):
-        while end.recv(1 << 16):
+        while await reader.read(1 << 16):
             pass

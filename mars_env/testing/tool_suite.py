@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mars_env.agents.tools import Tool, as_tool
-from mars_env.errors import MarsError
+from mars_env.errors import MarsError, explained
 from mars_env.identity import identity_of
 from mars_env.testing.agent_suite import OBSERVATIONS
 from mars_env.types import Observation
@@ -36,10 +36,9 @@ async def check_tool(
         AssertionError: The broken promise.
     """
     tool = as_tool(tool)
-    try:
-        assert json.loads(json.dumps(tool.schema)) == tool.schema
-    except (TypeError, ValueError, AssertionError) as error:
-        raise AssertionError(f"the schema is not plain data: {tool.schema!r:.300}") from error
+    plain = f"the schema is plain data, not {tool.schema!r:.300}"
+    with explained(AssertionError, plain, TypeError, ValueError):
+        assert json.loads(json.dumps(tool.schema)) == tool.schema, plain
     assert tool.description, "the description tells the model what the tool does, and there is none"
     assert tool.parameters.get("type") == "object", "the parameters are the JSON schema of an object"
     assert identity_of(tool) == identity_of(tool), "what identifies the tool changes"

@@ -164,10 +164,7 @@ def known_turns(group: Group) -> tuple[Turn, ...]:
     """
     for turn in group.turns:
         if turn.reward is not None and not np.isfinite(turn.reward):
-            raise ConfigError(
-                f"turn {turn.id} of tree {turn.tree_id} ({turn.agent}) has the reward {turn.reward!r}: "
-                "rewards are finite numbers, or None where unknown"
-            )
+            raise ConfigError(f"the reward {turn.reward!r} of turn {turn.id} of {turn.tree_id} is not finite")
     return tuple(turn for turn in group.turns if turn.reward is not None)
 
 
@@ -233,9 +230,7 @@ def _require_distinct(groups: Sequence[Group]) -> None:
             raise ConfigError(f"group {id!r} occurs twice in one batch: group ids must be unique in it")
     for (tree, turn), number in Counter(turn_key(turn) for group in groups for turn in group.turns).items():
         if number > 1:
-            raise ConfigError(
-                f"turn {turn} of tree {tree} occurs twice in one batch: it belongs to one group"
-            )
+            raise ConfigError(f"turn {turn} of tree {tree} occurs twice in a batch: it belongs to one group")
 
 
 def _example_group(rewards: Mapping[str, float | None] | Sequence[float | None], id: str = "t") -> Group:

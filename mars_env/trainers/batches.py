@@ -54,8 +54,8 @@ class Batch:
         """These rows alone, with no more padding than they need."""
         picked = self._each(lambda value: value[index])
         length, tokens = int((picked.prompts + picked.lengths).max()), int(picked.lengths.max())
-        sampled: Any = {name: getattr(picked, name) for name in ("mask", "rollout", "old", "reference")}
-        shorter: Any = {name: None if value is None else value[:, :tokens] for name, value in sampled.items()}
+        sampled = {name: getattr(picked, name) for name in ("mask", "rollout", "old", "reference")}
+        shorter = {name: value[:, :tokens] for name, value in sampled.items() if value is not None}
         return replace(picked, ids=picked.ids[:, :length], **shorter)
 
     def to(self, device: torch.device) -> Batch:
@@ -77,15 +77,9 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
     ids = _padded([sample.ids for sample in samples], np.int64)
     rollout = _padded([sample.logprobs for sample in samples], np.float32)
     if ids.min() < 0 or (vocabulary is not None and ids.max() >= vocabulary):
-        raise ConfigError(
-            f"completions have token ids from {ids.min()} to {ids.max()}, but the policy knows {vocabulary} "
-            "tokens: they were sampled from another model"
-        )
+        raise ConfigError(f"token ids {ids.min()} to {ids.max()} are beyond the vocabulary of {vocabulary}")
     if not (np.isfinite(rollout) & (rollout > UNKNOWN_LOGPROB)).all():
-        raise ConfigError(
-            "a completion has a log-probability that is not finite or unknown (-9999): its model or server "
-            "is at fault"
-        )
+        raise ConfigError("a log-probability is not finite or unknown (-9999): its model is at fault")
     return Batch(
         ids=torch.from_numpy(ids),
         prompts=torch.tensor([len(sample.prompt_ids) for sample in samples]),

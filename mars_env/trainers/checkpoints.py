@@ -130,10 +130,7 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
             "give the same ones, or another directory for a new run"
         )
     if state["policies"].keys() != policies.keys():
-        raise StoreError(
-            f"checkpoint {path} has the policies {', '.join(sorted(state['policies']))}, "
-            f"the trainer has {', '.join(sorted(policies))}"
-        )
+        raise StoreError(f"{path} has the policies {sorted(state['policies'])}, not {sorted(policies)}")
     for name, policy in policies.items():
         _load_weights(policy.model, path / name)
         policy.optimiser.restore(safetensors.torch.load_file(path / name / _OPTIMIZER))

@@ -12,7 +12,7 @@ from mars_env.models.preflight import models_of
 from mars_env.players import refuse_training_agents
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.text import shown, suggestion
-from mars_env.trainers.config import Credit, Overlong, TrainConfig
+from mars_env.trainers.config import Credit, TrainConfig
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Agent, Sampling, TrainingAgent, role_of
@@ -29,28 +29,18 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
     """
     rollouts, train = settings.rollouts, settings.train
     if rollouts is not None and game.visibility is not None and game.visibility.searched:
-        raise ConfigError(
-            "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
-        )
+        raise ConfigError("a search grows its own trees: set rollouts to None (as MARS2 does)")
     if rollouts is not None and rollouts.group < 2 and not train.batch_roles:
-        raise ConfigError(
-            "groups of one turn have nothing to compare, so nothing would be trained: set rollouts.group to "
-            "2 or more"
-        )
+        raise ConfigError("groups of one turn have nothing to compare: set rollouts.group to 2 or more")
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
-            f"no agent acts with the policy {shown(min(idle))}; their policies are "
-            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: an agent's policy is the name of "
-            "its model (policy=model.name)"
+            f"no agent acts with the policy {shown(min(idle))}: an agent's policy is the name of its model"
         )
     if not team.policies:
         raise ConfigError("the team has no policy that is trained: name one in its policies")
     trained = check_agents(team.agents, train, team.policies)
     if not trained:
-        raise ConfigError(
-            f"the policies {', '.join(map(shown, team.policies))} play no role of train_roles, so nothing "
-            "would be trained: name one of their roles, or leave train_roles out"
-        )
+        raise ConfigError(f"train_roles has no role of {', '.join(map(shown, team.policies))}: add one")
     weights = {id(policy.model) for policy in team.policies.values()}
     for name, agent in team.agents.items():
         if agent.policy not in team.policies:
@@ -60,15 +50,9 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
             _check_scaffold(name, settings)
         if settings.pipeline.staleness and any(id(getattr(m, "module", None)) in weights for m in models):
             # An update in the middle of a sample would be neither the old policy nor the new one.
-            raise ConfigError(
-                f"{name} samples from the weights that are trained meanwhile: give its model a "
-                "copy of them, and a `refresh` that updates it; or set pipeline.staleness to 0"
-            )
+            raise ConfigError(f"{name} samples from the trained weights: copy them, or set staleness to 0")
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
-            raise ConfigError(
-                f"segment_tokens is {settings.segment_tokens}, but {name} samples in one piece: "
-                "put its model into a SegmentedModel, or leave segment_tokens out"
-            )
+            raise ConfigError(f"{name} samples in one piece: give it a SegmentedModel, or no segment_tokens")
     return trained
 
 
@@ -87,11 +71,7 @@ def sampled_elsewhere(team: Team, config: TrainConfig) -> list[str]:
 
 
 def check_agents(
-    agents: Mapping[str, Agent],
-    config: Credit,
-    policies: Iterable[str] | None = None,
-    *,
-    door: str = "",
+    agents: Mapping[str, Agent], config: Credit, policies: Iterable[str] | None = None, *, door: str = ""
 ) -> list[str]:
     """The agents whose turns are trained on, after checking what agents and loss need of each other.
 
@@ -106,7 +86,11 @@ def check_agents(
     """
     if door:
         refuse_training_agents(agents, door)
-    require_limit(config.overlong, agents)
+    for name, agent in agents.items():
+        sampling = getattr(agent, "sampling", None)
+        limit = config.overlong and config.overlong.limit
+        if limit and isinstance(sampling, Sampling) and sampling.max_tokens != limit:
+            raise ConfigError(f"{name} samples up to {sampling.max_tokens} tokens: make overlong.limit that")
     if agents:
         require_roles(config, agents)
     known = None if policies is None else set(policies)
@@ -124,32 +108,11 @@ def check_agents(
 def _check_scaffold(name: str, settings: RunSettings) -> None:
     """Reject settings that an agent with help in training cannot have."""
     if settings.rollouts is None or settings.pipeline.groups_per_update is not None:
-        raise ConfigError(
-            f"{name} acts by the sample's place in its group and by the run's progress: give rollouts, and "
-            "leave pipeline.groups_per_update out"
-        )
+        raise ConfigError(f"{name} acts by place in group and run: give rollouts, and no groups_per_update")
     if settings.train.tis_cap is not None:
-        raise ConfigError(
-            f"{name} may sample from another prompt than is trained on, and tis_cap would take that for a "
-            "difference between engine and trainer: leave it out"
-        )
+        raise ConfigError(f"{name} may sample from another prompt than is trained on: leave tis_cap out")
     if settings.pipeline.staleness and settings.train.old_logprobs is None:
-        raise ConfigError(
-            f"{name} may sample from another prompt than is trained on: set train.old_logprobs, the ratio's "
-            'denominator, to "trainer" (on the prompt trained on, by the newest weights) or "rollout" (on '
-            "the prompt sampled from, by the weights that sampled)"
-        )
-
-
-def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> None:
-    """Reject agents whose completions end at another limit than the overlong penalty is for."""
-    for name, agent in agents.items():
-        sampling = getattr(agent, "sampling", None)
-        if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
-            raise ConfigError(
-                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
-                f"of {overlong.limit}: set its limit to the agents' own"
-            )
+        raise ConfigError(f'{name} may read another prompt: set train.old_logprobs to "trainer" or "rollout"')
 
 
 def require_roles(config: Credit, agents: Iterable[str]) -> None:
@@ -165,8 +128,7 @@ def require_roles(config: Credit, agents: Iterable[str]) -> None:
         for role in roles:
             if role not in known:
                 raise ConfigError(
-                    f"{setting} names {shown(role)}, but the roles are "
-                    f"{', '.join(known)}{suggestion(role, known)}"
+                    f"{setting}: {shown(role)} is not {', '.join(known)}{suggestion(role, known)}"
                 )
 
 
@@ -186,20 +148,14 @@ def require_steps(done: int, steps: int, directory: object) -> None:
     """Reject a run of fewer steps than are done: its weights would be those of a longer run."""
     if done > steps:
         where = "" if directory is None else f" in {directory}"
-        raise ConfigError(
-            f"{done} steps are done{where}: set steps to at least {done}, not {steps}, "
-            "or choose another directory"
-        )
+        raise ConfigError(f"{done} steps are done{where}: set steps to at least {done}, or take a new folder")
 
 
 def require_rows(samples: Sequence[TurnSample], trainer: str, temperature: float, rows: int) -> None:
     """Reject the samples of a tree that another library's trainer of so many rows a prompt would distort."""
     require_plain(samples, trainer, temperature)
     if len(samples) > rows:
-        raise ConfigError(
-            f"the tree {samples[0].tree_id} has {len(samples)} samples, more than the {rows} rows that "
-            f"{trainer} has for a prompt"
-        )
+        raise ConfigError(f"tree {samples[0].tree_id} has {len(samples)} samples, over {trainer}'s {rows}")
     total = math.fsum(sample.advantage for sample in samples)
     if abs(total) > 1e-6 * rows:
         raise ConfigError(
@@ -215,8 +171,8 @@ def require_plain(samples: Iterable[TurnSample], trainer: str, temperature: floa
     for sample in samples:
         if sample.temperature != temperature:
             raise ConfigError(
-                f"{sample.agent} samples at temperature {sample.temperature}, but {trainer} trains all "
-                f"samples at {temperature}: make them equal"
+                f"{sample.agent} samples at temperature {sample.temperature}, {trainer} at {temperature}: "
+                "make them equal"
             )
 
 
@@ -225,7 +181,5 @@ def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
     for sample in samples:
         if sample.read_prompt_ids:
             raise ConfigError(
-                f"turn {sample.turn_id} of tree {sample.tree_id} was sampled from another prompt than is "
-                f"trained on (a scaffold), and {trainer} would take the difference for one between engine "
-                "and trainer: use the local trainer without tis_cap"
+                f"turn {sample.turn_id} of {sample.tree_id} had another prompt than {trainer} trains on"
             )

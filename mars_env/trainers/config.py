@@ -167,14 +167,9 @@ class TrainConfig(Credit, frozen=True):
         if (self.aggregation == "sequence-sum") != (self.normaliser is not None):
             raise ValueError('aggregation="sequence-sum" and normaliser go together: give both or neither')
         if self.tis_cap is not None and self.old_logprobs == "rollout":
-            raise ValueError(
-                'tis_cap corrects between trainer and rollout: with old_logprobs="rollout" the ratio does so'
-            )
+            raise ValueError('with old_logprobs="rollout" the ratio corrects: leave tis_cap out')
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
-            raise ValueError(
-                "dmmpt_threshold leaves single tokens out, which the ratio of a whole completion would go on "
-                'to push: set ratio="token"'
-            )
+            raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
         return self
 
     @property

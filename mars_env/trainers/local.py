@@ -119,9 +119,7 @@ class LocalTrainer:
                 max_staleness,
             )
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
-            raise ConfigError(
-                "give at least one policy, and each model once: roles share it by sharing its name"
-            )
+            raise ConfigError("give a policy or more, and each model once: roles share it by its name")
         for name, policy in self.policies.items():
             if any(policy.reference is other.model for other in self.policies.values()):
                 raise ConfigError(f"policy {name!r}: its reference is trained, too: give a frozen copy")
@@ -173,9 +171,7 @@ class LocalTrainer:
         """
         began = time.perf_counter()
         if unknown := texts.keys() - self.policies.keys():
-            raise ConfigError(
-                f"there is no policy {', '.join(sorted(unknown))}, only: {', '.join(self.policies)}"
-            )
+            raise ConfigError(f"no policy {', '.join(sorted(unknown))}, only {', '.join(self.policies)}")
         samples = {
             name: [given_sample(c, name, i) for i, c in enumerate(texts.get(name, ()))]
             for name in self.policies
@@ -246,9 +242,7 @@ class LocalTrainer:
                 sums.append(metrics)
         norm = policy.optimiser.clip()
         if not torch.isfinite(norm):
-            raise MarsError(
-                "a gradient is not finite: lower the learning rate, or check the rollout's log-probabilities"
-            )
+            raise MarsError("a gradient is not finite: lower the learning rate, or check the logprobs")
         policy.optimiser.step(policy.updates)
         policy.updates += 1
         return norm
@@ -281,14 +275,9 @@ def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
     trained = trained_parameters(policy.model)
     if not trained or (not config.offload and any(p.dtype != torch.float32 for p in trained.values())):
         # In 16 bits rounding would lose an update of 1e-6.
-        raise ConfigError(
-            f"policy {name!r}: its weights must be float32 and take gradients: load it with .float(), or set "
-            "offload, which keeps float32 copies in the host's memory"
-        )
+        raise ConfigError(f"policy {name!r}: its weights must be trainable float32: use .float() or offload")
     if config.kl_coefficient and policy.reference is None:
-        raise ConfigError(
-            f"policy {name!r}: kl_coefficient needs a reference, e.g. a copy of the first weights"
-        )
+        raise ConfigError(f"policy {name!r}: kl_coefficient needs a reference, e.g. a copy of the weights")
     vocabulary = policy.model.get_input_embeddings().num_embeddings
     probe = torch.arange(min(16, vocabulary), device=policy.device).unsqueeze(0)
     with torch.no_grad():
@@ -296,9 +285,7 @@ def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
         computed = logits_of(policy.model, plain_hidden(policy.model, probe))
     close = 1e-4 if direct.dtype == torch.float32 else 0.05 * float(direct.abs().max())
     if not torch.allclose(direct.float(), computed, rtol=1e-4, atol=close):
-        raise ConfigError(
-            f"policy {name!r}: its logits are not its output embedding alone (soft-capped, scaled?)"
-        )
+        raise ConfigError(f"policy {name!r}: its logits are not its output embedding alone (scaled?)")
 
 
 def _means(
@@ -318,9 +305,4 @@ def _means(
         means["rollout_gap"] = total["rollout_gap"] / max(1.0, same)
     if same < number:
         means["other_prompt"] = 1 - same / number  # share of tokens that were sampled from another prompt
-    return {
-        "loss": loss / len(norms),
-        **means,
-        "grad_norm": torch.stack(list(norms)).mean().item(),
-        **counts,
-    }
+    return {"loss": loss / len(norms), **means, "grad_norm": torch.stack(list(norms)).mean().item(), **counts}

@@ -99,10 +99,7 @@ async def train(
     """
     listed = () if getattr(problems, "generated", False) else problems
     if bare := next((problem for problem in listed if not game.can_grade(problem)), None):
-        raise ConfigError(
-            f"the problem {shown(bare.id)} has no reference, so nothing rewards its turns: train on problems "
-            "with references, or give a grader that needs none"
-        )
+        raise ConfigError(f"the problem {shown(bare.id)} has no reference: leave it out or change the grader")
     trained = check_run(game, team, settings)
     settings = checked(settings)
     config = settings.train

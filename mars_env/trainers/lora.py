@@ -122,9 +122,7 @@ class Adapter:
         """
         own = dict(self.named_parameters())
         if own.keys() != state.keys() or any(own[name].shape != value.shape for name, value in state.items()):
-            raise ConfigError(
-                f"these weights do not fit the adapter {self.name!r}: its base, rank or targets are others"
-            )
+            raise ConfigError(f"weights of another base, rank or targets than the adapter {self.name!r}")
         with torch.no_grad():
             for name, value in state.items():
                 own[name].copy_(value)
@@ -176,6 +174,12 @@ class Adapter:
         self._shared.active = self.name
 
 
+def linear_layers(model: Any) -> dict[str, torch.nn.Linear]:
+    """The linear layers of a model by name, without its output layer."""
+    output = model.get_output_embeddings()
+    return {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and m is not output}
+
+
 def add_adapters(
     model: Any, names: Sequence[str], settings: LoRASettings | None = None, *, seed: int = 0
 ) -> dict[str, Adapter]:
@@ -204,9 +208,7 @@ def add_adapters(
             raise ConfigError(f"adapter {name!r}: a name may hold letters, digits, _ and -")
     if any(isinstance(module, LoraLayer) for module in model.modules()):
         raise ConfigError("this model has adapters already: name all of them in one call")
-    output = model.get_output_embeddings()
-    linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and m is not output]
-    if not linear:
+    if not (linear := linear_layers(model)):
         raise ConfigError(f"{type(model).__name__} has no linear layer (torch.nn.Linear) for an adapter")
 
     def config() -> LoraConfig:
@@ -231,10 +233,7 @@ def add_adapters(
     layers = tuple(module for module in model.modules() if isinstance(module, LoraLayer))
     bases = [layer.get_base_layer() for layer in layers]
     if odd := {type(base).__name__ for base in bases if not isinstance(base, torch.nn.Linear)}:
-        raise ConfigError(
-            f"adapters are for linear layers, not for {', '.join(sorted(odd))}: name linear ones in "
-            'LoRASettings.targets, such as ("q_proj", "v_proj")'
-        )
+        raise ConfigError(f"LoRASettings.targets must be linear layers, not {', '.join(sorted(odd))}")
     shared = _Shared(model, peft, layers)
     adapters = {name: Adapter(shared, name) for name in names}
     for adapter in adapters.values():

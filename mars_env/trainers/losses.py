@@ -245,9 +245,7 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
     if mode == "sequence-mean":
         return 1.0 / (rows * lengths.float())
     if normaliser is None:
-        raise ConfigError(
-            'the "sequence-sum" aggregation needs a normaliser: give the limit of one completion'
-        )
+        raise ConfigError('aggregation "sequence-sum" needs a normaliser: the limit of one completion')
     return torch.full((rows,), 1.0 / (rows * normaliser), device=lengths.device)
 
 

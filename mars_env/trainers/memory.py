@@ -19,7 +19,7 @@ from mars_env.errors import ConfigError, explained
 from mars_env.trainers.checkpoints import trained_parameters
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.forward import logprobs_at, training
-from mars_env.trainers.lora import LoRASettings
+from mars_env.trainers.lora import LoRASettings, linear_layers
 
 GIB: Final = 2**30
 
@@ -139,12 +139,10 @@ def estimate(
 
 def _adapted(model: Any, lora: LoRASettings) -> list[torch.Tensor]:
     """The matrices that get adapters: these keep what gradients of the matrices would; others are frozen."""
-    found = [
-        module.weight
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear)
-        and module is not model.get_output_embeddings()
-        and (lora.targets is None or name.rpartition(".")[2] in lora.targets)
+    found: list[torch.Tensor] = [
+        layer.weight
+        for name, layer in linear_layers(model).items()
+        if lora.targets is None or name.rpartition(".")[2] in lora.targets
     ]
     model.requires_grad_(False)
     for parameter in found:

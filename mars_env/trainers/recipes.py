@@ -23,19 +23,11 @@ def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
     """Reject credit for which the pipeline gives its groups too early, or not at all, with ValueError."""
     if pipeline.groups_per_update is not None:
         if not pipeline.staleness:
-            raise ValueError(
-                "groups_per_update is for rollouts that overlap with training: set staleness to 1 or more"
-            )
+            raise ValueError("groups_per_update is for rollouts that overlap: set staleness to 1 or more")
         if credit.tree_credit is not None:
-            raise ValueError(
-                "tree_credit compares a turn with its parent, which may be trained before with "
-                "groups_per_update: leave one of them out"
-            )
+            raise ValueError("groups_per_update may train a parent before: leave it or tree_credit out")
     if pipeline.refill > 1 and credit.uniform_groups == "count":
-        raise ValueError(
-            "refill plays others in the place of groups whose rewards are all equal, so these are not part "
-            'of an update: set uniform_groups to "drop"'
-        )
+        raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
 
 
 class RunSettings(BaseModel, frozen=True, extra="forbid"):
@@ -76,10 +68,7 @@ class RunSettings(BaseModel, frozen=True, extra="forbid"):
     def _consistent(self) -> RunSettings:
         require_order(self.pipeline, self.train)
         if self.pipeline.groups_per_update is not None and self.rollouts is None:
-            raise ValueError(
-                "pipeline.groups_per_update needs groups that are complete before their tree is: "
-                "leave it out, or give rollouts"
-            )
+            raise ValueError("pipeline.groups_per_update needs groups that end before trees: give rollouts")
         return self
 
 
@@ -149,6 +138,4 @@ def checked(settings: Settings) -> Settings:
     try:
         return type(settings).model_validate(given)
     except ValidationError as error:
-        raise ConfigError(
-            f"the settings: {validation_message(error, type(settings).model_fields)}"
-        ) from error
+        raise ConfigError(f"settings: {validation_message(error, type(settings).model_fields)}") from error

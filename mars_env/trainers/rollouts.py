@@ -136,10 +136,7 @@ def _passes(
     orders = (np.random.default_rng(seed).permutation(len(problems)).tolist() for seed in seeds)
     jobs = [Job(problems[i], number) for number, order in enumerate(orders) for i in order]
     if unknown := set(trees).difference(job.tree_id for job in jobs):
-        raise StoreError(
-            f"the run has trained on {min(unknown)}, which is not among its problems now: resume with the "
-            "same problems, or choose another directory"
-        )
+        raise StoreError(f"the run has trained on {min(unknown)}: give the same problems, or another folder")
     left = (job for job in jobs if job.tree_id not in trees)
     while step := list(itertools.islice(left, settings.problems_per_step)):
         yield step
@@ -150,18 +147,13 @@ def _require_rewards(game: Game, turns: Sequence[Turn]) -> None:
     for turn in turns:
         graded = turn.grade is not None or turn.action.interrupted  # a turn that was cut off is not graded
         if game.team_reward is None and turn.role not in game.rewards and not graded:
-            raise ConfigError(
-                f"the role {turn.role!r} is trained, but nothing rewards it: give it a reward "
-                f"(rewards={{{turn.role!r}: ...}}), or leave it out of train_roles"
-            )
+            raise ConfigError(f"nothing rewards {turn.role!r}: give a reward, or leave it out of train_roles")
 
 
 def _require_turns(batch: UpdateBatch, turns: Sequence[Turn]) -> None:
     """End a run whose first update has nothing to train because of faults: later ones would not differ."""
     if not batch.groups:
-        raise ModelError(
-            "every tree of the first update was discarded, so nothing can be trained; the log says why"
-        )
+        raise ModelError("every tree of the first update was discarded: the log says why")
     for role in dict.fromkeys(turn.role for turn in turns):
         faults = [turn.info.get(REWARD_FAULT, "") for turn in turns if turn.role == role]
         if all(faults):
@@ -202,9 +194,7 @@ class LostTrees:
         self.ids.add(tree.id)
         self._in_a_row += 1
         if self._in_a_row >= self._limit:
-            raise ModelError(
-                f"{self._in_a_row} trees in a row could not be played, the last one because of: {tree.fault}"
-            )
+            raise ModelError(f"{self._in_a_row} trees in a row could not be played, the last: {tree.fault}")
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
         """None: nothing was played before."""

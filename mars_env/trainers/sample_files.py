@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from mars_env.checks import logprobs, token_ids
-from mars_env.errors import StoreError
+from mars_env.errors import StoreError, explained
 from mars_env.files import jsonl_rows, open_regular
 from mars_env.rollout.exports import write_jsonl
 from mars_env.text import shown, validation_message
@@ -30,10 +30,7 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
     """The sample of a row; a ValueError says what is wrong, also with a row of another version."""
     schema = row.get("schema")
     if schema != SCHEMA:
-        raise ValueError(
-            f"its schema is {shown(schema)}, and this version reads {SCHEMA!r}: export the run again with "
-            "mars-env export --format samples"
-        )
+        raise ValueError(f"its schema is {shown(schema)}, not {SCHEMA!r}: mars-env export writes it anew")
     try:
         sample = _ROW.validate_json(json.dumps(dict(row), allow_nan=False), strict=True)
     except ValidationError as error:
@@ -58,12 +55,7 @@ def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
 
 def read_samples(path: str | Path) -> Iterator[TurnSample]:
     """The samples of a file; a `StoreError` if it cannot be read, or a row is none of this version's."""
-    try:
-        with open_regular(Path(path), "rb") as file:
-            for place, row in jsonl_rows(Path(path), file, StoreError):
-                try:
-                    yield sample_from_row(row)
-                except ValueError as error:
-                    raise StoreError(f"{place}: {error}") from error
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+    with explained(StoreError, f"{path} cannot be read", OSError), open_regular(Path(path)) as file:
+        for place, row in jsonl_rows(Path(path), file, StoreError):
+            with explained(StoreError, place, ValueError):
+                yield sample_from_row(row)

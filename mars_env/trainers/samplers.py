@@ -125,9 +125,8 @@ def checked_gap(sampled: Sequence[float], trained: Sequence[float], tolerance: f
     gap = float(np.abs(np.subtract(sampled, trained)).mean())
     if not gap <= tolerance:  # NaN, too
         raise ModelError(
-            f"{who} does not sample with the weights that are trained: after the refresh its "
-            f"log-probabilities of a probe differ from the trainer's by {gap:.3g} on average, more than "
-            f"{tolerance:g} (probe_tolerance)"
+            f"{who} does not sample with the weights that are trained: its log-probabilities of a probe "
+            f"differ from the trainer's by {gap:.3g} on average, more than probe_tolerance, {tolerance:g}"
         )
     return gap
 
@@ -163,39 +162,32 @@ def sampling_models(
     if kind != "vllm":
         raise ConfigError(f"engine is 'hf', or 'vllm' with options as in 'vllm?eager=true', got {engine!r}")
     given = {name: _value(value) for name, value in parse_qsl(text)}
-    ahead = settings.pipeline.staleness > 0
+    eager, ahead = bool(given.pop("eager", False)), settings.pipeline.staleness > 0
     paths = {name: _checkpoint(model) for name, model in models.items()}
     adapters = {name: m.module for name, m in models.items() if isinstance(m.module, Adapter)}
-    engines = {path if name in adapters else name for name, path in paths.items()}
-
-    def made(name: str, model: HFModel, rank: int | None = None) -> VLLMModel:
-        options = dict(given)
-        eager = bool(options.pop("eager", False))
-        if model.context < 2**31:
-            options.setdefault("max_model_len", model.context)
-        if model.device.type == "cuda":
-            options.setdefault("gpu_memory_utilization", 0.5 / len(engines))
-            options.setdefault("enable_sleep_mode", not ahead)
-        return VLLMModel(
-            paths[name],
-            engine="async" if ahead else "offline",
-            eager=eager,
-            max_lora_rank=rank,
-            options=options,
-            name=model.name,
-            template_options=model.template_options,
-        )
-
-    bases: dict[str, VLLMModel] = {}
+    largest = max((adapter.rank for adapter in adapters.values()), default=0)
+    shared = {name: path if name in adapters else name for name, path in paths.items()}
+    engines: dict[str, VLLMModel] = {}
     found: dict[str, VLLMModel | VLLMAdapter] = {}
     for name, model in models.items():
-        if name not in adapters:
-            found[name] = made(name, model)
-            continue
-        if paths[name] not in bases:
-            largest = max(adapter.rank for adapter in adapters.values())
-            bases[paths[name]] = made(name, model, min(rank for rank in _RANKS if rank >= largest))
-        found[name] = bases[paths[name]].adapter(adapters[name], name=name)
+        if shared[name] not in engines:
+            options = dict(given)
+            if model.context < 2**31:
+                options.setdefault("max_model_len", model.context)
+            if model.device.type == "cuda":
+                options.setdefault("gpu_memory_utilization", 0.5 / len({*shared.values()}))
+                options.setdefault("enable_sleep_mode", not ahead)
+            engines[shared[name]] = VLLMModel(
+                paths[name],
+                engine="async" if ahead else "offline",
+                eager=eager,
+                max_lora_rank=min(rank for rank in _RANKS if rank >= largest) if name in adapters else None,
+                options=options,
+                name=model.name,
+                template_options=model.template_options,
+            )
+        base = engines[shared[name]]
+        found[name] = base.adapter(adapters[name], name=name) if name in adapters else base
     return found
 
 
@@ -203,10 +195,7 @@ def _checkpoint(model: HFModel) -> str:
     """Where the weights that a model began with can be read again."""
     path: str = model.module.name_or_path
     if not path:
-        raise ConfigError(
-            f"{model.name}: vLLM reads a checkpoint, and this model was made in Python: write it with "
-            "save_pretrained, and give HFModel the folder"
-        )
+        raise ConfigError(f"vLLM reads a checkpoint, and {model.name} has none: use save_pretrained first")
     return path
 
 

@@ -152,9 +152,7 @@ def preference_pairs(
         rejected = [sample for sample in samples if sample.reward == least]
         for pair in zip(chosen, rejected, strict=False):
             if pair[0].prompt_ids != pair[1].prompt_ids or pair[0].policy != pair[1].policy:
-                raise ConfigError(
-                    f"group {group.id!r}: preferences compare answers of one policy to one prompt"
-                )
+                raise ConfigError(f"group {group.id!r}: preferences are of one policy and prompt")
             found += (replace(sample, temperature=1.0) for sample in pair)
     return found
 
@@ -167,9 +165,7 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
     """
     prompt = completion.train_prompt_ids or completion.prompt_ids
     if not prompt or not completion.token_ids:
-        raise ConfigError(
-            f"text {number} to imitate by {policy!r} has no token ids: make it with HFModel.written"
-        )
+        raise ConfigError(f"text {number} for {policy!r} has no token ids: make it with HFModel.written")
     written = replace(completion, logprobs=(0.0,) * len(completion.token_ids), temperature=1.0, versions=())
     turn = Turn(
         "given", str(number), None, "given", policy, policy, "given", Action(completion.text), reward=0.0
@@ -182,15 +178,9 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
     where = f"turn {turn.id} of tree {turn.tree_id} ({turn.agent})"
     freeze = "or leave its role out of train_roles"
     if policies is not None and turn.policy not in policies:
-        return (
-            f"{where} acted with the policy {turn.policy!r}, but the trainer has "
-            f"{', '.join(sorted(policies))}: add the policy, {freeze}"
-        )
+        return f"{where} acted with {turn.policy!r}, not {', '.join(sorted(policies))}: add it, {freeze}"
     if not turn.trainable:
-        return (
-            f"{where} carries no token ids and log-probabilities, or unknown ones, so it cannot be trained "
-            f"on: use a model that reports them (HFModel does), {freeze}"
-        )
+        return f"{where} has no known token ids and logprobs: take a model that has (HFModel), {freeze}"
     if any(completion.temperature <= 0 for completion in turn.action.completions):
         return f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"
     return ""
@@ -198,10 +188,7 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
 
 def _sample(turn: Turn, chain: Sequence[Completion], advantage: float) -> TurnSample:
     if turn.reward is None:  # an estimator of the user's own may be at fault
-        raise ConfigError(
-            f"turn {turn.id} of tree {turn.tree_id} has an advantage, but its reward is unknown (None): "
-            "an estimator leaves such turns out"
-        )
+        raise ConfigError(f"turn {turn.id} of tree {turn.tree_id} has an advantage, but no known reward")
     ids, logprobs, mask = list[int](), list[float](), list[int]()
     first, last = chain[0], chain[-1]
     for completion in chain:

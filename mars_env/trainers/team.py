@@ -104,9 +104,7 @@ def make_team(
     assigned = _by_agent(names, models)
     trained = {model.name: model for model in assigned.values()}
     if len(trained) < len({id(model) for model in assigned.values()}):
-        raise ConfigError(
-            f"each model needs a different name, got {', '.join(m.name for m in assigned.values())}"
-        )
+        raise ConfigError(f"models need different names, got {', '.join(m.name for m in assigned.values())}")
     engines = dict(sampling_models(engine, trained, settings))
     tokens = settings.segment_tokens
     sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()}
@@ -119,10 +117,7 @@ def make_team(
     agents = {name: make(name, sampled[model.name]) for name, model in assigned.items()}
     for name, player in agents.items():
         if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
-            raise ConfigError(
-                f"agent= made {shown(player)} for {name}: it must give an agent that uses the model, such as "
-                "RoleAgent(model, prompt=...)"
-            )
+            raise ConfigError(f"agent= made {shown(player)} for {name}, no agent such as RoleAgent(model)")
     named = {player.policy for player in agents.values()}
     if len(trained) == len(named) == 1:  # one model, which your own agents may name as they like
         [name], [old] = named, trained
@@ -141,10 +136,7 @@ def _by_agent(
     if isinstance(models, Mapping):
         return by_name(models, names)
     if len(models) not in (1, len(names)):
-        raise ConfigError(
-            f"{len(names)} agents take one model that they share, or {len(names)}, one for each; "
-            f"got {', '.join(model.name for model in models) or 'none'}"
-        )
+        raise ConfigError(f"{len(names)} agents take 1 model or {len(names)}, not {[m.name for m in models]}")
     return {name: models[i % len(models)] for i, name in enumerate(names)}
 
 
@@ -152,9 +144,7 @@ def _policy(model: HFModel, settings: RunSettings, *, shared: bool) -> Policy:
     """What is trained: the model's own weights, or a copy of them if it samples meanwhile."""
     overlaps = shared and settings.pipeline.staleness > 0
     if overlaps and isinstance(model.module, Adapter):
-        raise ConfigError(
-            "adapters share their base with the models that sample: train them with pipeline.staleness=0"
-        )
+        raise ConfigError("adapters share their base with what samples: train them with pipeline.staleness=0")
     reference = None
     if settings.train.kl_coefficient:  # the present weights: the base of an adapter, or a frozen copy
         adapter = isinstance(model.module, Adapter)

@@ -62,8 +62,7 @@ class TrainedTeam:
         run_settings = state.get("settings", {})
         if path is None or "run.made_by" not in run_settings:
             raise ConfigError(
-                f"there is no checkpoint of a team in {str(run)!r}: give the folder that --out of mars-env "
-                "train names; a single model is hf:PATH"
+                f"{str(run)!r} has no checkpoint of a team: give the folder of --out, or hf:PATH of a model"
             )
         self._path, self._policies, self._thinking = path, run_settings["run.agents"], thinking
         self._sampling = replace(
@@ -85,12 +84,7 @@ class TrainedTeam:
         model = self._model(policy)
         if self._function is None:
             return as_agent(
-                model,
-                name,
-                sampling=self._sampling,
-                thinking=self._thinking,
-                roles=roles,
-                tools=self._tools,
+                model, name, sampling=self._sampling, thinking=self._thinking, roles=roles, tools=self._tools
             )
         if policy not in self._made:
             self._made[policy] = by_name(self._function(model), list(self._policies))
@@ -127,17 +121,12 @@ def _function_of(
 ) -> Callable[[Any], Any] | None:
     """The function of a model that makes agents, with the sampling it takes; None: the library's own."""
     if name is None:
-        raise ConfigError(
-            "the agents of this run were made in Python: name the function that makes them of a model, "
-            "team:FOLDER?function=my_module:my_team"
-        )
+        raise ConfigError("name what makes its agents of a model: team:FOLDER?function=my_module:my_team")
     if name == OWN:
         return None
     function: Callable[..., Any] = import_object(name)
     if takes(function, "sampling"):
         return partial(function, sampling=sampling)
     if changes:
-        raise ConfigError(
-            f"{name} takes no sampling, so its agents would ignore {', '.join(changes)}: leave it out"
-        )
+        raise ConfigError(f"{name} takes no sampling: leave {', '.join(changes)} out")
     return function

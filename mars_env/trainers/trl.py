@@ -28,11 +28,7 @@ from mars_env.trainers.rollouts import LostTrees, graded_in_step
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Agent, Problem, Tree
 
-_LOSSES: Final[Mapping[str, str]] = {
-    "token-mean": "dapo",
-    "sequence-mean": "grpo",
-    "sequence-sum": "dr_grpo",
-}
+_LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo", "sequence-sum": "dr_grpo"}
 """TRL's ``loss_type`` for each aggregation."""
 
 _LACKING: Final = ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles")
@@ -71,22 +67,15 @@ class TeamRollouts:
         concurrency: int | None = None,
     ) -> None:
         if problems.endless:
-            raise ConfigError(
-                "TRL needs a finite data set: give a part of the problems, e.g. problems[:1000]"
-            )
+            raise ConfigError("TRL needs a finite data set: give a part of it, e.g. problems[:1000]")
         self._config = config or TrainConfig()
         for setting in _LACKING:
             if getattr(self._config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
                 raise ConfigError(f"TRL has no {setting}: leave it out, or use the local trainer or OpenRLHF")
         if self._config.kl_unbiased and self._config.ratio == "sequence":
-            raise ConfigError(
-                "TRL weights the KL term with the ratio of the completion, not of the token: "
-                "leave kl_unbiased out"
-            )
+            raise ConfigError("TRL weights the KL term with the completion's ratio: leave kl_unbiased out")
         if self._config.kl_coefficient and self._config.mean != "token-mean":
-            raise ConfigError(
-                "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
-            )
+            raise ConfigError("with this mean TRL's KL term counts the rows that fill up: use token-mean")
         require_roles(self._config, game.rules.possible_agents)
         self._trained = check_agents(agents, self._config, door="TRL")
         self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))
@@ -114,10 +103,7 @@ class TeamRollouts:
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
-            raise ConfigError(
-                "TRL's warm-up is another one (it begins at a learning rate of 0): leave warmup_updates out, "
-                "or use the local trainer"
-            )
+            raise ConfigError("TRL's warm-up begins at a learning rate of 0: leave warmup_updates out")
         if rows % rows_at_once:
             raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
         chosen = {
@@ -210,17 +196,13 @@ class TeamRollouts:
             raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")
         if trainer.num_generations != self.rows or trainer.scale_rewards != "none":
             raise ConfigError(
-                f"TRL needs num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
-                "arguments of TeamRollouts.arguments"
+                f"TRL needs num_generations={self.rows} and scale_rewards='none': see TeamRollouts.arguments"
             )
         if self._config.mean != "token-mean" and trainer.accelerator.num_processes > 1:
             raise ConfigError("with several processes TRL can only take the mean over tokens")
         ids = list(prompts[:: self.rows])
         if list(prompts) != [id for id in ids for _ in range(self.rows)] or {*ids} - self._problems.keys():
-            raise ConfigError(
-                f"TRL asked for other prompts than {self.rows} times each problem's id: give it "
-                "TeamRollouts.prompts() as its data set, and each process whole problems"
-            )
+            raise ConfigError("give TRL TeamRollouts.prompts() as data set, and each process whole problems")
         return [self._problems[id] for id in ids]
 
 

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import as_agent, roles_of
-from mars_env.agents.roles import ROLES
 from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
@@ -170,18 +169,12 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         self._prompts = roles_of(self.game.rules)
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
         if missing := [role for role in self.roles if role not in type(config).model_fields]:
-            raise ConfigError(
-                f"the role {missing[0]!r} has no seat: there are seats for {', '.join(ROLES)}; give a "
-                "subclass of TeamConfig one more AgentConfig of that name"
-            )
+            raise ConfigError(f"the role {missing[0]!r} has no seat: give a subclass of TeamConfig one")
 
     def slots(self, task: vf.Task, n: int = 1) -> list[Any]:
         """Plan n episodes of a task; with a seed they would all be the same one."""
         if n > 1 and self._tasks.config.seed is not None:
-            raise ConfigError(
-                f"with a seed the {n} rollouts of a task are the same episode: give the taskset "
-                f"samples={n} instead, or no seed"
-            )
+            raise ConfigError(f"with a seed all {n} are the same: give the taskset samples={n}, or no seed")
         slots: list[Any] = super().slots(task, n)
         return slots
 
@@ -286,8 +279,7 @@ def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage
     verifiers would count its absence as 0. The advantage goes to each sampled token of the trace and, like
     the turn's place in the tree, to ``trace.info["mars_env"]``.
     """
-    estimate = estimator_of(TrainConfig(advantage=advantage))
-    advantages = estimate(groups_of([tree]))
+    advantages = estimator_of(TrainConfig(advantage=advantage))(groups_of([tree]))
     answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
     score = answer.grade.score if answer is not None and answer.grade is not None else None
     for turn in tree.turns:
@@ -319,8 +311,7 @@ def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **
     Raises:
         ConfigError: There is no such environment, or a setting that does not fit.
     """
-    tasks = TeamTasksetConfig(env_id=env_id, **taskset)
-    return TeamEnv(TeamConfig(taskset=tasks, **(config or {})))
+    return TeamEnv(TeamConfig(taskset=TeamTasksetConfig(env_id=env_id, **taskset), **(config or {})))
 
 
 def _game(taskset: TeamTaskset, config: TeamConfig) -> Game:

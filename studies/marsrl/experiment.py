@@ -22,7 +22,7 @@ from mars_env.evaluation.trees import answers_of_grading, first_attempts, sample
 from mars_env.grading import grader_for
 from mars_env.loggers import Logger
 from mars_env.miniature import CHECKPOINT, load
-from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
+from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.miniature.experiment import TrainedMiniature, held_out, miniature_team, training_problems
 from mars_env.miniature.model import build_model
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
@@ -34,6 +34,7 @@ from mars_env.trainers.team import Team
 from mars_env.types import Agent, Tree
 from studies.common.episodes import made_once, played_often
 from studies.common.study import Run
+from studies.marsrl.continuing import ContinuingSolver
 from studies.marsrl.demonstrations import demonstrate
 from studies.marsrl.warm_start import Stage, save
 from studies.marsrl.warm_start import train as warm_start

@@ -170,15 +170,16 @@ async def test_nothing_to_play_starts_nobody():
     assert await played([worker], []) == []
 
 
-async def test_a_failure_around_the_agents_ends_the_run():
+@pytest.mark.parametrize("error", [MarsError, TimeoutError])
+async def test_a_failure_around_the_agents_ends_the_run(error):
     def made():
         class Broken(type(game().rules)):
             def note(self, state, action):
-                raise MarsError("no rules today")
+                raise error("no rules today")
 
         return replace(game(), rules=Broken())
 
-    with raises(MarsError):
+    with raises(error):
         await played([LocalWorker(made)], jobs(1))
 
 

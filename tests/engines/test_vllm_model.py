@@ -209,10 +209,10 @@ def test_settings_are_checked(checkpoint, streaming, offline, module, tmp_path):
         VLLMModel(tmp_path)
 
 
-def test_the_async_engine_with_adapters_scores_them_alone_on_cpus(streaming, monkeypatch):
+async def test_the_async_engine_with_adapters_scores_them_alone_on_cpus(streaming, monkeypatch):
     monkeypatch.setattr(streaming, "_adapters_alone", True)
     with raises(ConfigError):
-        streaming._refuse_alone()
+        await streaming.complete("1", 1, Sampling(max_tokens=1))
 
 
 async def test_more_seeded_prompts_than_one_step_reads(model, module, tolerance):

@@ -35,7 +35,7 @@ class Broken(Solve):
             observation["problem"] += f" (hint: {state.problem.reference})"
         if self.fault == "stranger":
             observation["extra"] = "x"
-        if self.fault == "late grade" and state.written == 2:
+        if self.fault == "late grade" and state.depth == 2:
             observation["problem"] += str(state.problem.metadata)
         return observation
 
@@ -43,7 +43,7 @@ class Broken(Solve):
         after = super().apply(state, action, grade)
         if self.fault == "grade" and grade is not None and grade.score == 1.0:
             return replace(after, solution="You were right.")
-        if self.fault == "late grade" and state.written == 0:
+        if self.fault == "late grade" and state.depth == 0:
             return replace(
                 after, problem=replace(after.problem, metadata={"right": getattr(grade, "score", 0.0)})
             )
@@ -53,7 +53,7 @@ class Broken(Solve):
         return "solver_0" if self.fault == "endless" else super().current_agent(state)
 
     def final(self, state):
-        return 7 if self.fault == "answer" and state.written else super().final(state)
+        return 7 if self.fault == "answer" and state.depth else super().final(state)
 
 
 @pytest.mark.parametrize("fault", ["leak", "stranger", "grade", "late grade", "endless", "answer"])

@@ -26,9 +26,9 @@ def main(out, flags):
     updates = []
     samples_of, make = driver.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
 
-    def turn_samples(groups, config):
+    def turn_samples(groups, config, **more):
         updates.append({"groups": groups, "experiences": {}})
-        return samples_of(groups, config)
+        return samples_of(groups, config, **more)
 
     def compute_advantages_and_returns(self, experiences):
         made = make(self, experiences)

@@ -23,7 +23,7 @@ class Engine:
         self.waves.append([ticket.request for ticket in tickets])
         if any(ticket.request == "fail" for ticket in tickets):
             raise ModelError("told to fail")
-        return [ModelError("one") if t.request == "one fails" else t.request for t in tickets]
+        return {t: ModelError("one") if t.request == "one fails" else t.request for t in tickets}
 
 
 async def turns(count):

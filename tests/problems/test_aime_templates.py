@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mars_env.problems.aime import TEMPLATES
+from mars_env.problems.aime.template import Question, Template, need
 
 DRAWS = 40
 
@@ -461,6 +462,18 @@ def drawn(name, count, seed=2024):
             if len(found) == count:
                 return found
     pytest.fail(f"{name} gave {len(found)} of {count} questions")
+
+
+@pytest.mark.parametrize(
+    ("answer", "drawn"), [(4, False), (5, True), (999, True), (1000, False), (Fraction(11, 2), False)]
+)
+def test_a_draw_needs_an_integer_from_the_least_answer_to_999(answer, drawn):
+    template = Template("any", "algebra", 1, 5, lambda rng: Question("?", answer, {}))
+    assert (template.draw(random.Random(0)) is not None) == drawn
+
+
+def test_a_draw_without_what_it_needs_is_given_up():
+    assert Template("none", "algebra", 1, 0, lambda rng: need(False)).draw(random.Random(0)) is None
 
 
 def test_there_are_enough_templates_and_each_is_solved_twice():

@@ -240,13 +240,12 @@ def value_key(data: bytes) -> str | None:
     if len(data) > _KEYED:
         return hashlib.sha256(data).hexdigest()
     try:
-        sent = decode(data, hashed=False)
-    except BadValue:
+        kind, *queue = decode(data, hashed=False)
+    except (BadValue, TypeError, ValueError):
         return None
-    if not (isinstance(sent, tuple) and len(sent) == 2 and sent[0] == "result"):
+    if kind != "result":
         return None
     pieces: list[str] = []
-    queue = [sent[1]]
     while queue:
         value = queue.pop()
         if isinstance(value, Handle):

@@ -3,9 +3,8 @@ r"""Finds the program in a completion, in time linear in its length.
 1. Only the text after the last ``</think>`` is read, up to a control token of a chat template (within a block
    it is part of the program). An unclosed ``<think>``: no program.
 2. Of the fenced blocks (three or more backticks or tildes at the start of a line, or backticks labelled as
-   Python at its end), those labelled as Python count; else those without a label; else those in a block quote
-   that ends the text. A block whose fence is never closed ends with the text, or with a fence at the end of
-   one of its lines.
+   Python at its end), those labelled as Python count; else those without a label. A block that is never
+   closed ends with the text, or with a fence at the end of one of its lines.
 3. The last block that defines what the problem names is the program; if none does, the last block.
 4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
 """
@@ -51,8 +50,8 @@ def extract_program(text: str, *names: str) -> tuple[str | None, str]:
     text = answer.removeprefix("\ufeff")
     if not text.strip():
         return None, NO_PROGRAM
-    blocks = _blocks(text) or _blocks(_quoted_end(text))
-    if blocks is None:
+    blocks = _blocks(text)
+    if not blocks:
         return _ended(text), ""
     labelled = [code for label, code in blocks if re.fullmatch(_PYTHON, label)]
     chosen = labelled or [code for label, code in blocks if not label]
@@ -63,8 +62,8 @@ def extract_program(text: str, *names: str) -> tuple[str | None, str]:
     return (defining or chosen)[-1], ""
 
 
-def _blocks(text: str) -> list[tuple[str, str]] | None:
-    """Label and content of each fenced block; None if there is no fence."""
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Label and content of each fenced block."""
     blocks: list[tuple[str, str]] = []
     fence, label, start, indent, closed = "", "", 0, 0, 0
     listed = _ITEM.search(text)
@@ -91,7 +90,7 @@ def _blocks(text: str) -> list[tuple[str, str]] | None:
     if fence:
         rest = _until_inner_fence(_ended(text[start:]))
         blocks.append((label, _dedented(rest if rest.endswith("\n") else rest + "\n", indent)))
-    return blocks or None
+    return blocks
 
 
 def _until_inner_fence(code: str) -> str:
@@ -106,14 +105,6 @@ def _until_inner_fence(code: str) -> str:
         if single % 2 == 0 and double % 2 == 0 and "#" not in part[part.rfind("\n") + 1 :]:
             return code[:place]
     return code
-
-
-def _quoted_end(text: str) -> str:
-    lines = text.rstrip().split("\n")
-    start = len(lines)
-    while start and lines[start - 1].lstrip().startswith(">"):
-        start -= 1
-    return "\n".join(line.lstrip()[1:].removeprefix(" ") for line in lines[start:])
 
 
 def _dedented(code: str, indent: int) -> str:

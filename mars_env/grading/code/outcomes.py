@@ -56,11 +56,6 @@ def was_killed(result: Result) -> bool:
 _ENDED = {
     Ended.CPU: "it exceeded the CPU time limit",
     Ended.WALL: "it exceeded the time limit (it slept, or waited for something)",
-    Ended.MEMORY: "it exceeded the memory limit",
-    Ended.OUTPUT: "it printed too much",
-    Ended.DISK: "it wrote too much to files",
-    Ended.FILES: "it made too many files",
-    Ended.PROCESSES: "it started too many processes or threads",
     Ended.LOST: "the sandbox was lost",
 }
 
@@ -72,7 +67,7 @@ def badly_ended(result: Result) -> str | None:
     if result.ended is Ended.KILLED:
         return f"it was ended by signal {result.signal}" if result.signal else "it broke the sandbox"
     if result.ended is not Ended.EXITED:
-        return _ENDED[result.ended]
+        return _ENDED.get(result.ended, f"it exceeded the {result.ended}")
     errors = result.stderr.rstrip()
     line = errors[errors.rfind(b"\n") + 1 :][:200].decode("utf-8", "replace")
     last = re.match(r"([A-Za-z_][\w.]{0,60})(?::|$)", line)

@@ -243,13 +243,11 @@ class Peer:
     answers, it may make requests itself.
 
     Attributes:
-        first: Number of the first object that is kept here, 0 or below; those kept there have other signs.
         proxy: The class that stands in for objects that are kept there.
         other: The class of exceptions that this side does not know.
         gone: What is raised when the other side has ended the conversation.
     """
 
-    first = 0
     proxy: type[Proxy]
     other: type[Exception] = RuntimeError
     gone: type[BaseException] = SystemExit
@@ -273,20 +271,20 @@ class Peer:
         raise NotImplementedError
 
     def keep(self, value: Any) -> Any:
-        """The handle of an object that is not plain data."""
+        """The handle of an object that is not plain data: its number, inverted if it is kept there."""
         if isinstance(value, Proxy):
             return value._handle
         number = self.numbers.setdefault(id(value), len(self.kept))
         if number == len(self.kept):
             self.kept.append(value)
-        return values.handle_of(value, self.first - number if self.first < 0 else number)
+        return values.handle_of(value, number)
 
     def resolve(self, handle: values.Handle) -> Any:
         """The object for a handle: one that is kept here, or always the same proxy, to keep identity."""
-        number = self.first - handle.number if self.first < 0 else handle.number
-        if number >= 0:
-            return self.kept[number]
-        return self.proxies.setdefault(handle.number, self.proxy(self.ask, handle))
+        if handle.number < 0:
+            return self.kept[~handle.number]
+        theirs = values.Handle(~handle.number, handle.kind, handle.plain)
+        return self.proxies.setdefault(handle.number, self.proxy(self.ask, theirs))
 
     def ask(self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Send a request; the value that answers it, or what was raised there."""

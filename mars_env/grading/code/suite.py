@@ -83,7 +83,7 @@ class _Session(channel.Peer):
             fault even if no request was under way.
     """
 
-    first, proxy, other, gone = -2, _ProgramObject, ProgramError, ProgramGone
+    proxy, other, gone = _ProgramObject, ProgramError, ProgramGone
     last_call = ""
     """The last call by name and its result, for people."""
 

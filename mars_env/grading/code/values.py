@@ -337,12 +337,11 @@ class _Reader:
         if self.hashed and kind != "dict":
             value = getattr(__import__("collections"), kind)()
         self.seen.append(value)
-        if kind == "defaultdict":
-            factory = self.value(trees.pop(0), depth)
-            if self.hashed:
-                if not (factory is None or callable(factory)):
-                    raise BadValue("what makes defaults cannot be called")
-                value.default_factory = factory
+        factory = self.value(trees.pop(0), depth) if kind == "defaultdict" else None
+        if self.hashed and factory is not None:
+            if not callable(factory):
+                raise BadValue("what makes defaults cannot be called")
+            value.default_factory = factory
         for key, item in zip(trees[::2], trees[1::2], strict=True):
             pair = self.value(key, depth), self.value(item, depth)
             if not self.hashed:

@@ -145,8 +145,7 @@ class RubricGrader:
         if answer is None or len(answer) > self.most_characters:
             worst = {c.id: float(c.points < 0) for c in rubric.criteria}
             return self._graded(rubric, worst, {}, backend="thinking" if answer is None else "length")
-        text = answer
-        votes = await asyncio.gather(*(self._votes(c, problem, text) for c in rubric.criteria))
+        votes = await asyncio.gather(*(self._votes(c, problem, answer) for c in rubric.criteria))
         by_id = {c.id: each for c, each in zip(rubric.criteria, votes, strict=True)}
         fractions = {c.id: _decided(by_id[c.id], bool(c.tiers)) for c in rubric.criteria}
         spent = {

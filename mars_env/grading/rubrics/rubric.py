@@ -6,7 +6,7 @@ metadata, so agents never see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,12 +68,9 @@ class Criterion:
         if not points:
             raise ConfigError(f"{where} has 0 points, so nothing depends on it: leave it out")
         values = [tier.value for tier in self.tiers]
-        if self.tiers and (len(values) < 2 or values != sorted(set(values)) or not _shares(values)):
+        shares = all(isinstance(value, int | float) and 0 <= value <= 1 for value in values)
+        if self.tiers and (not shares or len(values) < 2 or values != sorted(set(values))):
             raise ConfigError(f"{where}: two tiers or more ascend in [0, 1], got {shown(values)}")
-
-
-def _shares(values: Iterable[float]) -> bool:
-    return all(isinstance(value, int | float) and 0 <= value <= 1 for value in values)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Mapping, Sequence
+from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
 from rich.console import Group as Lines
@@ -267,8 +268,8 @@ def live_view(figures: Mapping[str, float]) -> RenderableType:
     bar.add_row(
         ProgressBar(total, done, width=30),
         f"{done:,.0f}/{total:,.0f} episodes" if total is not None else f"{done:,.0f} episodes",
-        f"{_clock(figures['seconds/elapsed'])} elapsed",
-        f"{_clock(left)} left" if left is not None else "",
+        f"{timedelta(seconds=int(figures['seconds/elapsed']))} elapsed",
+        f"{timedelta(seconds=int(left))} left" if left is not None else "",
     )
     rates = [f"{figures['turns/per_second']:,.1f} turns/s", f"{figures['tokens/per_second']:,.0f} tokens/s"]
     rates.append(f"{figures['turns/in_flight']:,.0f} in flight")
@@ -287,9 +288,3 @@ def live_view(figures: Mapping[str, float]) -> RenderableType:
 
 def _under(kind: str, figures: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(name.partition("/")[2], value) for name, value in figures.items() if name.startswith(f"{kind}/")]
-
-
-def _clock(seconds: float) -> str:
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}"

@@ -1,11 +1,11 @@
 """A trace of every turn, for Chrome and Perfetto."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import time
 from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from mars_env.errors import StoreError, explained
@@ -15,7 +15,7 @@ from mars_env.text import describe_error, logger
 log = logger(__name__)
 
 
-class Trace:
+class Trace(AbstractContextManager["Trace"]):
     """A file of every turn that Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev) show.
 
     Turns of one agent that overlap are in different lanes. The file can be read even if the run was killed.
@@ -34,19 +34,13 @@ class Trace:
         self._agents: dict[str, int] = {}
         self._lanes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)  # free from, number
 
-    def __enter__(self) -> Trace:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Write the end of the file, and close it."""
         self._write("[]\n" if self._separator == "[\n" else "\n]\n")
-        try:
-            self._file.close()
-        except OSError as error:
-            self._end(error)
+        self._try(self._file.close)
 
     def turn(self, agent: str, began: float, ended: float, **args: object) -> None:
         """Record an act of an agent; both times are in seconds of the same clock."""
@@ -74,15 +68,14 @@ class Trace:
         self._separator = ",\n"
 
     def _write(self, text: str) -> None:
-        if self._failed:
-            return
-        try:
-            self._file.write(text)
-        except OSError as error:
-            self._end(error)
-
-    def _end(self, error: OSError) -> None:
-        """Write nothing any more: a trace must not cost the turns that it shows."""
         if not self._failed:
-            log.warning("the trace %s ends early: %s", self.path, describe_error(error))
-        self._failed = True
+            self._try(self._file.write, text)
+
+    def _try(self, act: Callable[..., object], *args: object) -> None:
+        """Use the file until that fails: a trace must not cost the turns that it shows."""
+        try:
+            act(*args)
+        except OSError as error:
+            if not self._failed:
+                log.warning("the trace %s ends early: %s", self.path, describe_error(error))
+            self._failed = True

@@ -212,7 +212,7 @@ class _Box:
             self.put_files(request)
             self.watch.exclude_files()
         except OSError as error:
-            return f"exit 0 lost 0 0 0 1 its files could not be written: {error}".encode()
+            return f"0 lost 0 0 0 1 its files could not be written: {error}".encode()
         failure_r, failure_w = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -228,12 +228,9 @@ class _Box:
             seen = Look()
             seen.memory = usage.peak_kib * 1024 - self.watch.own_bytes
             reason = exceeded(request["limits"], seen, usage)
-        killed = os.WIFSIGNALED(status)
-        how = f"signal {os.WTERMSIG(status)}" if killed else f"exit {os.WEXITSTATUS(status)}"
-        if failure:
-            reason = "lost"
-        numbers = f"{int(usage.cpu * 1e6)} {int(wall * 1e6)} {usage.peak_kib}"
-        return f"{how} {reason or '-'} {numbers} {int(spent)} ".encode() + failure
+        reason = "lost" if failure else reason or "-"
+        code = os.waitstatus_to_exitcode(status)
+        return f"{code} {reason} {usage.cpu} {wall} {usage.peak_kib} {int(spent)} ".encode() + failure
 
     def supervise(self, pid: int, limits: dict[str, Any], started: float) -> tuple[int, Usage, str]:
         """Wait for the program's end, or kill it at a limit; returns status, usage and the limit's name."""

@@ -9,7 +9,6 @@ import contextlib
 import io
 import runpy
 import sys
-from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -36,8 +35,9 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
     vars(entry).update(train=received.append)
     errors = io.StringIO()
     loader = _EntryBlock(entry.__name__, str(_source()))
+    before, sys.argv = sys.argv, [ENTRY, *as_words(flags)]
     try:
-        with _command_line(flags), contextlib.redirect_stderr(errors):
+        with contextlib.redirect_stderr(errors):
             loader.exec_module(entry)
     except SystemExit as stop:
         if not stop.code:  # --help
@@ -47,6 +47,8 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
     except Exception as error:  # its checks meet values that they do not expect, or a package is missing
         kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
         raise ConfigError(f"OpenRLHF rejects these flags: {kind}{error}") from error
+    finally:
+        sys.argv = before
     if not received:
         raise ConfigError(f"{ENTRY} did not call its train(): this version of OpenRLHF is not supported")
     return received[0]
@@ -96,13 +98,3 @@ def _source() -> Path:
             " here (what training needs: docs/openrlhf.md)"
         )
     return found
-
-
-@contextlib.contextmanager
-def _command_line(flags: Flags) -> Iterator[None]:
-    before = sys.argv
-    sys.argv = [ENTRY, *as_words(flags)]
-    try:
-        yield
-    finally:
-        sys.argv = before

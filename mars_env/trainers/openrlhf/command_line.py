@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 
 Flags = dict[str, list[str]]
 """Values by flag, e.g. ``{"--train.batch_size": ["64"]}``; a switch has none. Words before the first flag
@@ -47,7 +47,8 @@ def read_argv(argv: Sequence[str]) -> Flags:
     path = Path(" ".join(given.pop(CONFIG)))
     if path == Path():
         raise ConfigError(f"{CONFIG} needs a file")
-    stored = _read_file(path)
+    with explained(ConfigError, f"the settings file {path}", OSError, ConfigError, ValueError):
+        stored = flags_of(tomllib.loads(path.read_text(encoding="utf-8")))
     folder = str(path.parent.absolute())
     sys.path.insert(0, folder)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
@@ -105,14 +106,3 @@ def _values(flag: str, value: Any) -> list[str]:
     if not values or not {type(each) for each in values} <= {str, int, float}:
         raise ConfigError(f"{flag} takes strings and numbers, got {value!r}")
     return [str(each) for each in values]
-
-
-def _read_file(path: Path) -> Flags:
-    try:
-        return flags_of(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(f"the settings file {path} cannot be read: {error.strerror}") from error
-    except ConfigError as error:
-        raise ConfigError(f"the settings file {path}: {error}") from error
-    except ValueError as error:  # TOML's mistakes, and bytes that are no UTF-8
-        raise ConfigError(f"the settings file {path} is not TOML: {error}") from error

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from mars_env.errors import ConfigError
 from mars_env.problems.loading import is_path
+from mars_env.trainers.checks import require_roles
 from mars_env.trainers.openrlhf.command_line import Flags
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.types import Sampling
+from mars_env.types import Sampling, role_of
 
 DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--algo.advantage.estimator": ("reinforce",),  # no critic; mars_env computes the advantages
@@ -178,17 +179,18 @@ def require_supported(settings: TeamSettings, args: SimpleNamespace) -> None:
 
 
 def _unsupported(settings: TeamSettings, args: SimpleNamespace) -> Iterator[str]:
+    agents = settings.game().rules.possible_agents
     try:
-        settings.trained_roles()
+        require_roles(settings, agents)
     except ConfigError as error:  # there is no such role
         yield str(error)
+    frozen = {role_of(agent) for agent in agents if settings.is_frozen(agent)}
+    if clash := frozen.intersection(settings.train_roles or ()):
+        yield f"others play {', '.join(sorted(clash))}: leave that out of --mars.train_roles or --mars.others"
     correction, overlong, limit = args.algo.advantage, settings.overlong, args.rollout.max_new_tokens
     level, gated = correction.is_correction_level, correction.is_correction_gating != "ratio"
     if args.ds.lora.rank > 0:
-        yield (
-            "LoRA with vLLM fails in OpenRLHF 0.11.2 (its issue 1349: vLLM is sent weights under names that "
-            "it does not know): leave --ds.lora.rank out"
-        )
+        yield "LoRA with vLLM fails in OpenRLHF 0.11.2 (its issue 1349): leave --ds.lora.rank out"
     if correction.estimator != "reinforce":
         yield "the advantages are those of --mars.advantage: leave --algo.advantage.estimator out"
     if args.algo.kl.init_coef > 0 and not args.algo.kl.use_loss:
@@ -206,10 +208,7 @@ def _unsupported(settings: TeamSettings, args: SimpleNamespace) -> Iterator[str]
     if settings.dmmpt_threshold is not None and args.actor.policy_loss_type == "gspo":
         yield "--mars.dmmpt_threshold leaves tokens out that GSPO's ratio would go on to push: drop it"
     if settings.staleness > 0 and level == "off" and settings.tis_cap is None:
-        yield (
-            f"samples may be {settings.staleness} versions old, and would be trained as if they were new: "
-            "leave --algo.advantage.is_correction_level out"
-        )
+        yield f"samples {settings.staleness} versions old would be trained as new ones: leave {_LEVEL} out"
     if correction.is_correction_mode == "clip" and (level == "seq" or gated):
         yield "--algo.advantage.is_correction_mode clip is for the level token and the gating ratio: drop it"
     if gated and level != "off" and correction.is_correction_threshold[0] > 0:
@@ -220,7 +219,4 @@ def _unsupported(settings: TeamSettings, args: SimpleNamespace) -> Iterator[str]
     if args.train.enable_ema:
         yield "--train.enable_ema averages by micro-batches of a fixed number, which updates here do not have"
     if overlong is not None and overlong.limit != limit:
-        yield (
-            f"the limit of --mars.overlong is {overlong.limit} tokens, but completions end at "
-            f"--rollout.max_new_tokens {limit}: make them equal"
-        )
+        yield f"--mars.overlong is for {overlong.limit} tokens: make --rollout.max_new_tokens, {limit}, equal"

@@ -55,10 +55,7 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
         return None  # the very first save may be incomplete: there is no earlier one
     common = set.intersection(*saved)
     if not common:
-        raise StoreError(
-            f"the policies have no saved update in common below {directories[0].parent.parent}: give another "
-            "--ckpt.path, and keep at least two checkpoints of each (--ckpt.max_num)"
-        )
+        raise StoreError("the policies have no saved update in common: give another --ckpt.path")
     tag = tag_of(max(common))
     for directory in directories:
         write_atomically(directory / LATEST, tag)

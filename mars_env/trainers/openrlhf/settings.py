@@ -25,7 +25,6 @@ from mars_env.problems import ProblemSet
 from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import suggestion
-from mars_env.trainers.checks import require_roles
 from mars_env.trainers.config import Credit, TrainConfig
 from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, flag_value
 from mars_env.trainers.recipes import RunSettings, require_order
@@ -39,7 +38,7 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit, frozen=True):
     list of names also as ``solver,verifier``.
 
     Example:
-        >>> TeamSettings(env="aime-solve-verify-correct").config.advantage
+        >>> TeamSettings(env="aime-solve-verify-correct").advantage
         'group_normalised'
     """
 
@@ -123,42 +122,19 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit, frozen=True):
         require_order(self, self)
         return self
 
-    @property
-    def config(self) -> Credit:
-        """How turns get their advantages, with the roles that are trained."""
-        return self.model_copy(update={"train_roles": self.trained_roles()})
-
     def run(self, problems_per_step: int) -> RunSettings:
         """What rollouts need, as the local trainer's settings have it."""
 
-        def part(kind: type[BaseModel], of: BaseModel = self) -> dict[str, Any]:
-            return of.model_dump(include=set(kind.model_fields))
+        def part(kind: type[BaseModel]) -> dict[str, Any]:
+            return self.model_dump(include=set(kind.model_fields))
 
         return RunSettings(
             seed=self.seed,
             problems_per_step=problems_per_step,
             rollouts=GroupedSettings(**part(GroupedSettings)) if self.grow == "grouped" else None,
             pipeline=PipelineSettings(**part(PipelineSettings)),
-            train=TrainConfig(**part(Credit, self.config)),
+            train=TrainConfig(**part(Credit)),
         )
-
-    def trained_roles(self) -> tuple[str, ...] | None:
-        """The roles whose turns are trained; None: all. A `ConfigError` if other models play one of them."""
-        if not self.others and self.train_roles is None and not self.batch_roles:
-            return None
-        agents = self.game().rules.possible_agents
-        require_roles(self, agents)
-        if not self.others:
-            return self.train_roles
-        frozen = {role_of(agent) for agent in agents if self.is_frozen(agent)}
-        roles = tuple(dict.fromkeys(map(role_of, agents)))
-        trained = tuple(role for role in self.train_roles or roles if role not in frozen)
-        if not trained or (self.train_roles is not None and trained != self.train_roles):
-            raise ConfigError(
-                f"{', '.join(sorted(frozen))} cannot be trained, since other models play there: "
-                "change others or train_roles"
-            )
-        return trained
 
     def is_frozen(self, agent: str) -> bool:
         """Whether another model than the trained ones plays this agent."""
@@ -218,10 +194,7 @@ class TeamSettings(GroupedSettings, PipelineSettings, Credit, frozen=True):
             spec(self.env, **options), rewards=self.rewards, team_reward=self.team_reward, grader=self.grader
         )
         if own := rules_spec(env_spec.rules).trained_by:
-            raise ConfigError(
-                f"OpenRLHF does not train the rules {env_spec.rules!r}, which have a function of their own: "
-                f"{own.replace(':', '.')}"
-            )
+            raise ConfigError(f"OpenRLHF does not train {env_spec.rules!r}: {own.replace(':', '.')} does")
         return make_game(env_spec, kind=problems[0].kind)
 
 

@@ -41,9 +41,7 @@ def policy_by_agent(settings: TeamSettings, names: Sequence[str]) -> dict[str, s
     if wrong := [policy for policy in found.values() if policy not in policies]:
         raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
     if idle := [policy for policy in policies if policy not in found.values()]:
-        raise ConfigError(
-            f"no agent plays with the policy {', '.join(idle)}: leave it out, or see --mars.plays"
-        )
+        raise ConfigError(f"no agent acts with the policy {', '.join(idle)}: see --mars.plays")
     return found
 
 
@@ -98,13 +96,10 @@ def _of_function(
         "policy": policy,
     }
     function: Any = import_object(function_name)
-    parameters = inspect.signature(function).parameters
-    required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
-    if unknown := required - given.keys():
-        raise ConfigError(
-            f"{function_name} asks for {', '.join(sorted(unknown))}, but there is {', '.join(given)}"
-        )
-    made: Mapping[str, Agent] = function(**{name: given[name] for name in parameters if name in given})
+    takes = inspect.signature(function).parameters
+    if unknown := [name for name in takes if name not in given and takes[name].default is takes[name].empty]:
+        raise ConfigError(f"{function_name} asks for {', '.join(unknown)}, but there is {', '.join(given)}")
+    made: Mapping[str, Agent] = function(**{name: given[name] for name in takes if name in given})
     if missing := [name for name in names if name not in made]:
         raise ConfigError(f"{function_name} makes no agent for {', '.join(missing)}")
     return {name: made[name] for name in names}

@@ -319,8 +319,7 @@ class Swarm:
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         number, policy = request.match_info["number"], request.match_info["policy"]
-        kept = self._published[-self._settings.max_staleness - 2 :]
-        for publication, _ in kept:
+        for publication, _ in self._published[-self._settings.max_staleness - 2 :]:
             path = self.store.file(publication.number, policy)
             if number == str(publication.number) and policy in publication.policies and path.is_file():
                 return web.FileResponse(path)

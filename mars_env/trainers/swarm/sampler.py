@@ -139,9 +139,7 @@ class Connection:
                     raise ConfigError(f"the learner at {self} rejects {why}") from error
                 if time.monotonic() - began > self._patience:
                     why = describe_error(error)
-                    raise ModelError(
-                        f"the learner at {self} is gone for {self._patience:g} s: {why}"
-                    ) from error
+                    raise ModelError(f"the learner {self} is gone for {self._patience:g} s: {why}") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _SLOWEST_RETRY)
 
@@ -224,11 +222,8 @@ class _Sampler:
         async for message in socket:
             if message.type is aiohttp.WSMsgType.ERROR:
                 break
-            try:
+            with explained(ConfigError, f"{self._connection} answers in another protocol", ValidationError):
                 heard = wire.FROM_LEARNER.validate_json(message.data)
-            except ValidationError as error:
-                why = describe_error(error)
-                raise ConfigError(f"{self._connection} answers in another protocol: {why}") from error
             match heard:
                 case wire.News():
                     self._weights.announce(heard.publication)
@@ -238,9 +233,7 @@ class _Sampler:
                     self._asks[heard.ask].cancel()
                 case wire.Bye():
                     if heard.why:
-                        raise ConfigError(
-                            f"the learner at {self._connection} rejects it: {one_line(heard.why, 300)}"
-                        )
+                        raise ConfigError(f"{self._connection} rejects it: {one_line(heard.why, 300)}")
                     return True
         return False
 
@@ -368,9 +361,8 @@ class _Weights:
             try:
                 model.refresh(tensors[name], version=publication.policies[name].version)
             except (RuntimeError, KeyError, ValueError) as error:
-                raise ConfigError(
-                    f"the learner's weights of {name!r} do not fit its model: {describe_error(error)}"
-                ) from error
+                why = describe_error(error)
+                raise ConfigError(f"the learner's weights of {name!r} do not fit its model: {why}") from error
 
 
 def _most_bytes(models: Mapping[str, Refreshable]) -> int:

@@ -14,6 +14,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, cast
@@ -115,26 +116,18 @@ class WeightStore:
             StoreError: Its manifest cannot be read.
         """
         for _, folder in numbered(self.path, _NUMBER):
-            try:
-                with open_regular(folder / MANIFEST) as file:
-                    return Publication.model_validate_json(file.read(MANIFEST_BYTES))
-            except FileNotFoundError:
-                continue  # removed meanwhile: then there is a newer one, which the next look finds
-            except OSError as error:
-                raise StoreError(f"{folder} cannot be read: {error}") from error
-            except ValidationError as error:
-                why = error.errors()[0]["msg"]
-                raise StoreError(f"{folder}: the manifest cannot be read: {why}; publish again") from error
+            unreadable = explained(StoreError, f"publish again: {folder}", OSError, ValidationError)
+            # It may be removed meanwhile: then there is a newer one, which the next look finds.
+            with unreadable, suppress(FileNotFoundError), open_regular(folder / MANIFEST) as file:
+                return Publication.model_validate_json(file.read(MANIFEST_BYTES))
         return None
 
     async def fetch(self, publication: Publication) -> Tensors:
         """See `Weights`."""
-        return await asyncio.to_thread(self.load, publication)
-
-    def load(self, publication: Publication) -> Tensors:
-        """`fetch`, synchronously."""
-        files = publication.policies.items()
-        return {name: read_tensors(self.file(publication.number, name), wanted) for name, wanted in files}
+        return {
+            name: await asyncio.to_thread(read_tensors, self.file(publication.number, name), wanted)
+            for name, wanted in publication.policies.items()
+        }
 
     def file(self, number: int, policy: str) -> Path:
         """Where the weights of a policy are, if they are still there."""
@@ -147,17 +140,14 @@ def read_tensors(path: Path, wanted: PolicyWeights) -> dict[str, Tensor]:
     Raises:
         StoreError: It is not there, or is another one.
     """
-    try:
+    faults = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
+    with explained(StoreError, f"fetch the newest weights: {path}", *faults):
         if (path.stat().st_size, _sha256(path)) != (wanted.size, wanted.sha256):
             raise StoreError(f"{path.name}: its size or hash is not the manifest's: fetch it again")
         state: dict[str, Tensor] = safetensors.torch.load_file(path)
         with safetensors.safe_open(path, framework="pt") as file:
             tied = {name: same for name, same in (file.metadata() or {}).items() if same in state}
         return {**state, **{name: state[same] for name, same in tied.items()}}
-    except OSError as error:
-        raise StoreError(f"the weights {path} are not there: {error}; ask for the newest") from error
-    except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-        raise StoreError(f"{path.name} is not a file of weights: {error}") from error
 
 
 def _sha256(path: Path) -> str:

@@ -8,15 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    Field,
-    FiniteFloat,
-    NonNegativeInt,
-    StrictInt,
-    StrictStr,
-    TypeAdapter,
-)
+from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, StrictInt, StrictStr, TypeAdapter
 
 from mars_env.checks import logprobs
 from mars_env.trainers.swarm.weights import Publication
@@ -118,7 +110,7 @@ def received(
         >>> [action] = received([Action("4", (one,))], 1, (3, 4), vocabulary=8, context=16)
         >>> received([action], 1, (4, 4), vocabulary=8, context=16)
         Traceback (most recent call last):
-        ValueError: weights of version 3 sampled it, where 4 to 4 are asked for
+        ValueError: weights of version 3 sampled it, not of 4 to 4
     """
     if len(actions) != n:
         raise ValueError(f"{len(actions)} samples where {n} were asked for")
@@ -148,8 +140,6 @@ def _whole(completion: Completion, versions: tuple[int, int], vocabulary: int, c
         raise ValueError("the versions do not cover the tokens")
     odd = [version for version, _ in completion.versions if not versions[0] <= version <= versions[1]]
     if odd:
-        raise ValueError(
-            f"weights of version {odd[0]} sampled it, where {versions[0]} to {versions[1]} are asked for"
-        )
+        raise ValueError(f"weights of version {odd[0]} sampled it, not of {versions[0]} to {versions[1]}")
     read, sampled, known = len(prompt), len(tokens), logprobs(completion.logprobs)
     return replace(completion, logprobs=known, prompt_tokens=read, completion_tokens=sampled)

@@ -111,7 +111,7 @@ def test_wrong_file(tmp_path, content):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--config", "absent.toml"], "the settings file absent.toml cannot be read: No such file"),
+        (["--config", "absent.toml"], "the settings file absent.toml: [Errno 2] No such file"),
         (["--config"], "--config needs a file"),
         (["--config="], "--config needs a file"),
     ],

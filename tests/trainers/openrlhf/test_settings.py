@@ -58,19 +58,6 @@ def test_a_wrong_flag_is_refused_in_one_sentence(flags):
         read_flags(read_argv(flags))
 
 
-def test_roles_that_others_play_are_not_trained():
-    settings = TeamSettings(env=ENV, others={"solver": "scripted:42"})
-    assert settings.config.train_roles == ("verifier", "corrector")
-    with raises(ConfigError):
-        _ = TeamSettings(env=ENV, others={"solver": "scripted:42"}, train_roles=("solver",)).config
-
-
-@pytest.mark.parametrize("roles", ["solver_0", "solver,judge", ()])
-def test_roles_that_nobody_has_are_refused(roles):
-    with raises(ConfigError):
-        _ = TeamSettings(env=ENV, train_roles=roles).config
-
-
 def test_the_game_grows_in_groups_or_as_its_rules_say():
     grouped = TeamSettings(env=ENV, options={"schedule": "training"}, group=4, branches=1)
     assert grouped.rows_per_tree() == 4 * 5

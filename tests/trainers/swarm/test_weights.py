@@ -10,6 +10,7 @@ import toy_training
 from messages import raises
 
 from mars_env.errors import ConfigError, StoreError
+from mars_env.sync import run_sync
 from mars_env.trainers.local import Policy
 from mars_env.trainers.swarm import WeightStore
 from mars_env.trainers.swarm.weights import MANIFEST, read_tensors
@@ -27,7 +28,7 @@ def equal(a, b):
 def test_what_is_published_is_read_bit_by_bit(tmp_path, policy):
     store = WeightStore(tmp_path)
     told = store.publish({"opener": policy})
-    assert equal(store.load(told)["opener"], policy.model.state_dict())
+    assert equal(run_sync(store.fetch(told))["opener"], policy.model.state_dict())
 
 
 def test_tied_weights_are_written_once_and_read_twice(tmp_path):
@@ -35,7 +36,7 @@ def test_tied_weights_are_written_once_and_read_twice(tmp_path):
     state = model.state_dict()
     assert state["lm_head.weight"].data_ptr() == state["model.embed_tokens.weight"].data_ptr()
     told = WeightStore(tmp_path).publish({"toy": Policy(model)})
-    assert equal(WeightStore(tmp_path).load(told)["toy"], state)
+    assert equal(run_sync(WeightStore(tmp_path).fetch(told))["toy"], state)
     with safetensors.safe_open(WeightStore(tmp_path).file(1, "toy"), framework="pt") as file:
         assert len(file.keys()) == len(state) - 1
 
@@ -46,7 +47,7 @@ def test_the_newest_publications_stay_and_numbers_only_grow(tmp_path, policy):
     assert [each.number for each in told] == [1, 2, 3, 4]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000003", "00000004"]
     with raises(StoreError):
-        store.load(told[0])
+        run_sync(store.fetch(told[0]))
     policy.version = 0  # a learner that continues from an older checkpoint
     again = WeightStore(tmp_path).publish({"opener": policy})
     assert again.number == 5 and again.store == told[0].store and again.newer_than(told[3])
@@ -90,7 +91,7 @@ def test_weights_that_are_not_what_the_manifest_says_are_refused(tmp_path, polic
     path = store.file(1, "opener")
     harm(path, path.read_bytes())
     with raises(StoreError):
-        store.load(told)
+        run_sync(store.fetch(told))
 
 
 def test_a_file_with_the_right_hash_that_holds_no_weights_is_refused_too(tmp_path, policy):

@@ -44,13 +44,10 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     def __init__(self, settings: TeamSettings | None = None) -> None:
         if settings is None:
             if not (path := os.environ.get(SETTINGS)):
-                raise ConfigError(
-                    f"the agent file needs the environment variable {SETTINGS}: the path of a JSON file of "
-                    "TeamSettings, on all nodes"
-                )
+                raise ConfigError(f"set {SETTINGS} to the path of a JSON file of TeamSettings, on all nodes")
             settings = read_settings(path)
         self._settings = settings
-        self._config, self._rows = settings.config, settings.rows_per_tree()
+        self._rows = settings.rows_per_tree()
         self._games = {TRAIN: settings.game(), EVALUATE: settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
         self._problems = {TRAIN: settings.training_problems(), EVALUATE: settings.evaluation_problems()}
@@ -73,17 +70,12 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         of a prompt, `max_length` the most tokens of a row. Raises ConfigError where a flag does not fit.
         """
         if label not in self._problems:
-            raise ConfigError(
-                f"the label {label!r} of prompt {prompt!r} is neither {TRAIN!r} nor {EVALUATE!r}: write "
-                "the prompts with mars_env.trainers.openrlhf.agent_file, and give --data.label_key label"
-            )
+            raise ConfigError(f"the label {label!r} is not {TRAIN!r} or {EVALUATE!r}: write prompts again")
         try:
             problem = self._problems[label].by_id(prompt)
         except KeyError as error:
             raise ConfigError(
-                f"the prompt {prompt!r} is not a problem of these settings: write the prompts again with "
-                "mars_env.trainers.openrlhf.agent_file, and leave --data.apply_chat_template and "
-                "--data.input_template out"
+                f"the prompt {prompt!r} is no problem of these settings: write them again, without templates"
             ) from error
         sampling = Sampling(
             temperature=sampling_params.temperature,
@@ -116,7 +108,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         models = {POLICY: model}
         team = agents_by_name(self._settings, rules.possible_agents, models, sampling, roles=roles_of(rules))
         if label == TRAIN:
-            check_agents(team, self._config, models, door="OpenRLHF")
+            check_agents(team, self._settings, models, door="OpenRLHF")
         await preflight(team, self._games[label])
         await require_room(rules, team, self._problems[label])
         return team
@@ -126,12 +118,10 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     ) -> list[dict[str, Any]]:
         """The rows of one tree."""
         if n < self._rows:
-            raise ConfigError(
-                f"--rollout.n_samples_per_prompt is {n}, but a tree of these settings has up to "
-                f"{self._rows} samples: make it that"
-            )
+            raise ConfigError(f"--rollout.n_samples_per_prompt is {n}: make it {self._rows}, a tree's most")
         tree = await self._play(TRAIN, problem, team)
-        samples = turn_samples(groups_of([tree]), self._config)
+        frozen = {agent.policy for agent in team.values()} - {POLICY}
+        samples = turn_samples(groups_of([tree]), self._settings, frozen=frozen)
         return training_rows(samples, n, temperature=temperature, filler=filler)
 
     async def _evaluate(self, problem: Problem, team: Mapping[str, Agent], filler: int) -> dict[str, Any]:

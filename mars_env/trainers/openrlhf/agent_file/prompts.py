@@ -27,10 +27,7 @@ def read_settings(path: str | Path) -> TeamSettings:
         settings = TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
     for name in _LAUNCHER_ONLY:
         if getattr(settings, name):
-            raise ConfigError(
-                f"{name} has no effect with the agent file, whose trees and loss are as OpenRLHF asks "
-                "for them: leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
-            )
+            raise ConfigError(f"{name} has no effect with the agent file: leave it out, or use the launcher")
     return settings
 
 
@@ -49,10 +46,7 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
     """
     directory = Path(directory).absolute()
     if any(mark in str(directory) for mark in ",@"):
-        raise ConfigError(
-            f"OpenRLHF cannot read {str(directory)!r}, since it divides names of data sets at ',' and '@': "
-            "give a folder without them"
-        )
+        raise ConfigError(f"OpenRLHF divides names at ',' and '@': take another than {str(directory)!r}")
 
     def written(problems: ProblemSet, label: str) -> str:
         """A data set of the problems' ids."""

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.models.requests import TokenWriter, prompt_text
 from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.flags import require_supported, sampling_of
@@ -94,10 +94,7 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
     """
     context, limit = args.data.max_len, args.rollout.max_new_tokens
     if limit and limit >= context:
-        raise ConfigError(
-            f"--rollout.max_new_tokens {limit} leaves no room for a prompt in --data.max_len {context}: "
-            f"set --rollout.max_new_tokens {max(1, context // 2)}"
-        )
+        raise ConfigError(f"--rollout.max_new_tokens {limit} fills --data.max_len {context}: take half")
     models = dict.fromkeys(settings.policies or [POLICY], cast(Model, _Reader(context, checkpoint)))
     games = [(settings.game(), settings.training_problems(), False)]
     if settings.eval_problems:
@@ -106,12 +103,9 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
         names = [name for name in game.rules.possible_agents if not settings.is_frozen(name)]
         sampling = sampling_of(settings, args, evaluation=evaluation)
         agents = agents_by_name(settings, names, models, sampling, roles=roles_of(game.rules))
-        try:
+        flags = "--data.max_len and --rollout.max_new_tokens (or --mars.overflow unknown)"
+        with explained(ConfigError, flags, ConfigError):
             run_sync(require_room(game.rules, agents, problems))
-        except ConfigError as error:
-            raise ConfigError(
-                f"--data.max_len and --rollout.max_new_tokens: {error} (here: --mars.overflow unknown)"
-            ) from error
 
 
 class _Reader(TokenWriter):

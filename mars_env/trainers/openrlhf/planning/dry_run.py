@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import AllowInfNan, PositiveFloat, TypeAdapter
 
 from mars_env.envs import spec
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.problems.hub_code import CODE_SETS
 from mars_env.problems.hub_math import MATH_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parsed_arguments
@@ -31,6 +33,8 @@ _STAND_INS: Final = {
 }
 """Embedded sets of the same kind, for those that would be downloaded."""
 
+_SIZE: Final = TypeAdapter(Annotated[PositiveFloat, AllowInfNan(False)])
+
 Changes = Mapping[str, Any]
 """New values by flag, without the leading dashes."""
 
@@ -44,14 +48,8 @@ class DryRun(NamedTuple):
 
 def gpu_memory(values: Sequence[str]) -> float:
     """The memory of one GPU in bytes, from the value of `DRY_RUN`; a `ConfigError` unless it is above 0."""
-    value = " ".join(values)
-    try:
-        gib = float(value or 80)
-    except ValueError:
-        gib = 0.0
-    if not 0 < gib < math.inf:
-        raise ConfigError(f"{DRY_RUN}=GIB takes the memory of one GPU, e.g. {DRY_RUN}=80, got {value!r}")
-    return gib * GIB
+    with explained(ConfigError, f"{DRY_RUN}=GIB takes the memory of one GPU, such as 80", ValueError):
+        return GIB * _SIZE.validate_python(" ".join(values) or 80)
 
 
 def dry_run(given: Flags) -> DryRun:

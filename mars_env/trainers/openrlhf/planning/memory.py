@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Final
 
 from mars_env.errors import ConfigError
+from mars_env.text import counted
 from mars_env.trainers.openrlhf.planning.models import Architecture
 
 GIB: Final = 2**30
@@ -174,16 +175,16 @@ def describe(args: SimpleNamespace, model: Architecture, gpu: float) -> str:
     pools = gpu_pools(args)
     total = sum(pool.gpus for pool in pools)
     lines = [
-        f"{_count(total, 'GPU')} on at least {_count(max(args.actor.num_nodes, -(-total // 8)), 'node')}"
+        f"{counted(total, 'GPU')} on at least {counted(max(args.actor.num_nodes, -(-total // 8)), 'node')}"
     ]
     parallel = args.vllm.tensor_parallel_size
-    engines = _count(args.vllm.num_engines, "engine") + (f" of {parallel} GPUs" if parallel > 1 else "")
+    engines = counted(args.vllm.num_engines, "engine") + (f" of {parallel} GPUs" if parallel > 1 else "")
     for pool in pools:
         held = memory(args, model, gpu, pool)
         names = ", ".join(engines if name == "engines" else name for name in pool.components)
         verdict = "" if held.peak <= gpu else ": IT DOES NOT FIT"
         most = f"{held.peak / GIB:.1f} of {gpu / GIB:.0f} GiB"
-        lines.append(f"  {_count(pool.gpus, 'GPU')}: {names}; at most {most} each{verdict}")
+        lines.append(f"  {counted(pool.gpus, 'GPU')}: {names}; at most {most} each{verdict}")
         for name, parts in (("rollout", held.rollout), ("training", held.training)):
             listed = ", ".join(f"{part} {size / GIB:.1f}" for part, size in parts.items() if size >= GIB / 20)
             lines.append(f"    {name:<8} {sum(parts.values()) / GIB:6.1f} GiB  {listed}")
@@ -195,10 +196,6 @@ def describe(args: SimpleNamespace, model: Architecture, gpu: float) -> str:
         if held.host:
             lines.append(f"    host     {held.host * pool.gpus / GIB:6.1f} GiB in all")
     return "\n".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _gpus(group: SimpleNamespace) -> int:

@@ -58,13 +58,9 @@ def architecture(config: Mapping[str, Any]) -> Architecture:
     """Read the contents of a `config.json`; a `ConfigError` for others than `FAMILIES`, or without a size."""
     kind = config.get("model_type")
     if kind not in FAMILIES:
-        raise ConfigError(
-            f"the sizes of a model of type {kind!r} are not known, only of {', '.join(FAMILIES)}"
-        )
-    try:
+        raise ConfigError(f"the sizes of a {kind!r} model are not known, only of {', '.join(FAMILIES)}")
+    with explained(ConfigError, f"this config.json of a {kind} model has no", KeyError):
         return _decoder(kind, config)
-    except KeyError as missing:
-        raise ConfigError(f"this config.json of a {kind} model names no {missing}") from missing
 
 
 def _decoder(kind: str, config: Mapping[str, Any]) -> Architecture:
@@ -116,10 +112,7 @@ def architecture_of(model: str) -> Architecture:
         return PRESETS[model]
     path = here if here.exists() else _cached(model)
     if path is None:
-        raise ConfigError(
-            f"the sizes of {model!r} are not known: it is not a directory with a config.json, not in Hugging "
-            "Face's cache, and no preset; whether a hub has it is not checked"
-        )
+        raise ConfigError(f"the sizes of {model!r} are not known: no folder, not cached, no preset")
     with explained(ConfigError, f"{path} cannot be read", OSError, ValueError):
         config = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(config, dict):

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from mars_env.errors import MarsError, ModelError
-from mars_env.models.requests import Sampled, TokenModel, sampled_completion
+from mars_env.models.requests import Sampled, TokenModel
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Sampling
 
@@ -97,13 +97,7 @@ class EnginesModel(TokenModel):
                 sampled = await self._engines[least].sample(ids, requests)
         finally:
             self._busy[least] -= n
-        return [self._completion(ids, sampling, each) for each in sampled]
-
-    def _completion(self, ids: tuple[int, ...], sampling: Sampling, sampled: Sampled) -> Completion:
-        if sampled.finish_reason not in ("stop", "length"):
-            raise ModelError(f"{self.name}: the request was aborted: finish reason {sampled.finish_reason!r}")
-        text = self.tokenizer.decode(list(sampled.token_ids), skip_special_tokens=True)
-        return sampled_completion(ids, sampling, sampled, text)
+        return [self.completion(ids, sampling, each) for each in sampled]
 
 
 def _request(sampling: Sampling, room: int) -> dict[str, Any]:

@@ -20,12 +20,7 @@ EVALUATED = (
 
 
 def training_metrics(
-    batch: UpdateBatch,
-    samples: Sequence[TurnSample],
-    config: Credit,
-    *,
-    waited: float,
-    between: float,
+    batch: UpdateBatch, samples: Sequence[TurnSample], config: Credit, *, waited: float, between: float
 ) -> dict[str, float]:
     """The metrics of one update.
 

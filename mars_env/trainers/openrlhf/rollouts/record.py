@@ -17,12 +17,12 @@ SAMPLES: Final = "samples.jsonl"
 
 
 class UpdateRecord:
-    """Writes a record into a folder, which is created if it does not exist.
+    """Writes a record into a folder, which is created if it does not exist; without one nothing.
 
     Lines of later updates than those done are removed, since their weights are lost.
     """
 
-    def __init__(self, directory: str | Path, updates: int) -> None:
+    def __init__(self, directory: str | Path | None, updates: int) -> None:
         self._updates, _ = UpdateLog.resumed(directory, UPDATES, updates)
         self._samples, _ = UpdateLog.resumed(directory, SAMPLES, updates)
 

@@ -58,10 +58,7 @@ def batch_shape(args: Any) -> BatchShape:
     """The shape that OpenRLHF's arguments require; a `ConfigError` if batch or GPUs are not divisible."""
     gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
     if gpus % (args.ds.ring_attn_size * args.ds.tensor_parallel_size):
-        raise ConfigError(
-            f"the actor's {gpus} GPUs must be a multiple of --ds.ring_attn_size {args.ds.ring_attn_size} "
-            f"times --ds.tensor_parallel_size {args.ds.tensor_parallel_size}"
-        )
+        raise ConfigError(f"{gpus} GPUs are no multiple of --ds.ring_attn_size x --ds.tensor_parallel_size")
     dynamic = args.train.dynamic_batch_enable  # micro-batches by tokens, of any number of rows
     return BatchShape(
         ranks=gpus // args.ds.ring_attn_size // args.ds.tensor_parallel_size,

@@ -33,11 +33,7 @@ from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.policies import arguments_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, require_alive
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
-from mars_env.trainers.openrlhf.rollouts.metrics import (
-    Verifications,
-    evaluation_metrics,
-    training_metrics,
-)
+from mars_env.trainers.openrlhf.rollouts.metrics import Verifications, evaluation_metrics, training_metrics
 from mars_env.trainers.openrlhf.rollouts.record import UpdateRecord
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
@@ -79,7 +75,7 @@ class _Run:
     """The policies, their common rollouts, and the run's progress."""
 
     def __init__(self, settings: TeamSettings, args: SimpleNamespace) -> None:
-        self.settings, self.args, self.config = settings, args, settings.config
+        self.settings, self.args = settings, args
         arguments = _arguments(settings, args)
         if not ray.is_initialized():
             parallelism = os.environ.get("TOKENIZERS_PARALLELISM", "false")
@@ -96,8 +92,8 @@ class _Run:
         if settings.eval_problems:  # so that a misfit is reported now
             self._agents(settings.evaluation_game().rules, evaluation=True)
         game = settings.game()
-        team = Team(self._agents(game.rules), self.policies)
-        trained = check_agents(team.agents, self.config, self.policies, door="OpenRLHF")
+        self.team = team = Team(self._agents(game.rules), self.policies)
+        trained = check_agents(team.agents, settings, self.policies, door="OpenRLHF")
         run_sync(preflight(team.agents, game, trained))
         updates = {policy.resume().get("update", 0) for policy in self.policies.values()}
         if len(updates) != 1:
@@ -113,7 +109,7 @@ class _Run:
             passes=args.train.num_episodes,
         )
         self.feed, self.verifications = RolloutFeed(batches), Verifications()
-        self.record = None if settings.record is None else UpdateRecord(settings.record, done)
+        self.record = UpdateRecord(settings.record, done)
         self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
 
     def next_batch(self) -> UpdateBatch | None:
@@ -127,12 +123,12 @@ class _Run:
 
     def update(self, batch: UpdateBatch) -> None:
         """Train all policies at the same time, each on its own turns of a batch."""
-        update, samples, feed = batch.version + 1, turn_samples(batch.groups, self.config), self.feed
+        update, feed = batch.version + 1, self.feed
+        samples = turn_samples(batch.groups, self.settings, frozen=self.team.frozen)
         own = {name: [s for s in samples if s.policy == name] for name in self.policies}
-        metrics = training_metrics(batch, samples, self.config, waited=feed.waited, between=feed.between)
-        if self.record is not None:
-            versions = {name: policy.version for name, policy in self.policies.items()}
-            self.record.note(update, versions, batch, samples)
+        metrics = training_metrics(batch, samples, self.settings, waited=feed.waited, between=feed.between)
+        versions = {name: policy.version for name, policy in self.policies.items()}
+        self.record.note(update, versions, batch, samples)
         began = time.perf_counter()
         trained = {
             name: self.pool.submit(self.policies[name].update, mine, batch.age_by_group)
@@ -184,16 +180,10 @@ class _Run:
         """Play the evaluation's problems with the present weights."""
         problems, game = self.settings.evaluation_problems(), self.settings.evaluation_game()
         with engines_awake(self.args, self.handles):
-            samples, concurrency = self.args.eval.n_samples_per_prompt, self.args.rollout.batch_size
+            agents, samples = self._agents(game.rules, evaluation=True), self.args.eval.n_samples_per_prompt
             jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
-            playing = collect(
-                game,
-                self._agents(game.rules, evaluation=True),
-                jobs,
-                seed=self.settings.seed,
-                concurrency=concurrency * self.settings.group,
-            )
-            trees = run_sync(playing)
+            at_once = self.args.rollout.batch_size * self.settings.group
+            trees = run_sync(collect(game, agents, jobs, seed=self.settings.seed, concurrency=at_once))
         metrics = evaluation_metrics(trees, problems.name)
         log.info(f"Evaluation at update {update}: {metrics}")
         for policy in self.policies.values():
@@ -209,10 +199,7 @@ def _arguments(settings: TeamSettings, args: SimpleNamespace) -> dict[str, Simpl
     if not settings.policies:
         return {POLICY: args}
     if args.ckpt.max_num < 2:
-        raise ConfigError(
-            "several policies need two checkpoints of each, in case a run ends while it saves: "
-            "set --ckpt.max_num to 2 or more"
-        )
+        raise ConfigError("a run of several policies may end while it saves: set --ckpt.max_num 2")
     folders = [Path(args.ckpt.path) / name / "_actor" for name in settings.policies]
     resumed = take_common_checkpoint(folders) if args.ckpt.load_enable else None
     own = {name: arguments_of(args, name, path, resumed) for name, path in settings.policies.items()}

@@ -33,10 +33,7 @@ def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
     needed = sum(pool.gpus for args in policies for pool in gpu_pools(args))
     there = ray.cluster_resources().get("GPU", 0)
     if needed > there:
-        raise ConfigError(
-            f"the run needs {needed} GPUs, but Ray has {there:g}: see --dry-run, and let the cluster's other "
-            "nodes join it first"
-        )
+        raise ConfigError(f"the run needs {needed} GPUs, but Ray has {there:g}: let other nodes join first")
 
 
 @contextmanager

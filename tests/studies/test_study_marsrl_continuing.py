@@ -6,8 +6,9 @@ from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.miniature import protocol
-from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
+from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.types import Completion
+from studies.marsrl.continuing import ContinuingSolver, remaining
 
 CHAIN = protocol.Chain(882, (("-", 27), ("+", 5), ("-", 60), ("+", 99)))
 STATEMENT = (
@@ -74,10 +75,10 @@ def test_the_rest_is_asked_for_as_a_new_problem():
 
 def test_a_wrong_value_is_taken_as_it_is_for_nobody_verifies():
     wrong = FIRST.replace("800", "801")
-    assert protocol.remaining(CHAIN, wrong) == protocol.Chain(801, (("+", 99),))
-    assert protocol.remaining(CHAIN, "") is None
-    assert protocol.remaining(CHAIN, "a: = 882\n") is None
-    assert protocol.remaining(CHAIN, FIRST + "9 = 899\n") is None
+    assert remaining(CHAIN, wrong) == protocol.Chain(801, (("+", 99),))
+    assert remaining(CHAIN, "") is None
+    assert remaining(CHAIN, "a: = 882\n") is None
+    assert remaining(CHAIN, FIRST + "9 = 899\n") is None
 
 
 def test_no_more_tokens_are_spent_than_there_are():
