@@ -149,7 +149,10 @@ def _region(node: Node) -> Region:
 def _several(node: Node) -> Region:
     kinds = {item.kind for item in node.args}
     if kinds <= {"group", "setop", "set"} and set_like(node):
-        return _union(*map(_region, node.args))
+        regions = list(map(_region, node.args))
+        if any(not _is_empty(_intersection(a, b)) for k, a in enumerate(regions) for b in regions[:k]):
+            raise Unreadable("intervals that overlap, without a word that joins them")
+        return _union(*regions)
     if kinds - {"relation", "list"} or len(set(map(variable_of, node.args))) != 1:
         raise Unreadable("conditions on several variables")
     parts = list(map(_region, node.args))

@@ -126,10 +126,11 @@ _SYSTEM = re.compile(
 )
 _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\(?:text|mathrm)\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
-    r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
+    r"|\\b?mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
 _OF_NUMBERS = re.compile(r"\\in\s*(?:\\math(?:bb|bf|rm)\s*)?\{?([ZNR])\b\}?(?:[\^_]?\{?(?:\*|\\ast|\+)\}?)?")
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
+_BOTH_REAL = re.compile(r",(?:\\ |\s)*([a-z]),(?=\s*[a-z]\s*\\in\s*\\mathbb\{R\}\s*\Z)")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _SAID = (
     r"\s*,?\s*(?:(?:where|for|with|any|all|some|every|an?|arbitrary|real|is|are|constants?|numbers?|reals"
@@ -231,6 +232,8 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\math", re.compile(r"\\(math(?:bb|bf|rm|it))\s*([A-Za-z])(?![A-Za-z])"), r"\\\1{\2}"),
     (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
+    (r"\mathbb", _BOTH_REAL, r", \1\\in\\mathbb{R},"),
+    (r"\mathbb", re.compile(r"(?<=\\mathbb\{R\})\s*-\s*(?=\\\{)"), r"\\setminus "),
     (" to ", re.compile(r"(?<=\d) to (?=\d)"), ":"),
     (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
@@ -317,6 +320,8 @@ def _text_word(word: str, mode: str, after_value: bool) -> Token:
         return Token("op", bare.lower())
     if after_value and mode == r"\mathrm" and bare in ("min", "sec"):
         return Token("text", bare)
+    if bare in ("e", "i") and mode in (r"\text", r"\textrm"):
+        return Token("sym", bare)
     if mode in _SYMBOL_FONTS:
         if bare in _WORD_COMMANDS:
             return Token("cmd", "\\" + bare)
