@@ -92,7 +92,7 @@ _ALIASES = {
 }  # fmt: skip
 FUNCTIONS = TRIGONOMETRY | word_set("ln log lg exp gcd lcm max min sqrt abs floor ceil binom")
 _WORD_COMMANDS = FUNCTIONS | {"pi", "infty", "theta", "alpha", "beta", "gamma", "lambda", "cup"}
-SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
+SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old to")
 RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
     " feet inches hours minutes pct kJ kW kN kV Hz mol"
@@ -234,7 +234,6 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\mathbb", _IN_BRACKETS, r", \1"),
     (r"\mathbb", _BOTH_REAL, r", \1\\in\\mathbb{R},"),
     (r"\mathbb", re.compile(r"(?<=\\mathbb\{R\})\s*-\s*(?=\\\{)"), r"\\setminus "),
-    (" to ", re.compile(r"(?<=\d) to (?=\d)"), ":"),
     (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),

@@ -72,8 +72,7 @@ def _send(channel: int, message: dict[str, Any]) -> None:
 
 def _die_with_parent(parent: int) -> None:
     """Ask Linux to kill this process when the thread that started it ends."""
-    set_parent_death_signal = 1
-    with suppress(AttributeError):  # only Linux has it
-        ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL)
+    with suppress(AttributeError):  # only Linux has it; 1 means to set the signal of a parent's death
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)  # it ended before this request to the kernel
