@@ -286,16 +286,12 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
                 modes.append((mode, -1))
             brackets += (piece in ("(", "[", r"\{")) - (piece in (")", "]", r"\}"))
             opened = modes.pop()[1] if piece == "}" and modes else -1
-            if opened >= 0 and _is_one(tokens[opened + 1 :]):
-                del tokens[opened]
+            inner = tokens[opened + 1 :] if opened >= 0 else []
+            if len(inner) == 1 or any(token.kind == "text" for token in inner):
+                del tokens[opened]  # the braces of a font around words, or around one token
             else:
                 tokens.append(_token(kind, piece))
     return _join_text(tokens)
-
-
-def _is_one(inner: list[Token]) -> bool:
-    """Whether the braces of a font may be left out: around words, or around one token."""
-    return len(inner) == 1 or any(token.kind == "text" for token in inner)
 
 
 def _is_value(last: list[Token]) -> bool:
