@@ -6,9 +6,11 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from mars_env.errors import ConfigError
+from pydantic import BaseModel, Field, ValidationError
+
+from mars_env.errors import ConfigError, explained
 from mars_env.files import atomic_draft, jsonl_rows, writing
 from mars_env.grading import grader_for
 from mars_env.sync import end_tasks, only_own_cancellation, run_sync
@@ -16,8 +18,8 @@ from mars_env.text import describe_error, shown
 from mars_env.types import Grade, Grader, Problem
 
 
-class _Row(NamedTuple):
-    problem_id: str
+class _Row(BaseModel, hide_input_in_errors=True):
+    problem_id: str = Field(coerce_numbers_to_str=True)
     completion: str
 
 
@@ -73,34 +75,20 @@ def grade_file(
             if on_progress is not None:
                 on_progress(counts.total(), total)
 
-        run_sync(_grade_rows(_read_rows(completions, problems), problems, grader, at_once, write))
+        run_sync(_grade_rows(_read_rows(completions, problems), grader, at_once, write))
     return dict(counts)
 
 
-def _read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[_Row]:
-    try:
+def _read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[tuple[Problem, str]]:
+    with explained(ConfigError, "the completions", OSError):
         file = path.open("rb")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read the completions: {error.strerror}") from error
     with file:
-        for place, row in jsonl_rows(path, file, ConfigError):
-            yield _row(row, place, problems)
-
-
-def _row(row: Mapping[str, Any], where: str, problems: Mapping[str, Problem]) -> _Row:
-    problem_id = row.get("problem_id")
-    if isinstance(problem_id, int) and not isinstance(problem_id, bool):
-        row = {**row, "problem_id": str(problem_id)}
-    for field in _Row._fields:
-        if field not in row:
-            raise ConfigError(f"{where}: the field {field!r} is missing")
-        if not isinstance(row[field], str):
-            raise ConfigError(
-                f"{where}: the field {field!r} must be a string, not {type(row[field]).__name__}"
-            )
-    if row["problem_id"] not in problems:
-        raise ConfigError(f"{where}: the field 'problem_id' names an unknown problem, {row['problem_id']!r}")
-    return _Row(row["problem_id"], row["completion"])
+        for place, values in jsonl_rows(path, file, ConfigError):
+            with explained(ConfigError, place, ValidationError):
+                row = _Row.model_validate(values)
+            if row.problem_id not in problems:
+                raise ConfigError(f"{place}: problem_id: there is no problem {shown(row.problem_id)}")
+            yield problems[row.problem_id], row.completion
 
 
 def _verdict_row(problem: Problem, grade: Grade) -> dict[str, Any]:
@@ -130,8 +118,7 @@ def _written(grade: object) -> Grade:
 
 
 async def _grade_rows(
-    rows: Iterator[_Row],
-    problems: Mapping[str, Problem],
+    rows: Iterator[tuple[Problem, str]],
     grader: Grader | None,
     at_once: int,
     write: Callable[[Problem, Grade], None],
@@ -154,9 +141,8 @@ async def _grade_rows(
         begun.popleft()
 
     try:
-        for row in rows:
-            problem = problems[row.problem_id]
-            begun.append((problem, asyncio.create_task(judge(problem, row.completion))))
+        for problem, text in rows:
+            begun.append((problem, asyncio.create_task(judge(problem, text))))
             if len(begun) > 4 * at_once:
                 await write_first()
         while begun:

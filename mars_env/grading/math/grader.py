@@ -34,10 +34,8 @@ _PERCENT_SIGN = re.compile(
 )
 _ASKS_FOR_PERCENT = re.compile(
     r"\b(?:what|how\s+(?:many|much))\s+percent(?:age)?s?\b"
-    r"|\b(?:find|compute|determine|calculate|give|state|what\s+(?:is|was|are|were|will\s+be)|what['’]s)\s+(?:the|his|her|their|its)\s+"
-    r"(?:(?:total|overall|combined|net|minimum|maximum|least|greatest|smallest|largest|lowest|highest|average|mean|final|new|exact"
-    r"|approximate|annual|equivalent|remaining|expected)\s+)?percent(?:age)?\b"
-    r"|\bto\s+the\s+nearest\s+(?:(?:whole|integer)\s+|\w+\s+of\s+an?\s+)?percent\b|\b(?:as|in)\s+(?:an?\s+)?percent(?:age)?\b|百分之(?:几|多少)",
+    r"|\b(?:find|compute|determine|calculate|give|state|what(?:['’]s|\s+(?:is|was|are|were)))\s+(?:the|his|her|their|its)\s+(?:\w+\s+)?percent"
+    r"|\bnearest\s+(?:\w+\s+){0,4}percent\b|\b(?:as|in)\s+(?:an?\s+)?percent(?:age)?\b|百分之(?:几|多少)",
     re.IGNORECASE,
 )
 _FLAGS = ("ordered", "integer")
@@ -126,7 +124,7 @@ class MathGrader:
             >>> grader.check_reference(Problem("p", "?", "25")) is None
             True
             >>> grader.check_reference(Problem("p", "?", r"5^{5^{5^{5^5}}}"))
-            'the reference is beyond the limits: a power is larger than the limit'
+            'the reference cannot be used: a power is larger than the limit'
         """
         try:
             reference = reference_of(problem)
@@ -146,10 +144,7 @@ class MathGrader:
                 f"the reference of problem {problem.id!r} could not be checked: {reply['fault']}"
             )
         why = reply.get("limit") or reply.get("unfit") or reply.get("error")
-        beyond = why and "limit" in why
-        return (
-            f"the reference {'is beyond the limits' if beyond else 'cannot be used'}: {why}" if why else None
-        )
+        return f"the reference cannot be used: {why}" if why else None
 
     def close(self) -> None:
         """End the worker processes; the grader cannot be used after that."""
@@ -288,14 +283,11 @@ def graded(reply: Reply, started: float, backend: str = "symbolic") -> Grade:
     spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "backend": backend}
     if "fault" in reply:
         return Grade.unknown(reply["fault"], **spent)
-    if "unfit" in reply:
-        return Grade.unknown(f"the reference cannot be used: {reply['unfit']}", **spent)
+    why = reply.get("unfit") or reply.get("limit") or reply.get("error")
+    if why is None:
+        return Grade.correct(**spent) if reply["equal"] else Grade.wrong(str(reply["reason"]), **spent)
+    if "unfit" in reply or reply["phase"] == "reference":
+        return Grade.unknown(f"the reference cannot be used: {why}", **spent)
     if "limit" in reply:
-        if reply["phase"] == "reference":
-            return Grade.unknown(f"the reference is beyond the limits: {reply['limit']}", **spent)
-        return Grade.wrong(f"the answer is beyond the limits of its evaluation: {reply['limit']}", **spent)
-    if "error" in reply:
-        if reply["phase"] == "reference":
-            return Grade.unknown(f"the reference could not be read: {reply['error']}", **spent)
-        return Grade.wrong("the answer could not be read", **spent)
-    return Grade.correct(**spent) if reply["equal"] else Grade.wrong(str(reply["reason"]), **spent)
+        return Grade.wrong(f"the answer is beyond the limits of its evaluation: {why}", **spent)
+    return Grade.wrong("the answer could not be read", **spent)

@@ -11,7 +11,7 @@ from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable
 from mars_env.grading.math.parser import plain_integer, read_answer
 from mars_env.grading.math.sentences import MATH_SPAN, undelimited
 from mars_env.grading.math.tokens import CHINESE_UNITS
-from mars_env.grading.math.units import Unit, is_known, known_unit, letter_unit, value_and_unit
+from mars_env.grading.math.units import is_known, known_unit, letter_unit, value_and_unit
 from mars_env.grading.math.vocabulary import NO_LENGTH
 
 _LENGTH = 400  # longest answer or sentence that is looked at
@@ -51,8 +51,8 @@ _ONLY_A_LABEL = re.compile(
 _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
 _CALL = re.compile(r"[A-Za-z]'{0,3}(?:\^\{-1\})?\((?:[^()=]|\([^()=]{1,20}\)){1,40}\)")
 _PHRASE = re.compile(r"[^\W_]+")
-_PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _OPERATORS = re.compile(r"\\(?:frac\{d\}\{d\w\}|text|left|right|cdot|times|div|bmod|[,;:! ])|\bmod\b")
+_PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 @lru_cache(maxsize=4096)
@@ -126,21 +126,21 @@ def names_another(statement: str, answer: str) -> bool:
         return True  # "MC = 3" for an area
     if not sign or len(asked := asked_formulas(last)) != 1:
         return False
-    if _CALL.fullmatch(left) and _CALL.fullmatch(asked[0]):
-        return form(left) != form(asked[0])
-    if len(answer) > _LENGTH or (name := _NAME.fullmatch(left)) is None:
+    if len(answer) > _LENGTH or form(left) == form(asked[0]):
         return False
-    written = re.escape(name[0])
-    if len(name[0]) == len(asked[0]) == 1 and name[0].islower() and asked[0].islower():
-        return name[0] != asked[0]
-    if re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z])", asked[0]):
-        return name[0] != asked[0] and _SUM.search(asked[0]) is not None  # "m = 23" for "m + n"
-    if name[2] and (other := _NAME.fullmatch(asked[0].strip())):
-        return bool(other[1] == name[1] and other[2])
-    formulas = MATH_SPAN.findall(statement)
-    if any(re.search(rf"[A-Za-z]\({written}\)", span) for span in formulas):
-        return False  # the argument of a function may be solved for
-    return any(re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", span) for span in formulas)
+    if _CALL.fullmatch(left) and _CALL.fullmatch(asked[0]):
+        return True
+    if (name := _NAME.fullmatch(left)) is None:
+        return False
+    other = _NAME.fullmatch(asked[0])
+    if other and (
+        re.fullmatch("[a-z]{2}", name[0] + other[0]) or (name[2] and name[1] == other[1] and other[2])
+    ):
+        return True
+    written = re.compile(rf"(?<![A-Za-z\\(]){re.escape(name[0])}(?![A-Za-z_^(])")
+    if written.search(asked[0]):
+        return _SUM.search(asked[0]) is not None  # "m = 23" for "m + n"
+    return any(map(written.search, MATH_SPAN.findall(statement)))
 
 
 def is_copied(statement: str, reference: str, answer: str) -> bool:
@@ -187,8 +187,6 @@ def _sorted(node: Node | str) -> Node | str:
 
 def _cancels(node: Node) -> int:
     """The largest integer that can be cancelled in a fraction or a ratio of the formula."""
-    if node.kind == "time":  # 7:12 is read as a time
-        return math.gcd(*map(int, node.pair[:2]))
     lines = (part.args for part in node.walk() if part.kind in ("div", "ratio"))
     return max((math.gcd(*map(_literal, line)) for line in lines), default=1)
 
@@ -201,14 +199,10 @@ def _literal(node: Node) -> int:
 
 
 def _factors(node: Node) -> int:
-    """How many factors a product has, without numbers, but with their multiplicity."""
+    """How many factors a product has, without numbers."""
     if node.kind in ("mul", "neg"):
         return sum(map(_factors, node.args))
-    if node.kind == "pow" and (exponent := _exponent(node)):
-        return exponent * _factors(node.args[0])
-    return (
-        _factors(node.args[0]) if node.kind == "div" else int(any(part.kind == "sym" for part in node.walk()))
-    )
+    return int(any(part.kind == "sym" for part in node.walk()))
 
 
 def _terms(node: Node) -> int:
@@ -307,35 +301,24 @@ def asked_units(statement: str) -> tuple[str, ...]:
 
 def with_asked_unit(statement: str, reference: str, answer: str) -> str:
     r"""The reference with the unit that the problem asks for, if the answer has another one of its kind."""
-    if (
-        len(answer) > _LENGTH
-        or not re.search("[A-Za-z¢$\u4e00-\u9fff]", answer)
-        or not (names := asked_units(statement))
-    ):
-        return reference
-    if not _is_bare(reference):
+    plain = len(answer) > _LENGTH or _PLAIN_NUMBER.fullmatch(answer)
+    names = () if plain else asked_units(statement)
+    if not names or not _is_bare(reference):
         return reference
     if "degrees" in names:
         return rf"{reference}^\circ" if _RADIANS.search(answer) else reference
-    expected = {of.dimension: (name, of) for name in names if (of := known_unit(name))}
-    node = _parsed(answer)
-    if len(expected) < len(names) or node is None:
+    of, node = known_unit(names[0]), _parsed(answer)
+    if len(set(names)) > 1 or of is None or node is None:
         return reference  # "how many hours and minutes"
     try:
         value, own = value_and_unit(node.args[-1] if operators(node) == ("=",) else node)
-        for name, of in expected.values():
-            found = letter_unit(value)[1] if own is None else own
-            another = own is not None and len(expected) == 1 and is_known(own)
-            if isinstance(found, Unit) and (_bases(found) == _bases(of) or another):
-                return rf"{reference}\text{{ {name}}}" if found != of or own is None else reference
+        found = letter_unit(value)[1] if own is None else own
     except (Unreadable, OverLimit, RecursionError):
-        pass
-    return reference
-
-
-def _bases(of: Unit) -> frozenset[str]:
-    """The kinds of a unit: an area and a length are alike."""
-    return frozenset(base for base, _ in of.dimension)
+        return reference
+    if not is_known(found):
+        return reference
+    another = found.dimension == of.dimension if own is None else found != of
+    return rf"{reference}\text{{ {names[0]}}}" if another else reference
 
 
 def _is_bare(reference: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import NamedTuple
 
 _SMALL = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -88,8 +87,6 @@ def in_digits(text: str) -> str:
         return text
     if match := _SPELLED.fullmatch(text):
         value = spelled_number(match[1].lower().replace("-", " "))
-        if value is not None and value.denominator > 1:
-            return rf"{'-' * (value < 0)}\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
         return text if value is None else str(value)
     ordinal = _ORDINAL.fullmatch(text)
     return ordinal[1] if ordinal else text
@@ -99,33 +96,20 @@ _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
     "november", "december",
 )  # fmt: skip
-_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS) + "|sept"
-_DATE = re.compile(
-    r"(?:(?P<weekday>mon|tues|wednes|thurs|fri|satur|sun)day,? )?(?:the )?"
-    rf"(?:(?P<month>{_MONTH})\.? (?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
-    rf"|(?P<day2>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?(?P<month2>{_MONTH})\.?)(?:,? ?(?P<year>\d{{4}}))?",
-    re.ASCII,
-)
+_MONTH = {short: name[:3] for name in _MONTHS for short in (name, name[:3])}
+_NUMBER = re.compile(r"(\d\d?)(?:st|nd|rd|th)?|(\d{4})", re.ASCII)
 
 
-class Date(NamedTuple):
-    """A day; year and weekday are None where they are left out."""
-
-    month: str
-    day: int
-    year: str | None
-    weekday: str | None
-
-    def agrees(self, other: Date) -> bool:
-        """Whether another date is this one; it may say more."""
-        return all(mine in (None, its) for mine, its in zip(self, other, strict=True))
-
-
-def date(text: str) -> Date | None:
-    """A date with the month in words; None if it is not such a date."""
-    words = " ".join(text.lower().replace(",", ", ").split()).replace(" ,", ",") if len(text) <= 60 else ""
-    match = _DATE.fullmatch(words)
-    if match is None:
-        return None
-    month, day = (match["month"] or match["month2"])[:3], int(match["day"] or match["day2"])
-    return Date(month, day, match["year"], match["weekday"])
+def date(text: str) -> dict[str, str]:
+    """What a date with the month in words says; nothing if it is not such a date."""
+    said = dict[str, str]()
+    words = text.lower().replace(",", " ").split() if len(text) <= 60 else []
+    for word in (word.strip(".") for word in words if word not in ("the", "of")):
+        number = _NUMBER.fullmatch(word)
+        kind = (
+            "month" if word in _MONTH else "day" if number and number[1] else "year" if number else "weekday"
+        )
+        if kind in said or (kind == "weekday" and not word.endswith("day")):
+            return {}
+        said[kind] = _MONTH.get(word) or (number and number[1]) or word
+    return said if {"month", "day"} <= said.keys() else {}
