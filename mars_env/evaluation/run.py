@@ -270,19 +270,12 @@ async def _baselines(
     except ConfigError as error:
         return found, [f"The baselines are left out: {error}"]
 
-    def add(make: Callable[[], Baseline]) -> None:
+    async def add(make: Callable[[AnswerOf], Baseline], voting: Sequence[Tree] = ()) -> None:
+        """Add a baseline, given what the `voting` trees vote for."""
         try:
-            found.append(make())
-        except ConfigError as error:
+            found.append(make(await _answers_of(plan.problems, voting)))
+        except (ModelError, ConfigError) as error:  # a lost sandbox, say, or no answers to vote on
             notes.append(f"A baseline is left out: {error}")
-
-    async def add_vote(make: Callable[[AnswerOf], Baseline], pool: Sequence[Tree]) -> None:
-        try:
-            answer_of = await _answers_of(plan.problems, pool)
-        except (ModelError, ConfigError) as error:  # a lost sandbox, problems without answers to vote on
-            notes.append(f"A baseline is left out: {error}")
-        else:
-            add(lambda: make(answer_of))
 
     async def played(
         name: str, change: Callable[[Game], Game], samples: int, rules: str, size: int = 0, play: Play = play
@@ -303,24 +296,25 @@ async def _baselines(
     rules = f"solve, {revisions} revisions"
     refined = await played("baseline-refine", revise, plan.samples, rules, revisions)
     voted_by = _voted_by(plan.problems)
-    add(lambda: single(finished, votes))
-    await add_vote(lambda answer_of: majority_vote(finished, votes, answer_of, voted_by), votes)
-    add(lambda: refinement(finished, refined))
+    await add(lambda _: single(finished, votes))
+    await add(lambda answer_of: majority_vote(finished, votes, answer_of, voted_by), votes)
+    await add(lambda _: refinement(finished, refined))
     cut = any(turn.action.truncated for turn in attempts)
     if cut and isinstance(play, LocalPlay) and (own := play.limit_of(SOLVER)) is not None:
         limit = math.ceil(budget)
         if limit > own:
             rules, longer = f"solve, {limit} tokens", play.longer(SOLVER, limit)
             written = await played("baseline-go-on", alone, plan.samples, rules, limit, longer)
-            add(lambda: replace(single(finished, written, CONTINUED), detail=f"1 sample, {limit} tokens"))
+            detail = f"1 sample, {limit} tokens"
+            await add(lambda _: replace(single(finished, written, CONTINUED), detail=detail))
         else:
             why = f"the System's {limit} tokens a problem are no more than the Solver's limit of {own}"
             notes.append(f"{CONTINUED}: left out, since {why}")
     if VERIFIER in plan.game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")
-        await add_vote(lambda answer_of: weighted_vote(finished, checked, answer_of, voted_by), checked)
-        add(lambda: retries(finished, checked))
-    add(lambda: oracle(finished, votes))
+        await add(lambda answer_of: weighted_vote(finished, checked, answer_of, voted_by), checked)
+        await add(lambda _: retries(finished, checked))
+    await add(lambda _: oracle(finished, votes))
     return found, notes
 
 

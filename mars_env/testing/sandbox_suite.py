@@ -20,6 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Literal
+from unittest.mock import patch
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits
 from mars_env.testing import sandbox_evasions  # noqa: F401  (this adds its checks)
@@ -234,22 +235,18 @@ async def changes_no_file_of_the_host(backend: Backend) -> None:
 @proves(Guarantee.ENVIRONMENT)
 async def sees_no_environment_of_the_host(backend: Backend) -> None:
     secret = secrets.token_hex(8)
-    os.environ["MARS_ENV_SUITE_SECRET"] = secret
-    try:
-        source = """
-            import glob
-            found = repr(dict(os.environ))
-            paths = ["/proc/self/environ"]
-            if <private>: paths += glob.glob("/proc/[0-9]*/environ") + ["/proc/%d/environ" % os.getppid()]
-            for path in paths:
-                try: found += open(path, errors="replace").read()
-                except OSError: pass
-            assert "MARS_ENV_SUITE_SECRET" not in found and "SSH" not in found
-        """
-        private = Guarantee.HOST_FILES in backend.guarantees
-        await must_be_fine(backend, source, private=private)
-    finally:
-        del os.environ["MARS_ENV_SUITE_SECRET"]
+    source = """
+        import glob
+        found = repr(dict(os.environ))
+        paths = ["/proc/self/environ"]
+        if <private>: paths += glob.glob("/proc/[0-9]*/environ") + ["/proc/%d/environ" % os.getppid()]
+        for path in paths:
+            try: found += open(path, errors="replace").read()
+            except OSError: pass
+        assert "MARS_ENV_SUITE_SECRET" not in found and "SSH" not in found
+    """
+    with patch.dict(os.environ, MARS_ENV_SUITE_SECRET=secret):
+        await must_be_fine(backend, source, private=Guarantee.HOST_FILES in backend.guarantees)
 
 
 @proves(Guarantee.SIGNALS)

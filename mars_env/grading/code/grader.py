@@ -321,10 +321,9 @@ async def _check(
 
 
 async def _run_checker(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes) -> Result:
-    names = ("input.txt", "expected.txt", "output.txt")
-    given: list[bytes] = [test[name].encode("utf-8", "surrogatepass") for name in ("input", "output")]
-    files = dict(zip(names, (*given, output), strict=True))
-    job = Job(source=task.reference["checker"], arguments=names, files=files)
+    given, expected = (test[name].encode("utf-8", "surrogatepass") for name in ("input", "output"))
+    files = {"input.txt": given, "expected.txt": expected, "output.txt": output}
+    job = Job(source=task.reference["checker"], arguments=tuple(files), files=files)
     limits = replace(task.limits, cpu_seconds=max(10.0, 2 * task.limits.cpu_seconds))
     return await run_job(lease, job, limits, role="checker")
 

@@ -5,6 +5,7 @@ problem's own numbers in its metadata. The reference is then one right answer am
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -57,11 +58,9 @@ def _subset_sum(metadata: Mapping[str, Any], answer: str) -> str:
     chosen = read_numbers(answer)
     if chosen is None:
         return "the answer is not a list of numbers"
-    left = list(metadata["numbers"])
-    for number in chosen:
-        if number not in left:
-            again = number in metadata["numbers"]
-            return f"{number} is used too often" if again else f"{number} is not among the numbers"
-        left.remove(number)
+    if extra := Counter(chosen) - Counter(metadata["numbers"]):
+        number = next(iter(extra))
+        again = number in metadata["numbers"]
+        return f"{number} is used too often" if again else f"{number} is not among the numbers"
     found, target = sum(chosen), metadata["target"]
     return "" if found == target else f"the numbers add up to {found}, not to {target}"

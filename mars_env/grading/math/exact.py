@@ -43,12 +43,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
     if kind == "num":
         assert isinstance(node.value, Fraction)
         return _bounded(node.value, bits)
-    if kind == "based":
-        return exact_value(node.args[0], bits)
-    if kind == "quantity" and node.value == "%":
-        inner = exact_value(node.args[0], bits)
-        return None if inner is None else inner / 100
-    if kind not in ("neg", "pow", "call", *_STEPS):
+    if kind not in ("neg", "based", "pow", "call", *_STEPS) and node.value != "%":
         return None
     values = []
     for child in node.args:
@@ -57,8 +52,8 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
             return None
         values.append(value)
     try:
-        if kind == "neg":
-            return -values[0]
+        if kind in _UNARY:
+            return _UNARY[kind] * values[0]
         if kind == "call":
             return _call(node.name, values, bits)
         if kind == "pow":
@@ -68,6 +63,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         raise Undefined("a division by zero, or a factorial of a negative number") from error
 
 
+_UNARY = {"neg": -1, "based": 1, "quantity": Fraction(1, 100)}
 _STEPS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "add": operator.add, "mul": operator.mul, "div": operator.truediv,
 }  # fmt: skip

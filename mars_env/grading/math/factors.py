@@ -153,8 +153,6 @@ class Factors:
     def argument(self) -> Node:
         """A command's argument: a group, or one token (one digit of a number)."""
         token = self.peek()
-        if token.text == "{":
-            return self.group()
         if token.text.isdigit() and len(token.text) > 1:
             self.tokens[self.place] = token._replace(text=token.text[1:])
             return num(int(token.text[0]))
@@ -322,8 +320,6 @@ class Factors:
 
     def product(self) -> Node:
         """The argument of a function without brackets: factors side by side, up to the next function."""
-        if sign := self.accept("-", "+"):
-            return with_sign(sign, self.product())
         node = self.factor()
         while (
             self.begins_factor(token := self.peek())
@@ -368,7 +364,7 @@ class Factors:
             raise Unreadable("the rows of a matrix differ in length")
         if name in _ALIGNED and len(rows) == 1:
             return rows[0][0]
-        if lined or (width == 1 and all(row[0].kind == "relation" for row in rows)):
+        if lined:
             lines = (row[0] if width == 1 else Node("where", tuple(row)) for row in rows)
             return Node("list", tuple(lines), "and")
         return Node("matrix", tuple(Node("row", tuple(row)) for row in rows))

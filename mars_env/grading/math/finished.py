@@ -53,8 +53,11 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     if is_residue(reference):
         reference = as_family(reference)
     theirs = [node for ways in _numbers(reference, is_name, rounded=True) for node in ways]
+    # of several inequalities that must hold at once, each should say something
+    bounds = [part for part in answer.args if {*operators(part)} & {*"<>", "<=", ">=", "!="}]
+    joint = len(bounds) > 1 and answer.value != "or"
     return reference == answer or all(
-        any(_suffices(peer, node, integer) for node in ways for peer in _peers(node, theirs))
+        any(_suffices(peer, node, integer) for node in ways for peer in _peers(node, theirs, joint))
         for ways in _numbers(answer, is_label, rounded=rounded)
     )
 
@@ -107,10 +110,11 @@ def _is_bare_name(node: Node) -> bool:
     return node.kind == "sym" or (node.kind == "call" and not node.name[1:2].isalpha())
 
 
-def _peers(node: Node, theirs: list[Node]) -> list[Node]:
+def _peers(node: Node, theirs: list[Node], joint: bool) -> list[Node]:
     """The numbers of the reference that have a number's value; all of them if none has."""
     value = exact_value(node, WORKER_BITS)
-    return [other for other in theirs if exact_value(other, WORKER_BITS) == value] or theirs or [node]
+    same = [other for other in theirs if exact_value(other, WORKER_BITS) == value]
+    return same if joint and value is not None else same or theirs or [node]
 
 
 def _suffices(reference: Node, answer: Node, integer: bool) -> bool:

@@ -82,7 +82,7 @@ class WorkerPool:
         limits: VerdictLimits | None = None,
         judge: str = "mars_env.grading.math.judge",
     ) -> None:
-        self.capacity = workers if workers is not None else len(os.sched_getaffinity(0))
+        self.capacity = workers if workers is not None else _cpus()
         if self.capacity < 1:
             raise ValueError(f"a pool needs at least one worker, got {workers}")
         self.limits = limits or VerdictLimits()
@@ -261,3 +261,7 @@ class _Lost(Exception):
     def __init__(self, why: str, *, crashed: bool = False) -> None:
         super().__init__(why)
         self.crashed = crashed
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -40,16 +40,10 @@ def set_like(node: Node) -> bool:
     if node.kind == "relation":
         return any(op in ("<", ">", "<=", ">=", "!=") for op in node.pair)
     if node.kind == "list":
-        return any(map(set_like, node.args)) or _several_intervals(node)
+        return any(map(set_like, node.args))
     if node.kind == "group":
         return len(node.args) == 2 and any(map(is_infinite, node.args))
     return node.kind in ("setop", "builder") or (node.kind == "const" and node.value in ("R", "empty"))
-
-
-def _several_intervals(node: Node) -> bool:
-    """``[0,2], [3,5)``: adjacent brackets that can only be intervals."""
-    pairs = [item.pair for item in node.args if item.kind == "group" and len(item.args) == 2]
-    return len(pairs) == len(node.args) and any("[" in pair or "]" in pair for pair in pairs)
 
 
 def variable_of(node: Node) -> str | None:
@@ -155,7 +149,10 @@ def _region(node: Node) -> Region:
 def _several(node: Node) -> Region:
     kinds = {item.kind for item in node.args}
     if kinds <= {"group", "setop", "set"} and set_like(node):
-        return _union(*map(_region, node.args))
+        regions = list(map(_region, node.args))
+        if any(not _is_empty(_intersection(a, b)) for k, a in enumerate(regions) for b in regions[:k]):
+            raise Unreadable("intervals that overlap, without a word that joins them")
+        return _union(*regions)
     if kinds - {"relation", "list"} or len(set(map(variable_of, node.args))) != 1:
         raise Unreadable("conditions on several variables")
     parts = list(map(_region, node.args))

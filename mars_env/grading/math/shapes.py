@@ -192,10 +192,12 @@ def _scaled_matrix(node: Node) -> Node:
 
 
 def _relation_as_value(node: Node) -> Node | None:
-    """The set that contains ``x``, the assignments of ``x = y = 2``, ``y > 1`` for ``f(x) > 1``."""
+    """The set that has ``x``; ``x = 5`` for ``5 = x``, two for ``x = y = 2``, ``y > 1`` for ``f(x) > 1``."""
     relations, (left, *_, last) = operators(node), node.args
     if relations == ("in",) and last.kind in ("set", "group", "setop"):
         return last if left.kind == "sym" or last.kind == "set" else None
+    if relations == ("=",) and last.kind == "sym" and left.kind in EXPRESSIONS and not free_symbols(left):
+        return Node("relation", (last, left), relations)
     names = node.args[:-1]
     if set(relations) == {"="} and len(names) > 1 and all(name.kind == "sym" for name in names):
         return Node("list", tuple(Node("relation", (name, last), ("=",)) for name in names), "comma")

@@ -92,7 +92,7 @@ _ALIASES = {
 }  # fmt: skip
 FUNCTIONS = TRIGONOMETRY | word_set("ln log lg exp gcd lcm max min sqrt abs floor ceil binom")
 _WORD_COMMANDS = FUNCTIONS | {"pi", "infty", "theta", "alpha", "beta", "gamma", "lambda", "cup"}
-SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
+SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old to")
 RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
     " feet inches hours minutes pct kJ kW kN kV Hz mol"
@@ -126,10 +126,11 @@ _SYSTEM = re.compile(
 )
 _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\(?:text|mathrm)\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
-    r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
+    r"|\\b?mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
 _OF_NUMBERS = re.compile(r"\\in\s*(?:\\math(?:bb|bf|rm)\s*)?\{?([ZNR])\b\}?(?:[\^_]?\{?(?:\*|\\ast|\+)\}?)?")
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
+_BOTH_REAL = re.compile(r",(?:\\ |\s)*([a-z]),(?=\s*[a-z]\s*\\in\s*\\mathbb\{R\}\s*\Z)")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _SAID = (
     r"\s*,?\s*(?:(?:where|for|with|any|all|some|every|an?|arbitrary|real|is|are|constants?|numbers?|reals"
@@ -231,7 +232,8 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\math", re.compile(r"\\(math(?:bb|bf|rm|it))\s*([A-Za-z])(?![A-Za-z])"), r"\\\1{\2}"),
     (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
-    (" to ", re.compile(r"(?<=\d) to (?=\d)"), ":"),
+    (r"\mathbb", _BOTH_REAL, r", \1\\in\\mathbb{R},"),
+    (r"\mathbb", re.compile(r"(?<=\\mathbb\{R\})\s*-\s*(?=\\\{)"), r"\\setminus "),
     (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
@@ -284,16 +286,12 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
                 modes.append((mode, -1))
             brackets += (piece in ("(", "[", r"\{")) - (piece in (")", "]", r"\}"))
             opened = modes.pop()[1] if piece == "}" and modes else -1
-            if opened >= 0 and _is_one(tokens[opened + 1 :]):
-                del tokens[opened]
+            inner = tokens[opened + 1 :] if opened >= 0 else []
+            if len(inner) == 1 or any(token.kind == "text" for token in inner):
+                del tokens[opened]  # the braces of a font around words, or around one token
             else:
                 tokens.append(_token(kind, piece))
     return _join_text(tokens)
-
-
-def _is_one(inner: list[Token]) -> bool:
-    """Whether the braces of a font may be left out: around words, or around one token."""
-    return len(inner) == 1 or any(token.kind == "text" for token in inner)
 
 
 def _is_value(last: list[Token]) -> bool:
@@ -317,6 +315,8 @@ def _text_word(word: str, mode: str, after_value: bool) -> Token:
         return Token("op", bare.lower())
     if after_value and mode == r"\mathrm" and bare in ("min", "sec"):
         return Token("text", bare)
+    if bare in ("e", "i") and mode in (r"\text", r"\textrm"):
+        return Token("sym", bare)
     if mode in _SYMBOL_FONTS:
         if bare in _WORD_COMMANDS:
             return Token("cmd", "\\" + bare)

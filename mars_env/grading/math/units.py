@@ -104,6 +104,8 @@ PERCENT = (
     "percentage points", "percentage point", "percentage", "percents", "percent", "per cent", "pct",
 )  # fmt: skip
 """Words for per cent."""
+_MARKS = dict.fromkeys(("%", *PERCENT), "%") | dict.fromkeys(("deg", "degree", "degrees"), "deg")
+_MARKS |= {"degC": "degC", "degF": "degF"}
 _SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
 
 
@@ -219,11 +221,7 @@ def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
             # "$5 million", "$25 dollars"
             return (value if following.dimension else scaled(value, following.factor)), of
         raise Unreadable("a number has two units")
-    if name in ("%", "deg", "degC", "degF"):
-        return inner, name
-    if name in ("degree", "degrees"):
-        return inner, "deg"
-    return inner, "%" if name in PERCENT else unit(name)
+    return inner, _MARKS.get(name) or unit(name)
 
 
 def letter_unit(node: Node) -> tuple[Node, Unit | None]:

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -36,7 +37,8 @@ def serve(settings: dict[str, Any]) -> None:
         return
     size = int(settings["memory_mb"]) << 20
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    with suppress(ValueError, OSError):  # some systems (macOS) have no such limit; the CPU limit still holds
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
     _send(replies, {"ready": True})
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
@@ -70,7 +72,7 @@ def _send(channel: int, message: dict[str, Any]) -> None:
 
 def _die_with_parent(parent: int) -> None:
     """Ask Linux to kill this process when the thread that started it ends."""
-    set_parent_death_signal = 1
-    ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL)
+    with suppress(AttributeError):  # only Linux has it; 1 means to set the signal of a parent's death
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)  # it ended before this request to the kernel

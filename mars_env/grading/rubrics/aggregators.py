@@ -17,18 +17,14 @@ Put the veto outermost if nothing is to raise the value again. Every aggregator 
 were judged, except that what is inside a `Saturate` reads saturated ones.
 """  # noqa: E501
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics.rubric import Fractions, Rubric
 
-
-class Aggregator(Protocol):
-    """A pure function of a rubric and the fractions of all its criteria; 1 for a perfect response."""
-
-    def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
-        """The value."""
+Aggregator = Callable[[Rubric, Fractions], float]
+"""A pure function of a rubric and the fractions of all its criteria; 1 for a perfect response."""
 
 
 @dataclass(frozen=True, slots=True)
