@@ -128,7 +128,7 @@ def require_roles(config: Credit, agents: Iterable[str]) -> None:
         for role in roles:
             if role not in known:
                 raise ConfigError(
-                    f"{setting}: {shown(role)} is not {', '.join(known)}{suggestion(role, known)}"
+                    f"{setting} names {shown(role)}; roles are {', '.join(known)}{suggestion(role, known)}"
                 )
 
 

@@ -63,7 +63,7 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         raise Undefined("a division by zero, or a factorial of a negative number") from error
 
 
-_UNARY = {"neg": -1, "based": 1, "quantity": Fraction(1, 100)}
+_UNARY = {"neg": Fraction(-1), "based": Fraction(1), "quantity": Fraction(1, 100)}
 _STEPS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "add": operator.add, "mul": operator.mul, "div": operator.truediv,
 }  # fmt: skip
