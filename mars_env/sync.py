@@ -1,7 +1,5 @@
 """Async code from sync code, whether or not an event loop runs in this thread; gates; groups of tasks."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import inspect
@@ -166,7 +164,7 @@ class Gate:
         self.limit = limit
         self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
-    def __reduce__(self) -> tuple[type[Gate], tuple[int]]:
+    def __reduce__(self) -> "tuple[type[Gate], tuple[int]]":
         return Gate, (self.limit,)
 
     def semaphore(self) -> asyncio.Semaphore:

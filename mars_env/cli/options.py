@@ -1,7 +1,5 @@
 """What several commands share: options, progress bars, output."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -124,7 +122,7 @@ def finite_set(problems: ProblemSet) -> ProblemSet:
 
 
 async def serve_until_stopped(
-    server: Recorder | TeamServer, host: str, port: int, hello: Callable[[], str]
+    server: "Recorder | TeamServer", host: str, port: int, hello: Callable[[], str]
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; what `hello` gives is said once the server is there."""
     stopped = asyncio.Event()

@@ -4,8 +4,6 @@ A `Host` runs in each of those processes. A worker reaches them through a `Remot
 `RemoteAgent`, which behave as any grader or agent does and call one of the `Processes`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time
@@ -130,7 +128,7 @@ class RemoteGrader:
     processes: Processes
     which: Which = "own"
 
-    def for_evaluation(self) -> RemoteGrader:
+    def for_evaluation(self) -> "RemoteGrader":
         """The grader of an evaluation, there."""
         return replace(self, which="evaluation")
 

@@ -7,8 +7,6 @@
 grouped agentic rollouts, `SearchGrower` (in its own module) a tree search.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,7 +35,7 @@ class TreeNode:
         """The turn's id; empty for the root."""
         return self.turn.id if self.turn else ""
 
-    def child(self, turn: Turn, state: Any) -> TreeNode:
+    def child(self, turn: Turn, state: Any) -> "TreeNode":
         """The node of a turn on this one, with the state after it."""
         return TreeNode(turn, state, (*self.path, turn))
 

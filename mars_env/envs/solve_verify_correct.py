@@ -1,7 +1,5 @@
 """Solve, verify, correct: the rules of MarsRL (arXiv 2511.11373)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -106,7 +104,7 @@ class SolveVerifyCorrect:
         *,
         public_feedback: bool = False,
         **numbers: Any,
-    ) -> SolveVerifyCorrect:
+    ) -> "SolveVerifyCorrect":
         """The rules of MarsRL.
 
         Args:

@@ -1,7 +1,5 @@
 """Tree search: several agents grow one tree of solutions (MARTI-MARS2, arXiv 2602.07848)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -117,7 +115,7 @@ class TreeSearch:
         kind: str = "math",
         agents: int = 1,
         **settings: Any,
-    ) -> TreeSearch:
+    ) -> "TreeSearch":
         """The rules of MARTI-MARS2.
 
         Args:

@@ -5,8 +5,6 @@ a sequence) follows from it, rounded *up*, so that a System never wins by having
 ConfigError if their trees are of other problems than the System's, or hold no known grade.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -226,7 +224,7 @@ class _System:
     accuracy: Mapping[str, tuple[float, float]]
 
     @classmethod
-    def of(cls, trees: Sequence[Tree]) -> _System:
+    def of(cls, trees: Sequence[Tree]) -> "_System":
         pairs = {name: metric.pairs for name, metric in measure(trees).items()}
         if "tokens" not in pairs:
             raise ConfigError("equal-token baselines need a finished episode whose sampled tokens are known")

@@ -1,7 +1,5 @@
 """Plays an evaluation: many samples of every problem, the equal-token baselines, one report."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
@@ -82,7 +80,7 @@ class LocalPlay:
         sampling = getattr(self.plain.get(agent, self.agents[agent]), "sampling", None)
         return sampling.max_tokens if isinstance(sampling, Sampling) else None
 
-    def longer(self, agent: str, limit: int) -> LocalPlay:
+    def longer(self, agent: str, limit: int) -> "LocalPlay":
         """The same, with another limit on the completions of an agent that has one."""
         changed: Any = copy.copy(self.plain.get(agent, self.agents[agent]))
         changed.sampling = replace(changed.sampling, max_tokens=limit, overflow="unknown")

@@ -1,7 +1,5 @@
 """Tables of strings and estimates for consoles, as Markdown, HTML and LaTeX; no cell is read as markup."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -62,7 +60,7 @@ class Table:
         fits = drawn.__rich_measure__(console, options).minimum <= options.max_width
         yield drawn if fits or self.align == "left" else _drawn(_stacked(lines), "left")
 
-    def _without_intervals(self) -> Table:
+    def _without_intervals(self) -> "Table":
         of = {i for row in self.rows for i, cell in enumerate(row) if isinstance(cell, Estimate)}
         heads = tuple(one_line(head, 12) if i in of else head for i, head in enumerate(self.columns))
         rows = (

@@ -4,8 +4,6 @@ One processor core trains it with MarsRL within a minute; studies/miniature.md s
 does not.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +16,7 @@ CHECKPOINT: Final = Path(__file__).parent / "checkpoint"
 
 def load(
     checkpoint: str | Path = CHECKPOINT, *, name: str = "miniature", context: int | None = None
-) -> HFModel:
+) -> "HFModel":
     """A fresh copy of the miniature on the CPU, to sample from and to train; for `context` see `HFModel`."""
     from mars_env.models.hf import HFModel  # the path of the checkpoint is known without torch
 

@@ -5,8 +5,6 @@ small model, much of the time. Here the same tensor operations are called in the
 bitwise the same; `step_of` compares them once before it relies on that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -63,7 +61,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self.values = self._grown(self.values, beam_idx, begin)
         self.length -= begin
 
-    def join(self, other: GrowingLayer) -> None:
+    def join(self, other: "GrowingLayer") -> None:
         """Add the rows of another layer; all end in the same column."""
         width = max(self.length, other.length)
         self.keys = self._joined(self.keys, other.keys, other.length, width)
@@ -90,7 +88,7 @@ class GrowingCache(Cache):  # type: ignore[misc]
         for layer in self.layers:
             layer.reorder_cache(rows, begin)
 
-    def join(self, other: GrowingCache) -> None:
+    def join(self, other: "GrowingCache") -> None:
         """Add the rows of another cache; all end in the same column."""
         for layer, added in zip(self.layers, other.layers, strict=True):
             layer.join(added)

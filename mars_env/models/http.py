@@ -1,7 +1,5 @@
 """`HTTPModel`: a model behind an OpenAI-compatible server (vLLM, SGLang, llama.cpp, OpenAI ...)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
@@ -191,7 +189,7 @@ class HTTPModel:
         """The endpoints' addresses, drained ones too."""
         return [str(endpoint.base) for endpoint in self._endpoints.all]
 
-    def at(self, url: str) -> HTTPModel:
+    def at(self, url: str) -> "HTTPModel":
         """This model behind one of its endpoints alone."""
         one = copy(self)
         one._endpoints = self._endpoints.only(url)

@@ -1,7 +1,5 @@
 """`VLLMModel`: vLLM in this process, exact, with weights that are refreshed in place."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import secrets
@@ -243,7 +241,7 @@ class VLLMModel(_Client):
         if self._sleeps:
             self._engine.sleep(keep_weights=self._loras is not None)
 
-    def adapter(self, path: str | Path | Any, *, name: str = "", version: int = 0) -> VLLMAdapter:
+    def adapter(self, path: str | Path | Any, *, name: str = "", version: int = 0) -> "VLLMAdapter":
         """A separate model: these weights with a LoRA adapter, as PEFT saves it, on the same engine.
 
         On CPUs vLLM gives a request without an adapter the weights of one that shares its batch. So the

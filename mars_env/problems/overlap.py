@@ -1,7 +1,5 @@
 """Decontamination: which problems share a run of words with problems that are to be tested on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ class NGrams:
     runs: frozenset[tuple[str, ...]]
 
     @classmethod
-    def of(cls, texts: Iterable[str], n: int = 13) -> NGrams:
+    def of(cls, texts: Iterable[str], n: int = 13) -> "NGrams":
         """The runs of some texts."""
         if n < 1:
             raise ConfigError(f"n-grams need n of at least 1, got {n}")

@@ -1,7 +1,5 @@
 """Slots of an engine, counted on the client's side: the client decides which request is served next."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools
@@ -17,7 +15,7 @@ from mars_env.checks import require_integer
 class Claim:
     """Slots that are promised to a group of requests."""
 
-    slots: Slots
+    slots: "Slots"
     priority: int  # lower is served first
     promised: int  # requests that the group will make at once and has not made yet
 

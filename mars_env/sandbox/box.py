@@ -1,7 +1,5 @@
 """The host's side of a local sandbox: gives orders to a box that a fork server has made, and ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes
@@ -40,10 +38,10 @@ class LocalBox:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: "Backend",
         control: socket.socket,
         workdir: str | None,
-        forget: Callable[[LocalBox], None],
+        forget: "Callable[[LocalBox], None]",
     ) -> None:
         self.spent = False
         self._backend = backend

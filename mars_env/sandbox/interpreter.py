@@ -1,7 +1,5 @@
 """Python interpreters in the sandbox that keep their names from one call to the next."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
@@ -50,11 +48,11 @@ class Interpreters:
         self.living: OrderedDict[Interpreter, None] = OrderedDict()
         self.idle = asyncio.Event()
 
-    def open(self) -> Interpreter:
+    def open(self) -> "Interpreter":
         """A new interpreter; close it after use."""
         return Interpreter(self)
 
-    async def admit(self, interpreter: Interpreter) -> None:
+    async def admit(self, interpreter: "Interpreter") -> None:
         """Let an interpreter live, once there is room: the idle one that was used longest ago ends."""
         while len(self.living) >= self.most:
             idle = next((other for other in self.living if not other.busy.locked()), None)

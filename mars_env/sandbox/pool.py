@@ -1,7 +1,5 @@
 """A pool of sandboxes with a queue. Each is forked from a warm server, used once and thrown away."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket
@@ -28,7 +26,7 @@ class Lease:
     Use it only inside the coroutine that `Pool.use` runs.
     """
 
-    def __init__(self, pool: Pool, backend: Backend) -> None:
+    def __init__(self, pool: "Pool", backend: Backend) -> None:
         self.backend = backend
         self._pool = pool
         self._boxes: list[Box] = []
@@ -98,7 +96,7 @@ class Pool:
         """A pickled pool is made again, without its processes."""
         return partial(Pool, slots=self.capacity, modules=self.modules), (self._wanted,)
 
-    def __deepcopy__(self, memo: object) -> Pool:
+    def __deepcopy__(self, memo: object) -> "Pool":
         """Copies share one pool: processes are machinery, not state."""
         return self
 

@@ -1,7 +1,5 @@
 """Runs programs on a remote HTTP executor that offers SandboxFusion's ``/run_code``."""
 
-from __future__ import annotations
-
 import base64
 import re
 import socket
@@ -81,7 +79,7 @@ class Remote:
         if not self.address.startswith(("http://", "https://")):
             raise ConfigError(f"a remote sandbox needs an http address, got {self.address!r}")
 
-    async def start(self, modules: Mapping[str, str]) -> _RemoteBox:
+    async def start(self, modules: Mapping[str, str]) -> "_RemoteBox":
         """Make a spawner; nothing is started, because each run is a request."""
         return _RemoteBox(self, modules)
 
@@ -100,7 +98,7 @@ class _RemoteBox:
             for name, source in modules.items()
         }
 
-    async def box(self) -> _RemoteBox:
+    async def box(self) -> "_RemoteBox":
         """See `mars_env.sandbox.Spawner`."""
         return self
 

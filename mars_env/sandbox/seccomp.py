@@ -260,12 +260,7 @@ def _map() -> Body:
 
 def _keep_readable(options: Mapping[int, Instruction]) -> Body:
     """Keep a process dumpable; otherwise the box could no longer look at its memory and files."""
-    return (
-        *_choose(0, options)[:-1],
-        (_JEQ, 1, 0, _PR_SET_DUMPABLE),
-        _ALLOWED,
-        *_only(1, [1]),
-    )
+    return (*_choose(0, options)[:-1], (_JEQ, 1, 0, _PR_SET_DUMPABLE), _ALLOWED, *_only(1, [1]))
 
 
 def _intervals(bodies: dict[int, Body]) -> list[tuple[int, Body]]:

@@ -15,8 +15,6 @@ Each is a few sums that are updated along the path from the new node to the root
 counted in n but in no sum: until its result arrives it counts as an observation of 0 along its path.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,7 +80,7 @@ class _Arms:
         """n, total and squares of each child."""
         return self._table[: len(self.children)]
 
-    def append(self, child: _Node) -> None:
+    def append(self, child: "_Node") -> None:
         """Add a child, without observations."""
         size = len(self.children)
         if size == len(self._table):
@@ -98,7 +96,7 @@ class _Node:
 
     __slots__ = ("arms", "depth", "group", "id", "parent", "place")
 
-    def __init__(self, id: int | None, parent: _Node | None, group: int, groups: int) -> None:
+    def __init__(self, id: int | None, parent: "_Node | None", group: int, groups: int) -> None:
         self.id, self.parent, self.group = id, parent, group
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.place = 0 if parent is None else len(parent.arms[group].children)

@@ -8,8 +8,6 @@
 A search does not see what a node holds: only ids, names of agents and scores.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from operator import index
@@ -210,7 +208,7 @@ class Search:
         }
 
     @classmethod
-    def load(cls, state: Mapping[str, Any]) -> Search:
+    def load(cls, state: Mapping[str, Any]) -> "Search":
         """The search of a `state_dict`. `ask` returns its pending asks again.
 
         Raises:

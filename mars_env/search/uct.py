@@ -5,8 +5,6 @@ highest upper confidence bound. There is no rollout: a node's score is its value
 complete solution. A pending expansion counts as a visit of value 0 along its path.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -28,7 +26,7 @@ class UCTSettings(Options):
 class _Node:
     __slots__ = ("by_agent", "children", "id", "parent", "total", "visits")
 
-    def __init__(self, id: int | None, parent: _Node | None, agents: Sequence[str]) -> None:
+    def __init__(self, id: int | None, parent: "_Node | None", agents: Sequence[str]) -> None:
         self.id, self.parent = id, parent
         self.children: list[_Node] = []
         self.by_agent = dict.fromkeys(agents, 0)  # children asked for, pending ones included

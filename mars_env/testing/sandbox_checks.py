@@ -144,7 +144,7 @@ _ENDS = {
                     libc.syscall(60 if platform.machine() == "x86_64" else 93, 0)
                 started += 1
             for _ in range(started): os.read(r, 1)  # until each holds its memory
-        """,
+        """
     },
     Ended.OUTPUT: {
         "stops_a_flood": "for _ in range(300): os.write(1, b'x' * 10000)\nos._exit(0)",
@@ -267,7 +267,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
                 said = subprocess.run("sleep 0.01 & wait; echo over", shell=True, capture_output=True).stdout
                 assert ended[0] == 3 << 8 and said == b"over\\n"
             except PermissionError: pass
-        """,
+        """
     },
     Guarantee.MEMORY: {
         "counts_the_pages_that_forks_share_once": """
@@ -293,7 +293,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
             def write():
                 with open("f", "wb") as file: file.seek(1 << 40); file.write(b"x")
             attempt("write", write)
-        """,
+        """
     },
     Guarantee.FILES: {
         "bounds_open_files": """
@@ -316,7 +316,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
     Guarantee.PRIVATE_PROCESSES: {
         "sees_no_process_of_the_host": """
             assert len([p for p in os.listdir("/proc") if p.isdigit()]) <= 3
-        """,
+        """
     },
     Guarantee.SIGNALS: {
         "cannot_break_its_own_sandbox": """
@@ -353,7 +353,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
                 except PermissionError: return False
                 except OSError as error: return error.errno not in (5, 25)
             attempt("filter", refused)
-        """,
+        """
     },
 }
 """Programs that are fine if they come to their end, by what they prove (None: all must do it)."""

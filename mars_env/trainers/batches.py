@@ -1,7 +1,5 @@
 """From samples to tensors: padded batches, micro-batches in a token budget."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
@@ -50,7 +48,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def rows(self, index: Tensor) -> Batch:
+    def rows(self, index: Tensor) -> "Batch":
         """These rows alone, with no more padding than they need."""
         picked = self._each(lambda value: value[index])
         length, tokens = int((picked.prompts + picked.lengths).max()), int(picked.lengths.max())
@@ -58,11 +56,11 @@ class Batch:
         shorter = {name: value[:, :tokens] for name, value in sampled.items() if value is not None}
         return replace(picked, ids=picked.ids[:, :length], **shorter)
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
         return self._each(lambda value: value.to(device))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed: Any = {name: None if v is None else change(v) for name, v in values.items()}
         return Batch(**changed)

@@ -1,7 +1,5 @@
 """What fits what in a training: rules for all trainers (local, OpenRLHF, TRL, verifiers, samplers)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from mars_env.trainers.team import Team
 
 
-def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
+def check_run(game: Game, team: "Team", settings: RunSettings) -> list[str]:
     """The agents whose turns are trained on, after checking that game, team and settings fit together.
 
     Raises:
@@ -56,7 +54,7 @@ def check_run(game: Game, team: Team, settings: RunSettings) -> list[str]:
     return trained
 
 
-def sampled_elsewhere(team: Team, config: TrainConfig) -> list[str]:
+def sampled_elsewhere(team: "Team", config: TrainConfig) -> list[str]:
     """The trained agents whose samples another engine or precision made than the one that trains.
 
     The log-probabilities of a model in this process are the trainer's own only in float32.

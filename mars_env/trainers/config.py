@@ -1,7 +1,5 @@
 """The settings of an update, with their sources, and the advantages that they describe. No torch in here."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Literal
 
@@ -30,7 +28,7 @@ class Overlong(BaseModel, frozen=True, extra="forbid"):
     """Over this many tokens before the limit it grows from 0 to -1. MARS2: 2048."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Overlong:
+    def _consistent(self) -> "Overlong":
         if self.buffer > self.limit:
             raise ValueError("an overlong buffer longer than the limit would penalise every completion")
         return self
@@ -163,7 +161,7 @@ class TrainConfig(Credit, frozen=True):
     stale (DeepSeek-V3.2, arXiv 2512.02556, section 3.1)."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> TrainConfig:
+    def _consistent(self) -> "TrainConfig":
         if (self.aggregation == "sequence-sum") != (self.normaliser is not None):
             raise ValueError('aggregation="sequence-sum" and normaliser go together: give both or neither')
         if self.tis_cap is not None and self.old_logprobs == "rollout":
@@ -201,7 +199,7 @@ class TrainConfig(Credit, frozen=True):
             return self.old_logprobs
         return "rollout" if max_staleness and self.tis_cap is None else "trainer"
 
-    def corrected(self, max_staleness: int) -> TrainConfig:
+    def corrected(self, max_staleness: int) -> "TrainConfig":
         """These settings where the samples are of another engine or precision than the trainer's.
 
         With ``tis_cap=2``, unless `correct_engine` is off or the ratio's denominator is the rollout's.

@@ -5,8 +5,6 @@ policies = {name: Policy(a, tokenizer, reference=a.base) for name, a in adapters
 models = {name: HFModel((a, tokenizer), name=name) for name, a in adapters.items()}
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,7 +75,7 @@ class Adapter:
         return getattr(self._shared.base, name)
 
     @property
-    def base(self) -> Adapter:
+    def base(self) -> "Adapter":
         """The base without adapters: the reference of a KL term (`Policy.reference`) that costs no memory."""
         return Adapter(self._shared, None)
 

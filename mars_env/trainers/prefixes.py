@@ -7,8 +7,6 @@ flow into what rows share. No mask over a long packed row is needed: segments of
 to together, as ordinary batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -68,7 +66,7 @@ class Forest(NamedTuple):
     blocks: tuple[Block, ...]
     order: Tensor
 
-    def to(self, device: torch.device) -> Forest:
+    def to(self, device: torch.device) -> "Forest":
         """The same forest on a device."""
         there: Forest = tree_map_only(Tensor, lambda each: each.to(device), self)
         return there

@@ -1,7 +1,5 @@
 """What a training run depends on, as data: `RunSettings`, and the recipes `MARSRL` and `MARS2`. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
@@ -65,7 +63,7 @@ class RunSettings(BaseModel, frozen=True, extra="forbid"):
     """Optimiser, loss and advantages."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> RunSettings:
+    def _consistent(self) -> "RunSettings":
         require_order(self.pipeline, self.train)
         if self.pipeline.groups_per_update is not None and self.rollouts is None:
             raise ValueError("pipeline.groups_per_update needs groups that end before trees: give rollouts")

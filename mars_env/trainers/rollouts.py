@@ -1,7 +1,5 @@
 """The ordinary source of batches: rollouts of a game, in step with the trainer or ahead of it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
@@ -40,7 +38,7 @@ LEDGER = "trained.jsonl"
 
 async def rollouts(
     game: Game,
-    team: Team,
+    team: "Team",
     problems: ProblemSet,
     settings: RunSettings,
     *,
@@ -240,7 +238,7 @@ class UpdateLog:
     @classmethod
     def resumed(
         cls, directory: str | Path | None, name: str, updates: int
-    ) -> tuple[UpdateLog, list[dict[str, Any]]]:
+    ) -> "tuple[UpdateLog, list[dict[str, Any]]]":
         """The log of a run of which so many updates are done, and their rows; later rows are removed."""
         if directory is None:
             return cls(None), []

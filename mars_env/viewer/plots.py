@@ -1,7 +1,5 @@
 """Training curves and before/after bars, as SVG (matplotlib, from the extra ``plots``)."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ COLOURS = ("#2A85C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK = "#808080"
 
 
-def _axes(width: float, height: float) -> tuple[Any, Axes]:
+def _axes(width: float, height: float) -> "tuple[Any, Axes]":
     """A figure outside pyplot: no global state, no window."""
     with needs("plots", "plots need matplotlib"):
         from matplotlib.figure import Figure

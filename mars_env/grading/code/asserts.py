@@ -15,14 +15,7 @@ from typing import Any
 
 from mars_env.grading.code import values
 from mars_env.grading.code.extract import complete_prompt, preamble
-from mars_env.grading.code.outcomes import (
-    Task,
-    TestResult,
-    badly_ended,
-    errors_shown,
-    shortened,
-    was_killed,
-)
+from mars_env.grading.code.outcomes import Task, TestResult, badly_ended, errors_shown, shortened, was_killed
 from mars_env.sandbox import Ended, Job, Lease, Limits, Result
 from mars_env.sync import end_tasks
 

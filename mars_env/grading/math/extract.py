@@ -10,13 +10,7 @@ import re
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
 from mars_env.grading.math.closing import closing_value, list_items
 from mars_env.grading.math.doubt import doubtful, is_conditional, is_denied, without_quotations
-from mars_env.grading.math.sentences import (
-    BOLD,
-    clause,
-    only_number,
-    stated,
-    undelimited,
-)
+from mars_env.grading.math.sentences import BOLD, clause, only_number, stated, undelimited
 from mars_env.grading.math.tokens import as_ascii, escape_money
 from mars_env.grading.math.vocabulary import CORRECTION, MARKER, WITHDRAWAL
 from mars_env.grading.message import own_message

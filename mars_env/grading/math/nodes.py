@@ -1,7 +1,5 @@
 """The tree of a parsed answer, and the errors when there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -38,11 +36,11 @@ class Node:
     """
 
     kind: str
-    args: tuple[Node, ...] = ()
+    args: "tuple[Node, ...]" = ()
     value: Fraction | str | tuple[str, ...] | None = None
     decimal: bool = False
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> "Iterator[Node]":
         """The node itself and everything below it."""
         stack = [self]
         while stack:

@@ -5,8 +5,6 @@ for the reference and as many for the answer, enforced by the kernel in the work
 not count. The wall-clock ceiling is loose, and exists only for a worker that neither works nor ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -98,7 +96,7 @@ class WorkerPool:
         """A pickled pool is made again, without its processes."""
         return WorkerPool, (self.capacity, self.limits, self.judge)
 
-    def __deepcopy__(self, memo: object) -> WorkerPool:
+    def __deepcopy__(self, memo: object) -> "WorkerPool":
         """Copies share one pool: processes are machinery, not state."""
         return self
 
@@ -136,14 +134,16 @@ class WorkerPool:
         running = [worker.process for worker in list(self._workers.values())]
         return [process.pid for process in running if process is not None]
 
-    def __enter__(self) -> WorkerPool:
+    def __enter__(self) -> "WorkerPool":
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
 
-def _judged(workers: dict[int, _Worker], limits: VerdictLimits, judge: str, request: dict[str, Any]) -> Reply:
+def _judged(
+    workers: "dict[int, _Worker]", limits: VerdictLimits, judge: str, request: dict[str, Any]
+) -> Reply:
     """Have the worker of this thread answer."""
     worker = workers.setdefault(threading.get_ident(), _Worker(limits, judge))
     try:

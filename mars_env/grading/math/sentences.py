@@ -10,11 +10,7 @@ from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, spelled_number, with_digits
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import NOT_UNITS, known_unit
-from mars_env.grading.math.vocabulary import (
-    CONCLUDES,
-    IS_ANSWER,
-    RELATIVE,
-)
+from mars_env.grading.math.vocabulary import CONCLUDES, IS_ANSWER, RELATIVE
 
 MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL

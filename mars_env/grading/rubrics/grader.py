@@ -1,7 +1,5 @@
 """`RubricGrader`: judges a response by the criteria of a rubric, with any model as judge."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import statistics
@@ -128,7 +126,7 @@ class RubricGrader:
         """What a reader of a report must know."""
         return (f"Answers were judged as a {self.name}; a judge can be wrong, and a policy can learn how",)
 
-    def for_evaluation(self) -> RubricGrader:
+    def for_evaluation(self) -> "RubricGrader":
         """The grader of an evaluation: with the other judge, if there is one."""
         if self.evaluation_judge is None:
             return self

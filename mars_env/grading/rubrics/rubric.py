@@ -4,8 +4,6 @@ A rubric is stored with its problem as plain data, ``problem.metadata["rubric"]`
 metadata, so agents never see it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,7 +106,7 @@ class Rubric:
         known = ", ".join(criterion.id for criterion in self.criteria)
         raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {known}")
 
-    def tagged(self, tags: Sequence[str]) -> Rubric:
+    def tagged(self, tags: Sequence[str]) -> "Rubric":
         """The criteria that have one of these tags: those of one stage.
 
         Raises:
@@ -134,7 +132,7 @@ class Rubric:
         ]
 
     @classmethod
-    def from_rows(cls, rows: object) -> Rubric:
+    def from_rows(cls, rows: object) -> "Rubric":
         """A rubric from plain data: a list of criteria.
 
         A row has a ``text`` (or ``criterion``, as in HealthBench) and ``points`` (by default 1), and may have
@@ -150,7 +148,7 @@ class Rubric:
         return cls(tuple(_criterion(row, f"c{number}") for number, row in enumerate(rows, 1)))
 
     @classmethod
-    def of(cls, problem: Problem) -> Rubric | None:
+    def of(cls, problem: Problem) -> "Rubric | None":
         """The rubric of a problem; None if it has none.
 
         Raises:

@@ -3,8 +3,6 @@
 Between two batches it is updated, in the order of the trees' ids: a run is the same however long trees take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -50,7 +48,7 @@ class QuestionMemory:
         """The last n questions of a cluster."""
         return self.questions.get(cluster, ())[-n:] if n else ()
 
-    def plus(self, some: Iterable[Remembered]) -> tuple[QuestionMemory, list[Remembered]]:
+    def plus(self, some: Iterable[Remembered]) -> "tuple[QuestionMemory, list[Remembered]]":
         """The memory with those of some questions that it does not have, and these: it compares with all."""
         questions, new = dict(self.questions), list[Remembered]()
         for each in some:
@@ -60,7 +58,7 @@ class QuestionMemory:
                 new.append(each)
         return QuestionMemory(MappingProxyType(questions)), new
 
-    def updated(self, trees: Sequence[Tree]) -> tuple[QuestionMemory, list[Remembered]]:
+    def updated(self, trees: Sequence[Tree]) -> "tuple[QuestionMemory, list[Remembered]]":
         """The memory after a batch of trees, in any order, and what is new in it.
 
         A question is admitted if its Questioner has a reward above 0 and some answers, not all, solve it.

@@ -4,8 +4,6 @@ The engine, the pipeline and the loop are those of any training. Only the acts o
 sampler loses its own turns only, references and rewards stay here, and the bound of staleness holds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging
@@ -62,7 +60,7 @@ class _Open:
     ask: wire.RemoteAct
     policy: str
     answer: asyncio.Future[list[Action]]
-    holder: _Sampler | None = None
+    holder: "_Sampler | None" = None
     tries: int = 0
     why: str = ""
 

@@ -1,7 +1,5 @@
 """`run_sampler`: acts for a learner that may be far away, with the weights that it publishes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import tempfile
@@ -189,7 +187,7 @@ class _Sampler:
     """A running sampler: answers the asks that the learner sends."""
 
     def __init__(
-        self, agents: Mapping[str, Agent], connection: Connection, weights: _Weights, concurrency: int
+        self, agents: Mapping[str, Agent], connection: Connection, weights: "_Weights", concurrency: int
     ) -> None:
         self._agents, self._connection, self._weights = agents, connection, weights
         self._concurrency, self._given = concurrency, 0

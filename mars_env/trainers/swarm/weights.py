@@ -7,8 +7,6 @@ A publication is complete or not there. Numbers only grow: a learner that resume
 publishes under a new number, so the lost weights do not count as newer. Nothing is pickled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re
@@ -60,7 +58,7 @@ class Publication(BaseModel, frozen=True, extra="forbid"):
     number: PositiveInt
     policies: dict[_PolicyName, PolicyWeights]
 
-    def newer_than(self, other: Publication | None) -> bool:
+    def newer_than(self, other: "Publication | None") -> bool:
         """Whether these weights come after others: a higher number, or another store."""
         return other is None or other.store != self.store or other.number < self.number
 
