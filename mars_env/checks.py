@@ -149,6 +149,5 @@ def _sequence(values: object) -> tuple[Any, ...]:
 
 
 def _storable(value: object) -> bool:
-    if not isinstance(value, float | int) or isinstance(value, bool):
-        return False
-    return abs(value) <= sys.float_info.max  # an integer may be too large for a float
+    # An integer may be too large for a float.
+    return isinstance(value, float | int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

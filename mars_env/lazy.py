@@ -1,7 +1,5 @@
 """Imports on first use: names of packages, objects named by a string, work that waits for another package."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,8 +67,8 @@ class _Watch:
         self._module, self._then = module, then
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+        self, fullname: str, path: Sequence[str] | None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
         if fullname != self._module or self not in sys.meta_path:
             return None
         later = sys.meta_path[sys.meta_path.index(self) + 1 :]
@@ -82,7 +80,7 @@ class _Watch:
     def _watch(self, loader: Any) -> None:
         load = loader.exec_module
 
-        def exec_module(module: ModuleType) -> None:
+        def exec_module(module: "ModuleType") -> None:
             load(module)
             vars(loader).pop("exec_module", None)
             sys.meta_path.remove(self)
@@ -113,7 +111,7 @@ def is_object_name(name: str) -> bool:
     return _OBJECT.fullmatch(name) is not None
 
 
-def imported(module: str, name: str) -> ModuleType:
+def imported(module: str, name: str) -> "ModuleType":
     """A module that a user's name needs; a `ConfigError` says for which name it cannot be imported."""
     cannot = f"the module {module!r} of {name!r} cannot be imported"
     with explained(ConfigError, cannot, ImportError, ValueError):
@@ -130,7 +128,7 @@ def needs(extra: str, what: str) -> Iterator[None]:
 
 
 @cache
-def declared(group: str) -> Mapping[str, EntryPoint]:
+def declared(group: str) -> "Mapping[str, EntryPoint]":
     """The entry points of a group that installed packages declare, by name."""
     from importlib.metadata import entry_points  # slow to import, and seldom needed
 

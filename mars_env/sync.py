@@ -125,8 +125,7 @@ os.register_at_fork(after_in_child=_after_fork)
 async def maybe_await(value: T | Awaitable[T]) -> T:
     """The value, awaited if it is awaitable: lets users' functions be sync or async."""
     if inspect.isawaitable(value):
-        result: T = await value
-        return result
+        return await value
     return value
 
 

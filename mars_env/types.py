@@ -4,8 +4,6 @@ A rollout is a tree of turns: a `Turn` is one action of one agent on one observa
 that an episode, a grouped rollout and a tree search have one format.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,17 +125,17 @@ class Grade:
             raise ValueError(f"a grade's details must be a mapping, got {self.details!r}")
 
     @classmethod
-    def correct(cls, **details: Any) -> Grade:
+    def correct(cls, **details: Any) -> "Grade":
         """A CORRECT grade with score 1."""
         return cls(Verdict.CORRECT, 1.0, **details)
 
     @classmethod
-    def wrong(cls, reason: str, *, score: float = 0.0, **details: Any) -> Grade:
+    def wrong(cls, reason: str, *, score: float = 0.0, **details: Any) -> "Grade":
         """A WRONG grade; ``score`` may be the fraction of tests passed."""
         return cls(Verdict.WRONG, score, reason, **details)
 
     @classmethod
-    def unknown(cls, reason: str, **details: Any) -> Grade:
+    def unknown(cls, reason: str, **details: Any) -> "Grade":
         """An UNKNOWN grade: the machinery failed, so nothing is known about the answer."""
         return cls(Verdict.UNKNOWN, None, reason, **details)
 
@@ -213,7 +211,7 @@ class Completion:
         """Whether it was cut off, by its own limit or from outside."""
         return self.finish_reason == "length" or self.finish_reason in INTERRUPTIONS
 
-    def continues(self, before: Completion) -> bool:
+    def continues(self, before: "Completion") -> bool:
         """Whether its prompt is that of an earlier completion, what was sampled there, and perhaps more."""
         read, trained = (*before.prompt_ids, *before.token_ids), before.train_prompt_ids
         own = self.train_prompt_ids

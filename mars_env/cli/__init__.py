@@ -107,7 +107,8 @@ def main() -> None:
     So is an error of a user's function, with the line that raised it and status 1. Modules of the working
     folder can be named (``my_module:my_reward``); installed ones go before them.
     """
-    signal.signal(signal.SIGTERM, _terminated)
+    # SIGTERM ends a command as Ctrl-C does: files closed, one sentence, the status that shells expect.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal's encoding lacks is escaped, instead of ending the command.
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
@@ -126,8 +127,3 @@ def main() -> None:
 
         Screen(stderr=True).print(f"mars-env: {error if refused else raised(error)}", style="red")
         sys.exit(2 if refused else 1)
-
-
-def _terminated(*_: object) -> None:
-    """SIGTERM ends a command as Ctrl-C does: files closed, one sentence, the status that shells expect."""
-    sys.exit(128 + signal.SIGTERM)

@@ -1,7 +1,5 @@
 """`mars-env train`: any environment with the local trainer, by the recipe that its rules name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -136,8 +134,8 @@ def train(  # public edge: one parameter is one option of the command
 
 
 def _loggers(
-    out: Path, settings: RunSettings, *, tensorboard: bool, libraries: Mapping[str, str | None]
-) -> list[Logger]:
+    out: Path, settings: "RunSettings", *, tensorboard: bool, libraries: Mapping[str, str | None]
+) -> "list[Logger]":
     """The console, a file, TensorBoard, and runs of other libraries in projects, named as the folder."""
     from mars_env.loggers import ConsoleLogger, JsonlLogger, RunLogger, TensorBoardLogger
 
@@ -158,7 +156,7 @@ def given_settings(
     return merged_settings(given, {"sampling": chosen} if chosen else {})
 
 
-def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
+def settings_for(env_id: str, given: Mapping[str, Any]) -> "RunSettings":
     """The recipe of an environment, with what the user gives in its place."""
     from mars_env.trainers.recipes import RunSettings, recipe_of
 
@@ -217,7 +215,7 @@ def _is_named(given: str, known: Collection[str]) -> bool:
     return bool(equals) and unknown is None
 
 
-def _memory(assigned: Assigned, lora: int | None, settings: RunSettings, gpu: float) -> str:
+def _memory(assigned: Assigned, lora: int | None, settings: "RunSettings", gpu: float) -> str:
     """An estimate of the memory of each checkpoint that is trained."""
     from transformers import AutoConfig
 
@@ -236,7 +234,7 @@ def _memory(assigned: Assigned, lora: int | None, settings: RunSettings, gpu: fl
     return "\n".join(lines)
 
 
-def loaded_models(assigned: Assigned, lora: int | None, settings: RunSettings) -> dict[str, HFModel]:
+def loaded_models(assigned: Assigned, lora: int | None, settings: "RunSettings") -> "dict[str, HFModel]":
     """The model of each agent: checkpoints, or adapters on one."""
     from mars_env.models.hf import HFModel
 
@@ -257,7 +255,7 @@ def loaded_models(assigned: Assigned, lora: int | None, settings: RunSettings) -
 
 
 def team_maker(
-    name: str | None, rules: Rules[Any], run_settings: RunSettings, given: Mapping[str, Any]
+    name: str | None, rules: Rules[Any], run_settings: "RunSettings", given: Mapping[str, Any]
 ) -> Callable[[str, Any], Agent] | None:
     """What makes the agents of --team; None without it. A parameter ``sampling`` gets the run's."""
     if name is None:

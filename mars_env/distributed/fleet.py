@@ -255,8 +255,7 @@ class _RayWorker(WorkerHandle):
 
     async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
         """See `WorkerHandle`."""
-        report: WorkerReport = await self._answer(self.actor.exchange.remote(assignments))
-        return report
+        return await self._answer(self.actor.exchange.remote(assignments))
 
     async def discard(self) -> None:
         """See `WorkerHandle`: the worker is stopped; the next run gets a fresh one."""

@@ -151,8 +151,7 @@ class RemoteAgent:
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Act there."""
-        actions: list[Action] = await self.processes.call(self.name, "act", dict(observation), n, seed)
-        return actions
+        return await self.processes.call(self.name, "act", dict(observation), n, seed)
 
 
 def with_remote_graders(make_game: MakeGame, processes: Processes) -> Game:

@@ -3,8 +3,6 @@
 Rules are registered here by name, or declared by a package as an entry point of ``mars_env.rules``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -47,11 +45,11 @@ _IDS: dict[str, tuple[str, str]] = {}
 
 def register_rules(
     name: str,
-    make: Callable[..., Rules[Any]] | RulesSpec,
+    make: "Callable[..., Rules[Any]] | RulesSpec",
     *,
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
-    grower: MakeGrower | str | None = None,
+    grower: "MakeGrower | str | None" = None,
 ) -> None:
     """Register rules by name, so that ``<any set>-<name>`` can be made.
 
@@ -79,10 +77,10 @@ def register(
     env_id: str,
     *,
     problems: str | ProblemSet | Loader,
-    rules: str | Callable[..., Rules[Any]] | RulesSpec,
+    rules: "str | Callable[..., Rules[Any]] | RulesSpec",
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
-    grower: MakeGrower | str | None = None,
+    grower: "MakeGrower | str | None" = None,
 ) -> None:
     """Register an environment under your own id, here, with PettingZoo and with Gymnasium.
 

@@ -145,8 +145,7 @@ class RulesSpec:
 
     @property
     def _maker(self) -> Callable[..., Rules[Any]]:
-        maker: Callable[..., Rules[Any]] = getattr(self.make, "from_settings", self.make)
-        return maker
+        return getattr(self.make, "from_settings", self.make)
 
     @property
     def _signature(self) -> Iterable[inspect.Parameter]:

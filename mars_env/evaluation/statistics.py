@@ -83,8 +83,7 @@ def _ratio(numerators: Array, denominators: Array) -> Array:
 
 def _spread(draws: Array) -> Array:
     """Standard deviation of each column's resamples; those without a denominator (NaN) are left out."""
-    spread: Array = np.ma.masked_array(draws, np.isnan(draws)).std(axis=0, ddof=1).filled(0.0)
-    return spread
+    return np.ma.masked_array(draws, np.isnan(draws)).std(axis=0, ddof=1).filled(0.0)
 
 
 def intervals(

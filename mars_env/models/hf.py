@@ -109,8 +109,7 @@ class HFModel(ScoringTokenModel):
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        device: torch.device = next(self.module.parameters()).device
-        return device
+        return next(self.module.parameters()).device
 
     async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
         return await submit(self, SampleRequest(ids, n, sampling, room))

@@ -164,8 +164,7 @@ def _linear(x: Tensor, layer: Any) -> Tensor:
 def _normed(x: Tensor, norm: Any) -> Tensor:
     wide = x.float()
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
-    scaled: Tensor = norm.weight * wide.to(x.dtype)
-    return scaled
+    return norm.weight * wide.to(x.dtype)
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor, half: int) -> Tensor:

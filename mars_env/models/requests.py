@@ -209,10 +209,10 @@ class TokenWriter:
 
     def _encode_chat(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterable[int]:
         if not getattr(self.tokenizer, "chat_template", None):
-            return self.tokenizer.encode(plain_chat(messages))  # type: ignore[no-any-return]
+            return self.tokenizer.encode(plain_chat(messages))
         options = {**self.template_options, "tools": list(tools)} if tools else self.template_options
         try:
-            return self.tokenizer.apply_chat_template(  # type: ignore[no-any-return]
+            return self.tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 add_generation_prompt=True,
                 tokenize=True,

@@ -53,15 +53,12 @@ def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
         ProblemError: A row is bad (the message gives file, line and field), or there is none.
     """
     path = Path(path)
-    convert = partial(_numbered, source=path.stem, licence=licence)
-    listed, _ = read_problems(file_rows(path), convert)
+    of = partial(code_problem_from_row, source=path.stem, licence=licence)
+    rows = file_rows(path)
+    listed, _ = read_problems(rows, lambda row, index: of(row, default_id=f"{path.stem}/{index}"))
     if not len(listed):
         raise ProblemError(f"{path} contains no problems")
     return ProblemSet(path.name, listed, licence=licence, reference_field="tests")
-
-
-def _numbered(row: Row, index: int, *, source: str, licence: str) -> Problem:
-    return code_problem_from_row(row, default_id=f"{source}/{index}", source=source, licence=licence)
 
 
 def code_problem_from_row(

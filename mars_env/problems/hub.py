@@ -151,8 +151,7 @@ class HubSet:
 def described(name: str) -> dict[str, Any]:
     """What ``data/hub.json`` says of a set: fields of `HubSet`."""
     sets = json.loads((Path(__file__).parent / "data" / "hub.json").read_text(encoding="utf-8"))
-    found: dict[str, Any] = sets[name]
-    return found
+    return sets[name]
 
 
 def hub_set(name: str, convert: HubConvert) -> HubSet:

@@ -1,7 +1,5 @@
 """`ProblemSet`: an immutable, possibly endless sequence of problems that records where it comes from."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
@@ -143,8 +141,8 @@ class ProblemSet(Sequence[Problem]):
     @overload
     def __getitem__(self, key: int) -> Problem: ...
     @overload
-    def __getitem__(self, key: slice) -> ProblemSet: ...
-    def __getitem__(self, key: int | slice) -> Problem | ProblemSet:
+    def __getitem__(self, key: slice) -> "ProblemSet": ...
+    def __getitem__(self, key: int | slice) -> "Problem | ProblemSet":
         if isinstance(key, slice):
             return self._view(self._indices[key])
         return self._source[self._indices[key]]
@@ -184,7 +182,7 @@ class ProblemSet(Sequence[Problem]):
         """
         return self._source.place(self._index_of(problem_id))
 
-    def split(self, sizes: float | Sequence[int], seed: int = 0) -> tuple[ProblemSet, ...]:
+    def split(self, sizes: float | Sequence[int], seed: int = 0) -> "tuple[ProblemSet, ...]":
         """Random parts without a statement in common, each in the order of this set.
 
         Args:
@@ -258,7 +256,7 @@ class ProblemSet(Sequence[Problem]):
             raise ConfigError(f"cannot draw {n} different problems from the {len(self)} in {self.name!r}")
         return tuple(self[int(i)] for i in rng.choice(len(self), size=n, replace=False))
 
-    def filter(self, predicate: Callable[[Problem], bool] | None = None, /, **metadata: Any) -> ProblemSet:
+    def filter(self, predicate: Callable[[Problem], bool] | None = None, /, **metadata: Any) -> "ProblemSet":
         """The problems that pass a test and whose metadata has the given values.
 
         Args:
@@ -337,7 +335,7 @@ class ProblemSet(Sequence[Problem]):
             advice = f"take a part first, e.g. problems[:1000].{what}(...)"
             raise ConfigError(f"cannot {what} the endless set {self.name!r}: {advice}")
 
-    def _view(self, indices: Sequence[int]) -> ProblemSet:
+    def _view(self, indices: Sequence[int]) -> "ProblemSet":
         view = copy.copy(self)
         object.__setattr__(view, "_indices", indices)
         return view

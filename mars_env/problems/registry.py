@@ -100,8 +100,7 @@ def find_loader(name: str) -> Loader:
         hub_set: HubSet = _imported(_HUB[name])[name]
         return hub_set.load
     if name in _FUNCTIONS:
-        own: Loader = _imported(_FUNCTIONS[name])
-        return own
+        return _imported(_FUNCTIONS[name])
     if name in _loaders:
         return _loaders[name]
     if match := _MODULE_NAME.fullmatch(name):
@@ -121,9 +120,7 @@ def held_out_by_default(name: str) -> str | None:
         ('test', None, None)
     """
     hub_set: HubSet | None = _imported(_HUB[name])[name] if name in _HUB else None
-    if hub_set is None or hub_set.default == "train" or "train" not in hub_set.splits:
-        return None
-    return hub_set.default
+    return hub_set.default if hub_set and hub_set.default != "train" and "train" in hub_set.splits else None
 
 
 def _imported(place: str) -> Any:
@@ -145,6 +142,5 @@ def _as_loader(found: Any, where: str) -> Loader:
         whole: ProblemSet = found
         return lambda *, seed, split: whole
     if callable(found):
-        loader: Loader = found
-        return loader
+        return found
     raise ConfigError(f"{where} must be a ProblemSet or a loader, not {type(found).__name__}")

@@ -80,5 +80,4 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
         )
     with explained(ConfigError, f"the search {name!r} does not take these options", ValidationError):
         settings = algorithm.Settings.model_validate(dict(options))
-    made: Algorithm = algorithm(agents, settings)
-    return made
+    return algorithm(agents, settings)

@@ -5,8 +5,6 @@ load, with ``optimizer.safetensors`` beside it. ``state.json`` has the step, set
 of every file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -45,7 +43,7 @@ log = logger(__name__)
 
 
 def save_checkpoint(
-    directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
+    directory: Path, step: int, settings: Mapping[str, Any], policies: "Mapping[str, Policy]", keep: int
 ) -> Path:
     """Write a checkpoint under another name, sync it to disk, and rename it; returns its directory.
 
@@ -118,7 +116,7 @@ def newest_checkpoint(directory: Path) -> Path | None:
     return None
 
 
-def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:
+def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: "Mapping[str, Policy]") -> int:
     """Load a checkpoint into the policies; returns its step. Other settings are a `StoreError`."""
     state = json.loads((path / "state.json").read_text(encoding="utf-8"))
     if state["format"] != _FORMAT:
@@ -139,7 +137,7 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
     return int(state["step"])
 
 
-def run_identity(game: Game, team: Team, steps: int) -> dict[str, Any]:
+def run_identity(game: Game, team: "Team", steps: int) -> dict[str, Any]:
     """What a run must have in common with the one that it continues, besides its settings: as plain data.
 
     The number of steps is a part of it only where agents act by how much of the run is done.
@@ -178,7 +176,7 @@ def _without_models(identity: Any, at: str = "") -> Any:
     return {name: _without_models(value, name) for name, value in identity.items()}
 
 
-def fingerprint_weights(policies: Mapping[str, Policy]) -> dict[str, str]:
+def fingerprint_weights(policies: "Mapping[str, Policy]") -> dict[str, str]:
     """Of the weights that a run needs and its checkpoints do not hold: references, and bases of adapters."""
     frozen = {name: getattr(policy.model, "base", policy.reference) for name, policy in policies.items()}
     return {name: _fingerprint(model) for name, model in frozen.items() if model is not None}

@@ -80,8 +80,7 @@ def logprobs_at(
 
 def plain_hidden(model: Any, ids: Tensor) -> Tensor:
     """Last hidden states [S, L, D]. No mask is needed: padding is on the right, so no token attends to it."""
-    hidden: Tensor = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
-    return hidden
+    return model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
 
 
 def logits_of(model: Any, hidden: Tensor) -> Tensor:
@@ -94,7 +93,7 @@ def logits_of(model: Any, hidden: Tensor) -> Tensor:
         if type(head) is torch.nn.Linear:
             bias = None if head.bias is None else head.bias.float()
             return functional.linear(hidden.float(), head.weight.float(), bias)
-        return head(hidden.to(head.weight.dtype)).float()  # type: ignore[no-any-return]
+        return head(hidden.to(head.weight.dtype)).float()
 
 
 def cut(batch: Batch, token_budget: int, *, unit: int = 1, shared: bool = False) -> Iterator[Tensor]:

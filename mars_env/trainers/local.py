@@ -71,8 +71,7 @@ class Policy:
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        device: torch.device = next(self.model.parameters()).device
-        return device
+        return next(self.model.parameters()).device
 
 
 class LocalTrainer:

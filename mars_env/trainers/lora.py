@@ -82,8 +82,7 @@ class Adapter:
     @property
     def rank(self) -> int:
         """Rank of the update of each weight matrix."""
-        rank: int = self._shared.peft.peft_config[self.name].r
-        return rank
+        return self._shared.peft.peft_config[self.name].r
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The base's forward pass with this adapter."""

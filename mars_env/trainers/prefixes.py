@@ -68,8 +68,7 @@ class Forest(NamedTuple):
 
     def to(self, device: torch.device) -> "Forest":
         """The same forest on a device."""
-        there: Forest = tree_map_only(Tensor, lambda each: each.to(device), self)
-        return there
+        return tree_map_only(Tensor, lambda each: each.to(device), self)
 
     def hidden(self, model: Any) -> Tensor:
         """The last hidden states of all tokens, [N, D], by a model within `reading_forests`."""
@@ -194,8 +193,7 @@ def _attend(
     """The attention of a forest's tokens; torch's own where there is no forest."""
     attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if forest is None:
-        found: tuple[Tensor, None] = attend(module, query, key, value, mask, **options)
-        return found
+        return attend(module, query, key, value, mask, **options)
     tokens = [each[0].transpose(0, 1).flatten(1) for each in (query, key, value)]  # [N, heads x width] each
     heads = [each.shape[1] for each in (query, key, value)]
     heard = []

@@ -132,8 +132,7 @@ def checked_gap(sampled: Sequence[float], trained: Sequence[float], tolerance: f
 
 
 def _vocabulary(module: Any) -> int:
-    size: int = module.get_input_embeddings().num_embeddings
-    return size
+    return module.get_input_embeddings().num_embeddings
 
 
 def _precision(holder: Any) -> str:

@@ -175,8 +175,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         """Plan n episodes of a task; with a seed they would all be the same one."""
         if n > 1 and self._tasks.config.seed is not None:
             raise ConfigError(f"with a seed all {n} are the same: give the taskset samples={n}, or no seed")
-        slots: list[Any] = super().slots(task, n)
-        return slots
+        return super().slots(task, n)
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         """Play one tree, and write rewards and advantages to the traces of its turns.

@@ -439,8 +439,7 @@ def rebuild_exception(described: Any, other: type[Exception]) -> BaseException:
         new: Any = kind.__new__
         for make in (kind, partial(new, kind)):  # some want more arguments
             try:
-                error: BaseException = make(text)
-                return error
+                return make(text)
             except Exception:
                 continue
     return other(f"{name}: {text}")

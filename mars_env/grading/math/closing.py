@@ -23,7 +23,6 @@ from mars_env.grading.math.sentences import (
     last_sentence,
     measured,
     only_number,
-    stated,
     undelimited,
     with_long_unit,
     with_part,
@@ -32,15 +31,13 @@ from mars_env.grading.math.sentences import (
 from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, MEASURE, OTHER_CASE, RELATIVE
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, MEASURE, OTHER_CASE, RELATIVE
 
-_GCD = re.compile(r"(?<!\\)\b(?:gcd|gcf|hcf|(?:greatest|highest) common factor)\b(?!\()", re.IGNORECASE)
-_LCM = re.compile(r"(?<!\\)\b(?:lcm|(?:lowest|smallest) common multiple)\b(?!\()", re.IGNORECASE)
-_COMMON = re.compile(r"gcd|gcf|hcf|lcm|common (?:divisor|factor|multiple)", re.IGNORECASE)
-_CALLED = re.compile(r"(?:gcd|lcm)(?= ?\()", re.IGNORECASE)
-_ASKED = re.compile(
-    r"\b((?:find|compute|evaluate|determine|calculate|is)\s+)(?=(?:\$|\\\()\s*\\?(gcd|lcm)\b)", re.IGNORECASE
+_COMMON = re.compile(
+    r"(?<!\\)\b(?:(lcm|lowest common multiple)|gcd|gcf|hcf|(?:greatest|highest) common factor)\b( ?\()?",
+    re.IGNORECASE,
 )
+_COMMON_CALL = re.compile(r"(?=(?:\$|\\\()\s*\\?(gcd|lcm)\b[^$=]*(?:\$|\\\)))")
 _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
@@ -109,9 +106,8 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
-    if _COMMON.search(statement):
-        text = _CALLED.sub(lambda name: name[0].lower(), text)
-        text, statement = map(_spelled_out, (text, _ASKED.sub(r"\1the \2 ", statement)))
+    text = _COMMON.sub(_in_words, text)
+    statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
         return undelimited(last[1:]) if last.startswith("=") else None
@@ -132,7 +128,8 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
-    if (value := _asked_formula(statement, sentence)) and not _formula_doubted(hidden(sentence)):
+    value, said = _asked_formula(statement, sentence), hidden(sentence)
+    if value and not doubtful(said) and not doubtful(_CLAUSE.split(said)[-1], beside_number=True):
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
     if whole and len(bolds := BOLD.findall(line)) == 1 and is_value(undelimited(bolds[0])):
@@ -143,14 +140,10 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     return value or _last_number(statement, text[: text.rfind(sentence[:20])], sentence)
 
 
-def _formula_doubted(sentence: str) -> bool:
-    """Whether a sentence doubts the formula at its end; "using the formula" before a comma does not."""
-    return doubtful(sentence) or doubtful(_CLAUSE.split(sentence)[-1], beside_number=True)
-
-
-def _spelled_out(text: str) -> str:
-    """A text with "greatest common divisor" for gcd."""
-    return _LCM.sub("least common multiple", _GCD.sub("greatest common divisor", text))
+def _in_words(name: re.Match[str]) -> str:
+    """The words for gcd and lcm, but not before their arguments."""
+    words = "least common multiple" if name[1] else "greatest common divisor"
+    return name[0].lower() if name[2] else words
 
 
 def _is_phrase(words: str) -> bool:
@@ -197,8 +190,6 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         return None
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
     sentence = without_remarks(sentence)
-    if IS_ANSWER.search(hidden(sentence)):
-        return stated(sentence)
     again = _AGAIN.search(hidden(sentence))
     if again and only_number(sentence[again.end() :]) is None and at_end(sentence[: again.start()]):
         sentence = sentence[: again.start()]

@@ -250,9 +250,7 @@ def _asks_for_percent(statement: str) -> bool:
     return ("ercent" in statement or "百分" in statement) and bool(_ASKS_FOR_PERCENT.search(statement))
 
 
-@lru_cache(maxsize=16_384)
-def _integer_reference(reference: str) -> int | None:
-    return read_integer(reference)
+_integer_reference = lru_cache(maxsize=16_384)(read_integer)
 
 
 @lru_cache(maxsize=1024)

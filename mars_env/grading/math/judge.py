@@ -219,10 +219,10 @@ def _same_words(reference: str, answer: str) -> bool | None:
         return day.items() <= other.items()  # it may say more
     if len(a) <= 400 and (choice := _CHOICE.match(r)) and (picked := _CHOICE.match(a) or _CHOSEN.match(a)):
         return choice.group(1) == next(g for g in picked.groups() if g)
-    for one, other in ((r, a), (a, r)):
-        if re.fullmatch(r"\(?[A-J]{2,10}\)?", one) and _LETTERS.fullmatch(other):
-            picked = sorted(letter for letter in other if letter.isupper())  # "ACD" picks A, C and D
-            return picked == [letter for letter in one if letter.isupper()] or None
+    for joined, listed in ((r, a), (a, r)):
+        if len(listed) <= 100 and re.fullmatch(r"\(?[A-J]{2,10}\)?", joined) and _LETTERS.fullmatch(listed):
+            letters = sorted(letter for letter in listed if letter.isupper())  # "ACD" picks A, C and D
+            return letters == [letter for letter in joined if letter.isupper()] or None
     return None
 
 

@@ -10,7 +10,7 @@ from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, spelled_number, with_digits
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import NOT_UNITS, known_unit
-from mars_env.grading.math.vocabulary import CONCLUDES, IS_ANSWER, RELATIVE
+from mars_env.grading.math.vocabulary import CONCLUDES, RELATIVE
 
 MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
@@ -168,20 +168,16 @@ def stated(sentence: str) -> str | None:
     """The value that a sentence states at its end; None if it states none, or with a doubt.
 
     Example:
-        >>> stated("The largest $n$ is 34"), stated("34 is the answer"), stated("it is not 34")
-        ('34', '34', None)
+        >>> stated("The largest $n$ is 34"), stated("it is not 34")
+        ('34', None)
     """
     if is_value(written := with_digits(sentence)):
         return with_long_unit(written)
     if found := at_end(sentence):
         value, before, _ = found
-        return (
-            None if doubtful(hidden(before)) or _NUMBER_OR.search(hidden(before)) else with_long_unit(value)
-        )
-    end = IS_ANSWER.search(hidden(sentence))
-    before = sentence[: end.start()] if end else ""
-    spans = MATH_SPAN.findall(before)
-    return undelimited(spans[-1]) if spans and before.endswith(spans[-1]) else only_number(before)
+        if not (doubtful(hidden(before)) or _NUMBER_OR.search(hidden(before))):
+            return with_long_unit(value)
+    return None
 
 
 def at_end(clause: str) -> tuple[str, str, str] | None:

@@ -136,9 +136,7 @@ def unit(name: str) -> Unit | None:
             power = -power if place else power
             scale *= size**power
             powers[base] = powers.get(base, 0) + power
-    if set(powers) == {"unit"}:
-        return None
-    return Unit(scale, tuple(sorted(powers.items())))
+    return None if set(powers) == {"unit"} else Unit(scale, tuple(sorted(powers.items())))
 
 
 @lru_cache(maxsize=4096)

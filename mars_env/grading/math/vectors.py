@@ -101,9 +101,8 @@ def in_plain(node: Node) -> Node:
 def derivative(top: Node, below: Node) -> Node | None:
     r"""The derivative ``\frac{dy}{dx}`` as a name; None for any other fraction."""
     first = _first(top)
-    if first not in _DIFFERENTIALS or first != _first(below):
-        return None
-    return Node("sym", value=f"derivative {top!r} {below!r}")
+    derivative = first in _DIFFERENTIALS and first == _first(below)
+    return Node("sym", value=f"derivative {top!r} {below!r}") if derivative else None
 
 
 def _first(node: Node) -> Node:

@@ -27,15 +27,6 @@ MARKER = re.compile(
 )
 """What introduces a final answer: "the answer is", "Answer:", "####", "答案是"."""
 
-IS_ANSWER = re.compile(
-    r"\s+(?:is|are|as)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my)\s+"
-    r"(?:(?:(?:final|correct|required|desired|only|unique)\s+){0,2}(?:answers?|solutions?|results?)"
-    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|function|root)"
-    r"|\w+\s+(?:we|you)\s+(?:want|need|seek|(?:are|were)\s+looking\s+for))[\s.!*_]*\Z",
-    re.IGNORECASE,
-)
-"""What follows an answer: "34 is the final answer"."""
-
 CONCLUSION = re.compile(
     r"[\s*_>#-]*(?:(?:therefore|thus|hence|so(?!\s+far)|consequently|in\s+(?:conclusion|total|all)|finally|altogether|overall|as\s+a\s+result"
     r"|we\s+conclude|it\s+follows)\b|.*?(?:因此|所以|综上|故|一共|总共|共有|还剩|答:))",

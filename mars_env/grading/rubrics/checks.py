@@ -23,16 +23,12 @@ async def _answer(problem: Problem, text: str, value: Any) -> bool | None:
     return None if grade.verdict is Verdict.UNKNOWN else grade.verdict is Verdict.CORRECT
 
 
-def _contains(problem: Problem, text: str, value: Any) -> bool:
-    return str(value).casefold() in text.casefold()
-
-
-def _most_words(problem: Problem, text: str, value: Any) -> bool:
-    return len(text.split()) <= int(value)
-
-
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {"answer": _answer, "contains": _contains, "most_words": _most_words}
+    {
+        "answer": _answer,
+        "contains": lambda problem, text, value: str(value).casefold() in text.casefold(),
+        "most_words": lambda problem, text, value: len(text.split()) <= int(value),
+    }
 )
 """``answer``: the final answer equals the value (by default the problem's reference); ``contains``: the text
 occurs, in any case; ``most_words``: at most so many words."""

@@ -1,7 +1,6 @@
 """`RubricGrader`: judges a response by the criteria of a rubric, with any model as judge."""
 
 import asyncio
-import inspect
 import statistics
 import sys
 import time
@@ -19,7 +18,7 @@ from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
 from mars_env.identity import changed_fields
 from mars_env.seeds import derive_seed
-from mars_env.sync import Gate
+from mars_env.sync import Gate, maybe_await
 from mars_env.text import describe_error, shown
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
 
@@ -203,8 +202,7 @@ class RubricGrader:
             return _Vote(None, why=f"no check is called {criterion.check!r}")
         try:
             async with asyncio.timeout(self.timeout):
-                value = check(problem, text, criterion.value)
-                value = await value if inspect.isawaitable(value) else value
+                value = await maybe_await(check(problem, text, criterion.value))
             return _Vote(value if value is None else _fraction(value), why="the check found nothing")
         except Exception as error:  # a user's check may raise anything
             return _Vote(None, why=f"the check failed: {describe_error(error)}")

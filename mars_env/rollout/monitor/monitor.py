@@ -117,7 +117,8 @@ class Monitor:
         """Count a tree that is finished or discarded, and its turns that are not counted yet."""
         self._trees += 1
         if tree.fault:
-            self._faults[_kind_of(tree.fault)] += 1
+            _, *named = tree.fault.split(": ", 2)  # "<agent> at turn <id>: <error>: <words>"
+            self._faults[_short(named[0] if named else tree.fault)] += 1
         self.record_turns(tree.turns)
         self._known.pop(tree.id, None)
         if self._trace is not None:
@@ -247,12 +248,6 @@ class _WatchedAgent:
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         return await self._monitor._observed(self._name, n, self._agent.act(observation, n, seed))
-
-
-def _kind_of(fault: str) -> str:
-    """The error's name in a tree's fault, ``"<agent> at turn <id>: <error>: <words>"``."""
-    parts = fault.split(": ", 2)
-    return _short(parts[1] if len(parts) > 1 else fault)
 
 
 def _short(reason: str) -> str:

@@ -81,8 +81,7 @@ def _is_standard(node: ast.stmt) -> bool:
 def hierarchize(args: object) -> SimpleNamespace:
     """OpenRLHF's own function, of a module that imports nothing but the standard library."""
     config = runpy.run_path(str(_source().parents[1] / "utils" / "config.py"))
-    made: SimpleNamespace = config["hierarchize"](args)
-    return made
+    return config["hierarchize"](args)
 
 
 def _source() -> Path:

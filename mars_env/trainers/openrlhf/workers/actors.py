@@ -107,8 +107,7 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
             found = self.forward(sequences, mask[:, 1:], mask)
         finally:
             self.actor.temperature = temperature
-        values: list[float] = found[0].tolist()
-        return values
+        return found[0].tolist()
 
     def _step(self, training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         def step(experience: Any, kl_ctl: float, number: int, info: Any = None) -> dict[str, Any]:

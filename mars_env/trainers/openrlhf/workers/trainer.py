@@ -132,14 +132,13 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
             "best_eval_metric_value": self.best_eval_metric_value,
             "latest_eval_metric_value": self._latest_eval_metric_value,
         }
-        references: list[Any] = self.actor_model_group.async_run_method(
+        return self.actor_model_group.async_run_method(
             "save_checkpoint",
             tag=tag_of(update),
             client_states={**self.progress(update), **best},
             metric_value=self._latest_eval_metric_value,
             metric_key=self.best_eval_metric_key or None,
         )
-        return references
 
     def broadcast_to_vllm(self) -> None:
         """Send the new weights to the engines while they do not sample.
@@ -201,5 +200,4 @@ def scheduled_steps(settings: TeamSettings, args: Any, problems: int) -> int:
     else:
         rows = settings.groups_per_update * settings.group
     updates = settings.most_updates(trees, args.rollout.batch_size)
-    steps: int = updates * optimizer_steps(rows, args.train.batch_size) * args.train.max_epochs
-    return steps
+    return updates * optimizer_steps(rows, args.train.batch_size) * args.train.max_epochs
