@@ -193,7 +193,7 @@ class Store(AbstractContextManager["Store"]):
             stored = _manifest(manifest)
             if changed := differences(stored["config"], config):
                 why = f"{self.path} has a run of another configuration ({'; '.join(changed)})"
-                raise StoreError(f"{why}: choose another directory")
+                raise StoreError(f"{why}: choose another directory, or the same configuration to resume it")
             if stored["config"] != config:
                 self._grow(problems)
                 _write_manifest(manifest, {**stored, "config": config})

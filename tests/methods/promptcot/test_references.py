@@ -73,7 +73,7 @@ async def test_an_answer_that_nothing_can_be_compared_with_is_no_reference():
     tower = r"\boxed{5^{5^{5^{5^5}}}}"
     reference = await Majority(solver(tower), voters=4)("How many?", 0)
     assert reference.value is None and reference.agreement == 1.0
-    assert "beyond the limits" in reference.made["unfit"]
+    assert "larger than the limit" in reference.made["unfit"]
 
 
 async def test_an_answer_that_was_cut_off_is_no_vote():
