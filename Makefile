@@ -40,8 +40,9 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 	@! $(BIN)/vulture | grep '^mars_env/' # code that nothing uses, not even tests and examples
 
+# Many tests wait for other processes, so there is one worker more than processors.
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n auto -q
+	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal -q
 
 # vLLM pins its own versions. The miniature needs little memory; graphs are not compiled.
 test-engines test-engines-exact: export VLLM_CPU_KVCACHE_SPACE ?= 1
