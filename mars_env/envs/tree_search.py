@@ -151,9 +151,8 @@ class TreeSearch:
 
     def current_agent(self, state: Written) -> str | None:
         """The agents in turn, where no search chooses; None once there are as many turns as nodes."""
-        if state.depth >= self.settings.nodes:
-            return None
-        return self.possible_agents[state.depth % len(self.possible_agents)]
+        full = state.depth >= self.settings.nodes
+        return None if full else self.possible_agents[state.depth % len(self.possible_agents)]
 
     def observe(self, state: Written, agent: str) -> Observation:
         """The node, the same for every agent."""

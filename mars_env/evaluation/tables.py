@@ -108,14 +108,10 @@ def as_markdown(table: Table, *, markup: bool = False) -> str:
 
     With `markup` the cells are Markdown of the library (bold numbers, links): bars and HTML apart, they stay.
     """
-    cell = _bar_free if markup else markdown_text
+    cell = (lambda text: text.replace("|", "\\|").replace("<", "&lt;")) if markup else markdown_text
     lines = ["| " + " | ".join(map(cell, row)) + " |" for row in (table.columns, *table.strings())]
     lines.insert(1, "|" + "---|" * len(table.columns))
     return "\n".join(lines)
-
-
-def _bar_free(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 _MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE)

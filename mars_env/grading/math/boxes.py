@@ -21,7 +21,7 @@ _JOINT = re.compile(
     rf"(?P<sign>[,;、]?) ?(?P<word>and|or|和|与|及|或者?)? ?(?:{_NAME} ?= ?)?\Z", re.IGNORECASE
 )
 _NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})\s*=[\s$]*\Z")
-_SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{*])[-−]|[=$({]\s*[-−]\s*|\\pm\s*)\Z")
+_SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{*])[-−](?:\\[,:;!])*|[=$({]\s*[-−](?:\s|\\[,:;!])*|\\pm\s*)\Z")
 VALUE = r"(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*$)]*\Z|[.!$)]{1,3}\s)"
 _OR_ELSE = re.compile(
     r"[\s$)\\\]]{0,9}(?:,\s{0,9}(?:\$[^$\n]{1,60}\$|\d{1,9})){0,5},?\s{0,9}\(?(?:or\b|\\text\s*\{\s*or\s*\})\s{0,9}"
@@ -36,7 +36,8 @@ _REST_OF_FORMULA = re.compile(
 _NO_ANSWER_BEFORE = {
     "the last box is what the answer is not": DENIED_BEFORE,
     "the last box is part of a larger value": re.compile(
-        r"(?:\d|\\[dtc]?frac\{(?:[^{}]{0,30}\}\{)?|\\sqrt(?:\[[^\[\]]{1,9}\])?\{|[\^_]\{?)\Z"
+        r"(?:\d|\\[dtc]?frac\{(?:[^{}]{0,30}\}\{)?|\\sqrt(?:\[[^\[\]]{1,9}\])?\{|[\^_]\{?|[\d})](?:\\left)?\("
+        r"|(?:[\d)]|(?<![A-Za-z])[a-z])\s*(?:[-+−*/]|\\cdot|\\times)(?:\s|\\[,:;!])*)\Z"
     ),
 }
 _NO_ANSWER_AFTER = {
@@ -90,7 +91,7 @@ def boxed(text: str, *, strict: bool) -> tuple[Extraction, int] | None:
             return Extraction(None, denied[0]), end
         if rest := _REST_OF_FORMULA.match(text, end):
             contents[-1] = rf"\left({contents[-1]}\right){rest.group()}"
-    if signed := _SIGNED.search(text, max(0, first - 4), first):
+    if signed := _SIGNED.search(text, max(0, first - 6), first):
         sign = r"\pm " if "pm" in signed.group() else "-"
         contents[0] = f"{sign}({contents[0]})" if re.search("[-+,]", contents[0]) else f"{sign}{contents[0]}"
     names = [found[1] for box in chain if (found := _NAMED.search(text, max(0, box.start - 40), box.start))]

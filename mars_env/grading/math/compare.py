@@ -121,13 +121,13 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
         indices = {
             part.name.partition("_")[2] for main in (r, main2) for part in main.walk() if part.kind == "sym"
         }
-        whole = all(remark.args[1].value == "Z" or remark.args[0].value in indices for remark in remarks2)
         said = bool(names2) and {*names2} <= COUNTERS & free_symbols(r)
-        return whole and said and _same(r, main2, tolerance)
+        whole = said and all(part.args[1].value == "Z" or part.args[0].value in indices for part in remarks2)
+        return whole and _same(r, main2, tolerance)
     main, *remarks = r.args
     names = integer_names(remarks)
-    of, of2 = ({remark.args[1] for remark in said} for said in (remarks, remarks2))
-    if not names or not names2 or of != of2:
+    alike = names and names2 and {part.args[1] for part in remarks} == {part.args[1] for part in remarks2}
+    if not alike:
         return False
     items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))
     shift = remarks[0].args[1].value == "Z"
@@ -272,7 +272,8 @@ def _region(r: Node, a: Node, tolerance: float | None) -> bool:
 
 def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
     left, left2 = r.args[0], a.args[0]
-    if operators(r)[0] == "=" == operators(a)[0] and is_label(left) and is_label(left2):
+    chains = is_equation(r) and is_equation(a) and operators(r)[0] == "=" == operators(a)[0]
+    if chains and is_label(left) and is_label(left2):
         names = {left.value, left2.value} & {"y", "z"}
         if left == left2 or ({left.kind, left2.kind} == {"call", "sym"} and names):  # f(x) and y
             return _same(_value(r, tolerance), _value(a, tolerance), tolerance)

@@ -196,7 +196,7 @@ def _evaluate(node: Node) -> None:
 
 
 def _plain(text: str) -> str:
-    return " ".join(_FONTS.sub(" ", text).split()).rstrip(".")
+    return " ".join(_FONTS.sub(" ", text).split()).rstrip(". ")
 
 
 def _wordy(text: str) -> bool:

@@ -108,6 +108,8 @@ class _Parser(Factors):
                 self.next()
                 condition = self.statement()
             elif found := self.accept(",", ";", "and", "or"):
+                if self.conditional():
+                    continue
                 joiners.append(self.accept("and", "or") or found)
                 items.append(self.statement())
             else:
