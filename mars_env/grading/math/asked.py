@@ -47,10 +47,10 @@ _SUBJECT = re.compile(
 )
 _STEP = re.compile(r"we\b|let\b|[a-z]+ing\b|.*[:\"]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_PHRASE = re.compile(r"[^\W_]+")
+PHRASE = re.compile(r"[^\W_]+")
 _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
-_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
 _THING = re.compile(
     r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) ((?:[a-z]{4,}(?:ar|al|ed|ing|ous|ic) )?[a-z]{3,})\b"
@@ -216,8 +216,8 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     text = MATH_SPAN.sub(" ", asked.text)
     if asked.words <= {"your"} and not _CONDITION.search(text):
         said = _OPERATION.sub("value", said)  # "the product" for "Compute $3(2+i)$"
-    numbers, subject = _NUMBER.findall(said), _CHINESE_SUBJECT.match(said)
-    if not {*numbers} <= {*_NUMBER.findall(asked.text)} or (subject and not _in_han(subject[1], asked.text)):
+    numbers, subject = NUMBER.findall(said), _CHINESE_SUBJECT.match(said)
+    if not {*numbers} <= {*NUMBER.findall(asked.text)} or (subject and not _in_han(subject[1], asked.text)):
         return False
     said = _SHARED.sub(lambda pair: pair[1] if _is_amount(pair, statement, text) else pair[0], said)
     mine = stems(said)
@@ -248,13 +248,19 @@ def contradicts(statement: str, said: str, *, sure: bool) -> bool:
         case = _STEP.match(said) or OTHER_CASE.search(said)
         if others or strange or case or not _same_qualifiers(text, said) or _of_conditions(text, said):
             return True
-    measures = {_stem(word.lower()) for word in MEASURE.findall(said)} - asked.words - asked.known
     unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
-    if measures or any(unasked):
+    if new_measure(statement, said) or any(unasked):
         return True
     subject = _CHINESE_SUBJECT.match(said)
     others = (stems(said) & asked.known) - asked.words - asked.things
     return bool(others) or (subject is not None and not _in_han(subject[1], asked.text))
+
+
+def new_measure(statement: str, said: str) -> bool:
+    """Whether words name what a value measures, and the problem does not: an area."""
+    asked = question(statement)
+    of = {_stem(word.lower()) for word in MEASURE.findall(said)}
+    return bool(of - (asked.words | asked.known if asked else stems(statement)))
 
 
 def alike(statement: str, said: str) -> bool:
@@ -330,8 +336,8 @@ def unshared(sentence: str, statement: str) -> str:
     if (asked := question(statement)) is None:
         return sentence
     sentence = _HAN_PAIR.sub(lambda said: " " if said[0] in asked.text else said[0], sentence)
-    theirs, words = _PHRASE.findall(asked.text.lower()), _HYPHEN.sub(" ", sentence).split()
-    bare = ["".join(_PHRASE.findall(word)).lower() for word in words]
+    theirs, words = PHRASE.findall(asked.text.lower()), _HYPHEN.sub(" ", sentence).split()
+    bare = ["".join(PHRASE.findall(word)).lower() for word in words]
     shared = {
         k
         for k, (mine, after) in enumerate(pairwise([*bare, ""]))

@@ -1,16 +1,16 @@
 """Finds the answer at the end of a text that does not announce it: a value, or what a sentence says of it."""
 
 import re
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from mars_env.grading.math.asked import alike, contradicts, is_asked, question, unshared
+from mars_env.grading.math.asked import NUMBER, alike, contradicts, is_asked, new_measure, question, unshared
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
-from mars_env.grading.math.parser import read_answer
+from mars_env.grading.math.nodes import Node, OverLimit
 from mars_env.grading.math.question import asked_formulas, form, given
 from mars_env.grading.math.sentences import (
     BOLD,
@@ -28,10 +28,11 @@ from mars_env.grading.math.sentences import (
     with_part,
     without_remarks,
 )
+from mars_env.grading.math.shapes import value_of
 from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, MEASURE, OTHER_CASE, RELATIVE
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, OTHER_CASE, RELATIVE
 
 _COMMON = re.compile(
     r"(?<!\\)\b(?:(lcm|lowest common multiple)|gcd|gcf|hcf|(?:greatest|highest) common factor)\b( ?\()?",
@@ -77,20 +78,20 @@ _IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
 _RELATION = re.compile(r"[<>≤≥]|\\[lg]eq?\b|\\in\b")
 _NOT_ALL = re.compile(r"(?:\d|\$),?\s+(?:and|or)\s*\Z")
 _IS_ONE = re.compile(r"[\d$]\S* (?:is|are) an?\b")
-_PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
-_OUTSIDE = re.compile(rf"({MATH_SPAN.pattern})|{_PLAIN.pattern}", re.DOTALL)
+_OUTSIDE = re.compile(rf"({MATH_SPAN.pattern})|{NUMBER.pattern}", re.DOTALL)
 """A formula, or a number outside of formulas."""
 _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
 )
 
 _NEXT = re.compile(r"(?:[,，;；和]|,?\s+and\b)\s*(?!\Z)")
-_RUN = re.compile(rf"(?:(?:{MATH_SPAN.pattern})(?:,\s*|,?\s+and\s+|和))+(?:{MATH_SPAN.pattern})\Z", re.DOTALL)
 _NUMBERS = re.compile(r"\d\$?,? (?:and|or) [$\d]|\d[和或、]\d")
 _MONEY = "\\$"
 _ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
-_TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [a-z]+){0,3})\}?\s*")
-_PREDICATE = r"(?:\b(?:is|are|was|were|be|has|have|on)\b(?: an?)?|\b(?:series|integral|sequence|limit|it)) "
+_TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [A-Za-z]+){0,3})\}?\s*")
+_PREDICATE = (
+    r"(?:\b(?:is|are|was|were|be|has|have|on)\b(?: an?| in| the)*|\b(?:series|integral|sequence|limit|it)) "
+)
 _WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
@@ -198,7 +199,7 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     start = max([opening.end() if opening else 0, *(stop.end() for stop in breaks)])
     if breaks and breaks[-1]["same"]:  # what the value is stands before
         subject = unshared(MATH_SPAN.sub(" ", sentence[: breaks[-1].start()]), statement)
-        if doubtful(subject, beside_number=True) or _another_measure(subject, statement):
+        if doubtful(subject, beside_number=True) or new_measure(statement, subject):
             return None
     found = []
     for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
@@ -217,8 +218,6 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     asked, meant = question(statement), _telling(reference) if 0 < len(reference) <= 400 else None
     if meant is not None and meant.kind in ("list", "group") and _says_each(sentence, meant.args):
         return reference
-    if meant is not None and meant.kind == "list" and (items := _values_of_one_name(sentence)):
-        return items
     if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
         return ", ".join(map(with_long_unit, found))
     return _last_value(statement, sentence, reference, start) if 0 < len(reference) <= 400 else None
@@ -268,7 +267,7 @@ def _only_new_number(statement: str, clause: str) -> _Claim | None:
     """The only number of a clause that the question does not have, with its unit of measurement."""
     clause = re.sub(r"(?<![\\A-Za-z-])[A-Za-z][a-z]+(?![A-Za-z-])", _in_digits, clause)
     asked = question(statement)
-    numbers = set(_PLAIN.findall(asked.text)) if asked else set[str]()
+    numbers = set(NUMBER.findall(asked.text)) if asked else set[str]()
 
     def new(found: re.Match[str]) -> str:
         known = form(undelimited(found[1])) in given(statement) if found[1] else found[0] in numbers
@@ -330,7 +329,7 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
     single = len(bold) == 1 and not _MORE.search(whole.rpartition("**")[2])
     named = single and not re.search(r"\d", bold[0])
     clause = _without_word(reference, clause)
-    if doubtful(clause, beside_number=not named) or _another_measure(clause, statement):
+    if doubtful(clause, beside_number=not named) or new_measure(statement, clause):
         return None
     if single:
         return undelimited(bold[0])
@@ -370,23 +369,22 @@ def _without_word(reference: str, words: str) -> str:
     return re.sub(rf"\b{re.escape(of[1])}\b", " ", words, flags=re.IGNORECASE) if of else words
 
 
-def _values_of_one_name(sentence: str) -> str | None:
-    """The equations at the end of "The critical points are at $x = 2$ and $x = -2$"."""
-    run = _RUN.search(sentence.rstrip(" .。"))
-    items = [undelimited(span) for span in MATH_SPAN.findall(run[0])] if run else []
-    same = len({item.partition("=")[0].strip() for item in items}) == 1 and all("=" in item for item in items)
-    return ", ".join(items) if len(items) > 1 and same else None
-
-
 def _says_each(sentence: str, values: tuple[Node, ...]) -> bool:
-    """Whether it gives so many values, in their order: "the maximum is 2, and the minimum is -2"."""
+    """Whether it gives so many values, in their order: "the maximum is 2, and the minimum is -2".
+
+    Those of one name may stand in any order: "The critical points are at $x = 2$ and $x = -2$".
+    """
     stops = [0, *(stop.end() for stop in _NEXT.finditer(hidden(sentence))), len(sentence)]
-    said = []
+    said, names = [], set[str]()
     for part in (sentence[start:end] for start, end in pairwise(stops)):
         formulas = MATH_SPAN.findall(part)
         value = undelimited(formulas[-1]) if formulas else (at_end(_NEXT.sub("", part)) or ("",))[0]
-        said.append(form(_EQUALITY.split(value)[-1]))
-    return said == list(values)
+        if value:
+            *sides, last = _EQUALITY.split(value)
+            said.append(form(last))
+            names.add(sides[-1].strip() if sides else str(len(said)))
+    theirs = [*map(value_of, values)]
+    return said == theirs or (len(names) == 1 and sorted(map(repr, said)) == sorted(map(repr, theirs)))
 
 
 def _last_number(statement: str, context: str, sentence: str) -> str | None:
@@ -415,12 +413,6 @@ def _last_number(statement: str, context: str, sentence: str) -> str | None:
     return _with_unit(value, after) if is_value(value) else None
 
 
-def _another_measure(words: str, statement: str) -> bool:
-    """Whether words name what a value measures, and the problem does not: an area."""
-    measures, theirs = (set(MEASURE.findall(text.lower())) for text in (words, statement))
-    return bool(measures - theirs)
-
-
 def _balanced(text: str) -> bool:
     return all(text.count(left) == text.count(right) for left, right in ("()", "[]", "{}"))
 
@@ -428,11 +420,11 @@ def _balanced(text: str) -> bool:
 @lru_cache(maxsize=4096)
 def _telling(reference: str) -> Node | None:
     """What a reference means, unless chance may repeat it: a small integer, 14.5, a letter, words."""
-    try:
-        node = read_answer(reference)
-        value = exact_value(node)
-    except (Unreadable, OverLimit, Undefined, RecursionError):
+    node, value = form(reference), None
+    if isinstance(node, str):
         return None
+    with suppress(OverLimit, Undefined):
+        value = exact_value(node)
     if isinstance(value, Fraction) and node.kind != "based":
         digits = len(str(abs(value.numerator))) + len(str(value.denominator))
         return node if digits > (4 if value.denominator == 1 else 3) else None

@@ -117,6 +117,8 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
         return False
     main2, *remarks2 = a.args
     names2 = integer_names(remarks2)
+    if r.kind == "where" and not names2 and not integer_names(r.args[1:]):
+        return main2.kind != "list" and _each(r.args, a.args, tolerance)  # one of several cases
     if r.kind != "where":  # the reference leaves "for every integer k" unsaid
         indices = {
             part.name.partition("_")[2] for main in (r, main2) for part in main.walk() if part.kind == "sym"
@@ -129,7 +131,7 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
     alike = names and names2 and {part.args[1] for part in remarks} == {part.args[1] for part in remarks2}
     if not alike:
         return False
-    items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))
+    items, items2 = ([as_interval(item) or value_of(item) for item in items_of(m)] for m in (main, main2))
     shift = remarks[0].args[1].value == "Z"
     if _paired(items, items2, lambda x, y: same_line(x, names[0], y, names2[0], shift=shift)):
         return True
@@ -169,16 +171,6 @@ def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
         return len(r.args) == len(a.args) and all(same_expression(x, y) for x, y in crossed)
     ratio, other = (r, a) if r.kind == "ratio" else (a, r)
     return len(ratio.args) == 2 and same_expression(Node("div", ratio.args), other)
-
-
-def _residue(r: Node, a: Node, tolerance: float | None) -> bool:
-    r, a = (n.args[-1] if {*operators(n)} == {"=="} and is_label(n.args[0]) else n for n in (r, a))
-    if r.kind != "mod" or a.kind != "mod":
-        return False
-    first, modulus, second, other = (exact_value(part, WORKER_BITS) for part in (*r.args, *a.args))
-    if first is None or second is None or not modulus:
-        return False
-    return modulus == other and (first - second) % modulus == 0
 
 
 # -- collections -----------------------------------------------------------------------------
@@ -397,7 +389,7 @@ _FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Co
     (is_equation, all, _equation),
     (_kind("list", "set"), any, _collection),
     (is_equation, any, _named),
-    (lambda node: node.kind == "mod" or "==" in operators(node), any, _residue),
+    (lambda node: node.kind == "mod" or "==" in operators(node), any, _family),
     (_kind("group", "matrix", "row"), all, _group),
     (_kind("ratio"), any, _ratio),
     (lambda node: True, any, _measure),

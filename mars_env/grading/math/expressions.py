@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from mars_env.grading.math.evaluate import agree, digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators, substitute
 
 COUNTERS = frozenset("kmnKMN")
 """Names that stand for an integer where nothing is said about them."""
@@ -113,38 +114,27 @@ def _first_that_decides(a: Node, b: Node, attempts: list[tuple[list[_Point], boo
     raise Unreadable("the two expressions have no values to compare")
 
 
+def fixed_value(node: Node) -> Node | None:
+    """The one value that an expression has wherever it is defined, as a number; None if it has several."""
+    for place in (Fraction(1, 3), 2, 7, -2):
+        there = node
+        for k, name in enumerate(sorted(free_symbols(node))):
+            there = substitute(there, Node("sym", value=name), num(place + Fraction(k, 7)))
+        with suppress(Unreadable, Undefined):  # it may have no value there
+            return there if same_expression(node, there) else None
+    return None
+
+
 def proportional(r: Node, a: Node) -> bool:
     """Whether two equations or inequalities differ only by a constant factor (positive for inequalities)."""
     (first, op), (second, op2) = _difference(r), _difference(a)
     if op != op2 or free_symbols(first) != free_symbols(second) or not free_symbols(first):
         return False
-    return _constant_ratio(first, second, op)
-
-
-def _constant_ratio(first: Node, second: Node, op: str) -> bool:
-    """Whether the ratio of two expressions is the same at all points (and positive, for inequalities)."""
-    names = free_symbols(first) | free_symbols(second)
-    digits, real = digits_needed(first, second), not (is_complex(first) or is_complex(second))
-    for points in (_real_points(names), _integer_points(names, range(1, 14), 24)):
-        ratio, count = None, 0
-        for point in points:
-            try:
-                (x, used), (y, more) = (value_at(side, point, digits, real=real) for side in (first, second))
-            except Undefined:
-                continue
-            if x == 0 or y == 0:
-                if (x == 0) != (y == 0):
-                    return False
-                continue
-            ratio = x / y if ratio is None else ratio
-            if op in ("<", "<=") and (not real or ratio < 0):
-                return False
-            if not agree(x / y, ratio, min(digits, used, more) - 5):
-                return False
-            count += 1
-        if count >= 3:
-            return True
-    return False
+    factor = fixed_value(Node("div", (first, second)))
+    if factor is None:
+        return False
+    value = value_at(factor, {}, digits_needed(factor), real=False)[0]
+    return bool(value != 0 if op in ("=", "!=") else value.real > 0)
 
 
 def _difference(node: Node) -> tuple[Node, str]:

@@ -212,7 +212,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
         return True if _wordy(reference) else None
     words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
     if words and (
-        normal_text(r) == normal_text(a) or re.fullmatch(_SUBJECT + re.escape(r), a, re.IGNORECASE)
+        normal_text(a) in (said := normal_text(r), said.removeprefix("quadrant "))
+        or re.fullmatch(_SUBJECT + re.escape(r), a, re.IGNORECASE)
     ):
         return True
     if (day := date(r)) and (other := date(a)):

@@ -13,11 +13,10 @@ from mars_env.grading.math.factors import Factors, with_sign
 from mars_env.grading.math.literals import decimal
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
+from mars_env.grading.math.units import known_name
 from mars_env.grading.math.vectors import times
 
-_CONDITION_WORDS = frozenset(
-    ("where", "for", "with", "if", "when", "for any", "for all", "for integer", "for some")
-)
+_CONDITION = re.compile(r"(?:where|for|with|if|when|for (?:any|all|integer|some))\Z", re.IGNORECASE)
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\approx": "~",
     r"\equiv": "==", r"\in": "in", r"\mapsto": "mapsto", r"\rightarrow": "to", r"\parallel": "parallel",
@@ -102,23 +101,27 @@ class _Parser(Factors):
         return node
 
     def listing(self) -> Node:
-        items, joiners, condition = [self.statement()], list[str](), None
+        items, joiners, conditions = [self.statement()], list[str](), list[Node]()
         while True:
             if self.conditional():
                 self.next()
-                condition = self.statement()
+                conditions.append(self.statement())
             elif found := self.accept(",", ";", "and", "or"):
                 if self.conditional():
                     continue
                 joiners.append(self.accept("and", "or") or found)
-                items.append(self.statement())
+                item = self.statement()
+                if joiners[-1] == "," and "or" in joiners and operators(item) == ("in",):
+                    conditions.append(item)  # "x = k or x = -k, k in Z"
+                else:
+                    items.append(item)
             else:
                 break
-        node = _joined(items, joiners)
-        return node if condition is None else Node("where", (node, condition))
+        node = _joined(items, joiners[: len(items) - 1])
+        return Node("where", (node, *conditions)) if conditions else node
 
     def conditional(self) -> bool:
-        return self.peek().kind == "text" and self.peek().text.lower() in _CONDITION_WORDS
+        return self.peek().kind == "text" and _CONDITION.match(self.peek().text) is not None
 
     def statement(self) -> Node:
         """A chain of relations, or a bare expression; "about 25" does not mean 25."""
@@ -175,7 +178,7 @@ class _Parser(Factors):
             elif token.kind in ("num", "repeat", "science", "based") and node.kind == "quantity":
                 node = Node("add", (node, self.term()))
             else:
-                if node.kind == "quantity":
+                if node.kind == "quantity" and (node.value, token.kind) != ("deg", "sym"):
                     raise Unreadable("something follows a unit")
                 if token.kind in ("num", "repeat", "science", "based") and self.peek(-1).kind in (
                     "num", "sym", "repeat", "science",
@@ -202,10 +205,11 @@ class _Parser(Factors):
 
     def unit(self, node: Node) -> Node:
         name = self.next().text + self.power_of_unit()
-        while self.peek().text == r"\div" and self.peek(1).kind in ("text", "sym"):
-            self.next()
-            name += "/" + self.next().text + self.power_of_unit()
-        return Node("quantity", (node,), " ".join(name.lower().split()) if len(name) > 2 else name)
+        while self.peek().text in (r"\div", r"\cdot") and self.peek(1).kind in ("text", "sym"):
+            name += "/" if self.next().text == r"\div" else " "
+            name += self.next().text + self.power_of_unit()
+        name = " ".join(name.split())
+        return Node("quantity", (node,), (known_name(name) or name.lower()) if len(name) > 2 else name)
 
     def power_of_unit(self) -> str:
         if not self.accept("^"):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from mars_env.grading.math.asked import questions
+from mars_env.grading.math.asked import NUMBER, PHRASE, questions
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.parser import plain_integer, read_answer
 from mars_env.grading.math.sentences import MATH_SPAN, undelimited
@@ -50,9 +50,7 @@ _ONLY_A_LABEL = re.compile(
 )
 _RADIANS = re.compile(r"(?<![A-Za-z])rad(?:ians?)?(?![A-Za-z])")
 _CALL = re.compile(r"[A-Za-z]'{0,3}(?:\^\{-1\})?\((?:[^()=]|\([^()=]{1,20}\)){1,40}\)")
-_PHRASE = re.compile(r"[^\W_]+")
 _OPERATORS = re.compile(r"\\(?:frac\{d\}\{d\w\}|text|left|right|cdot|times|div|bmod|[,;:! ])|\bmod\b")
-_PLAIN_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 @lru_cache(maxsize=4096)
@@ -78,8 +76,8 @@ def _after_words(statement: str, equation: str) -> str | None:
     left, sign, _ = equation.partition("=")
     if not sign or "\n" in equation or _parsed(equation):
         return None
-    theirs = iter(_PHRASE.findall(statement.lower()))
-    mine = _PHRASE.findall(_OPERATORS.sub(" ", left).lower())
+    theirs = iter(PHRASE.findall(statement.lower()))
+    mine = PHRASE.findall(_OPERATORS.sub(" ", left).lower())
     right = equation.rpartition("=")[2].strip()
     same = mine and all(any(word.startswith(one) or (one in word > "一") for word in theirs) for one in mine)
     return right if same and _parsed(right) else None
@@ -156,7 +154,7 @@ def is_copied(statement: str, reference: str, answer: str) -> bool:
     """
     if len(answer) > _LENGTH:
         return False
-    units = () if _PLAIN_NUMBER.fullmatch(answer) else asked_units(statement)
+    units = () if NUMBER.fullmatch(answer) else asked_units(statement)
     if units and isinstance(mine := form(answer), Node) and mine.kind == "quantity":
         of = known_unit(mine.name)
         if of is not None and all(known_unit(name) != of for name in units):
@@ -301,7 +299,7 @@ def asked_units(statement: str) -> tuple[str, ...]:
 
 def with_asked_unit(statement: str, reference: str, answer: str) -> str:
     r"""The reference with the unit that the problem asks for, if the answer has another one of its kind."""
-    plain = len(answer) > _LENGTH or _PLAIN_NUMBER.fullmatch(answer)
+    plain = len(answer) > _LENGTH or NUMBER.fullmatch(answer)
     names = () if plain else asked_units(statement)
     if not names or not _is_bare(reference):
         return reference

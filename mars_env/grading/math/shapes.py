@@ -10,6 +10,8 @@ from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, num, oper
 from mars_env.grading.math.spelled import spelled_number
 
 _ARTICLES = re.compile(r"\b(?:the|a|an)\b")
+_ROMAN = {"first": "i", "second": "ii", "third": "iii", "fourth": "iv"}
+_FORMS = re.compile(r"\b(conver|diver)g(?:e|ent|ence)\b|\b(absolute|conditional|uniform)\b", re.I)
 _NO_SOLUTION = re.compile(
     r"none|empty set|(?:there (?:is|are|exists?) )?no (?:such |(?:real|integer|rational|positive|valid) )?"
     r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
@@ -37,7 +39,7 @@ def is_label(node: Node) -> bool:
         return True
     if node.kind == "call" and node.name in _LABELLED:
         return all(child.kind in ("sym", "matrix") for child in node.args)
-    if node.kind in ("group", "ratio"):
+    if node.kind in ("group", "ratio", "matrix", "row"):
         return all(map(is_label, node.args))
     return node.kind in EXPRESSIONS and len(free_symbols(node)) >= 2 and not _has_coefficient(node)
 
@@ -89,8 +91,8 @@ def in_base(node: Node) -> tuple[str, str] | None:
 
 def is_residue(node: Node) -> bool:
     """``3 mod 5``, or a name that is congruent to it."""
-    if operators(node) == ("==",):
-        node = node.args[1]
+    if {*operators(node)} == {"=="} and is_label(node.args[0]):
+        node = node.args[-1]
     return node.kind == "mod"
 
 
@@ -214,12 +216,12 @@ def _is_function(node: Node) -> bool:
 
 def parameters(items: Sequence[Node]) -> list[Node]:
     """The items that say only that a name is an integer."""
-    of_integers = (item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N"))
-    return [item for item in of_integers if item.args[0].kind == "sym"]
+    of = (item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N"))
+    return [item for item in of if item.args[0].kind == "sym"]
 
 
 def _declared(items: tuple[Node, ...]) -> list[Node]:
-    """The items that say only that a name in another item is an integer or a real number."""
+    """The items that say only of what kind a name in another item is: an integer, a real number."""
     of = [item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N", "R")]
     used = {part for item in items if item not in of for part in item.walk() if part.kind == "sym"}
     return [item for item in of if item.args[0] in used]
@@ -270,7 +272,10 @@ def _choose(node: Node, choice: Iterator[bool]) -> Node:
 def normal_text(text: str) -> str:
     """Words in the form in which they are compared: without case, articles and punctuation."""
     text = text.casefold().replace("-", " ")
+    text = _FORMS.sub(lambda word: f"{word[1]}ges" if word[1] else f"{word[2]}ly", text)
     kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
+    kept = re.sub(r"^(first|second|third|fourth) (\w+)$", lambda nth: f"{nth[2]} {_ROMAN[nth[1]]}", kept)
+    kept = re.sub(r"^(absolutely|conditionally|uniformly) (\w+)$", r"\2 \1", kept)
     return SYNONYMS.get(kept, kept)
 
 

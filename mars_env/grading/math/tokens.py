@@ -92,7 +92,7 @@ _ALIASES = {
 }  # fmt: skip
 FUNCTIONS = TRIGONOMETRY | word_set("ln log lg exp gcd lcm max min sqrt abs floor ceil binom")
 _WORD_COMMANDS = FUNCTIONS | {"pi", "infty", "theta", "alpha", "beta", "gamma", "lambda", "cup"}
-SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old to")
+SHORT_WORDS = word_set("for if no yes odd red not the one two six ten all any may per old to")
 RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
     " feet inches hours minutes pct kJ kW kN kV Hz mol"
@@ -130,11 +130,20 @@ _MODULO = re.compile(
 )
 _OF_NUMBERS = re.compile(r"\\in\s*(?:\\math(?:bb|bf|rm)\s*)?\{?([ZNR])\b\}?(?:[\^_]?\{?(?:\*|\\ast|\+)\}?)?")
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
+_GAP = r"(?:\s|\\[,;: ]|\\q?quad){0,9}"
+_INDEX = re.compile(
+    rf"(\A[^<>=]+=(?:(?!\\[lg]e|\\in)[^<>=]){{1,200}}?)(?:,|{_GAP}\(|\\text\s*\{{\s*for(?: all)?\s*\}})"
+    rf"{_GAP}([kmn])\s*(?:\\ge(?:q|qslant)?\s*1|>\s*0|=\s*1\s*,\s*2\s*,(?:\s*3\s*,)?\s*\\[lc]?dots)"
+    r"\s*\)?\s*\Z"
+)
+"""``a_n = n^2, n \\ge 1``, ``a_n = n^2 (n = 1, 2, ...)``."""
+_ONE_MODULUS = re.compile(r"\A((?:(?!\\pmod)[^()\n])*)\\pmod\s*\{?(\d+)\}?\s*\Z")
+_BETWEEN = re.compile(rf"{_GAP}(?:(?:,|\\text\s*\{{\s*(?:or|and)\s*\}}|\b(?:or|and)\b){_GAP}){{1,2}}|\Z")
 _BOTH_REAL = re.compile(r",(?:\\ |\s)*([a-z]),(?=\s*[a-z]\s*\\in\s*\\mathbb\{R\}\s*\Z)")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _SAID = (
     r"\s*,?\s*(?:(?:where|for|with|any|all|some|every|an?|arbitrary|real|is|are|constants?|numbers?|reals"
-    r"|integers?)\b\s*)+"
+    r"|integers?|of|integration)\b\s*)+"
 )
 _REMARK = re.compile(
     rf"{_SPACE},?{_SPACE}(?:\\text\w*\s*\{{)?{_SAID}\}}?\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})"
@@ -231,11 +240,13 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\right", _SYSTEM, _system),
     (r"\math", re.compile(r"\\(math(?:bb|bf|rm|it))\s*([A-Za-z])(?![A-Za-z])"), r"\\\1{\2}"),
     (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
+    ("n", _INDEX, r"\1, \2\\in\\mathbb{N}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
     (r"\mathbb", _BOTH_REAL, r", \1\\in\\mathbb{R},"),
     (r"\mathbb", re.compile(r"(?<=\\mathbb\{R\})\s*-\s*(?=\\\{)"), r"\\setminus "),
     (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
+    (r"\pmod", _ONE_MODULUS, lambda m: _BETWEEN.sub(rf" \\pmod{{{m[2]}}}\g<0>", m[1])),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
     (r"\$", _EACH, r"\1\\text{ per \2}"),
     (r"\text", _REMARK, _declared),

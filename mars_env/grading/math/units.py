@@ -32,44 +32,40 @@ _ROWS = {
     "euro": {"euro eur": "1"},
     "renminbi": {"yuan rmb": "1", "wanyuan": "10000"},
     "sterling": {"gbp": "1"},
-    "volume": {"l L liter litre": "1"},
     "angle": {"rad radian": "1"},
-    "force": {"N newton": "1"},
-    "energy": {"J joule": "1"},
-    "power": {"W watt": "1"},
-    "pressure": {"Pa pascal": "1"},
-    "voltage": {"V volt": "1"},
     "current": {"A amp ampere": "1"},
-    "charge": {"C coulomb": "1"},
-    "frequency": {"Hz hertz": "1"},
     "temperature": {"K kelvin": "1"},
     "amount": {"mol mole": "1"},
+    "product": {
+        "l L liter litre": "dm^3", "N newton": "kg m/s^2", "J joule": "N m", "W watt": "J/s",
+        "Pa pascal": "N/m^2", "C coulomb": "A s", "V volt": "J/C", "Omega ohm": "V/A", "T tesla": "N/A/m",
+        "F farad": "C/V", "Hz hertz": "s^-1",
+    },
 }  # fmt: skip
 _PREFIXES = {
     "n nano": "1/1000000000", "µ μ micro": "1/1000000", "m milli": "1/1000", "c centi": "1/100",
     "d deci": "1/10", "k kilo": "1000", "M mega": "1000000", "G giga": "1000000000",
 }  # fmt: skip
-_WITH_PREFIX = word_set(
-    "length mass volume force energy power pressure voltage current charge frequency amount"
-)
+_WITH_PREFIX = word_set("length mass current amount")
 """The dimensions whose first unit takes prefixes."""
 
 
-def _units() -> dict[str, tuple[Fraction, str]]:
-    """The size and the dimension of each unit, by name; those of physics also with prefixes: ``kg``."""
-    found: dict[str, tuple[Fraction, str]] = {}
-    for dimension, rows in _ROWS.items():
-        for names, size in rows.items():
-            found |= dict.fromkeys(names.split(), (Fraction(size), dimension))
-        for name in next(iter(rows)).split() if dimension in _WITH_PREFIX else ():
-            for prefixes, factor in _PREFIXES.items():
-                *short, spelled = prefixes.split()
-                written = [spelled] if len(name) > 3 else short if name != "amp" else []
-                found |= {prefix + name: (Fraction(factor), dimension) for prefix in written}
-    return found
+_UNITS: dict[str, Unit] = {}
+"""Each unit by its name; those of physics also with prefixes: ``kg``."""
 
 
-_UNITS = _units()
+def _add(names: str, of: Unit | None, *, prefixed: bool) -> None:
+    assert of is not None
+    _UNITS.update(dict.fromkeys(names.split(), of))
+    for name in names.split() if prefixed else ():
+        for prefixes, factor in _PREFIXES.items():
+            *short, spelled = prefixes.split()
+            written = [spelled] if len(name) > 3 else short if name != "amp" else []
+            _UNITS.update(
+                {prefix + name: of._replace(factor=of.factor * Fraction(factor)) for prefix in written}
+            )
+
+
 DIMENSIONS = frozenset(_ROWS)
 """The dimensions of the units that can be converted."""
 _IRREGULAR = {
@@ -132,23 +128,28 @@ def unit(name: str) -> Unit | None:
         # "m s^-1" is a product; a name of several words, such as "square m", is one factor
         product = all(word.partition("^")[0] in _UNITS for word in part.split())
         for factor in part.split() if product else [part]:
-            size, base, power = _factor(factor)
+            of, power = _factor(factor)
             power = -power if place else power
-            scale *= size**power
-            powers[base] = powers.get(base, 0) + power
-    return None if set(powers) == {"unit"} else Unit(scale, tuple(sorted(powers.items())))
+            scale *= of.factor**power
+            for base, exponent in of.dimension:
+                powers[base] = powers.get(base, 0) + power * exponent
+    dimension = tuple(sorted((base, power) for base, power in powers.items() if power))
+    return None if set(powers) == {"unit"} else Unit(scale, dimension)
 
 
 @lru_cache(maxsize=4096)
 def known_unit(name: str) -> Unit | None:
     """The unit of measurement that a name means; None for apples."""
+    written = known_name(name)
+    return unit(written) if written else None
+
+
+def known_name(name: str) -> str | None:
+    """A name as it is written or in lower case, whichever means a unit of measurement; None for neither."""
     for written in (name, name.lower()):
-        try:
-            of = unit(written)
-        except Unreadable:
-            continue
-        if is_known(of) and name.lower() not in DIMENSIONS:
-            return of
+        with suppress(Unreadable):
+            if is_known(unit(written)) and name.lower() not in DIMENSIONS:
+                return written
     return None
 
 
@@ -157,8 +158,8 @@ def is_known(of: Unit | str | None) -> TypeGuard[Unit]:
     return isinstance(of, Unit) and all(base in DIMENSIONS for base, _ in of.dimension)
 
 
-def _factor(written: str) -> tuple[Fraction, str, int]:
-    """The size, the base and the power of one factor of a unit."""
+def _factor(written: str) -> tuple[Unit, int]:
+    """One factor of a unit, and its power."""
     name, _, exponent = written.partition("^")
     if exponent not in ("", "2", "3", "-1", "-2"):
         raise Unreadable(f"{name}^{exponent} is not a unit")
@@ -167,11 +168,11 @@ def _factor(written: str) -> tuple[Fraction, str, int]:
         power, words = _POWERS[words[0]], words[1:]
     name = " ".join(words)
     if known := _UNITS.get(name) or _UNITS.get(_singular(name)):
-        return *known, power
+        return known, power
     odd = any(word in NOT_UNITS or not word.replace("-", "").isalpha() for word in words)
     if odd or len(name) < 2:
         raise Unreadable(f"{name!r} is not a unit")
-    return Fraction(1), _singular(name), power
+    return Unit(Fraction(1), ((_singular(name), 1),)), power
 
 
 def _singular(name: str) -> str:
@@ -181,6 +182,12 @@ def _singular(name: str) -> str:
         if name.endswith(("xe", "che", "she", "sse", "ze")):
             name = name[:-1]
     return name[:-2] + "y" if name.endswith("ie") else name
+
+
+for _dimension, _rows in _ROWS.items():
+    for _place, (_names, _size) in enumerate(_rows.items()):
+        _of = unit(_size) if _dimension == "product" else Unit(Fraction(_size), ((_dimension, 1),))
+        _add(_names, _of, prefixed=_dimension == "product" or (_dimension in _WITH_PREFIX and not _place))
 
 
 def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
