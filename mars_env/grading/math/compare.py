@@ -6,12 +6,14 @@ number), then values. `_FORMS` says which comparison belongs to which shapes. In
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from itertools import permutations
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.expressions import COUNTERS, proportional, same_expression, same_line
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators
+from mars_env.grading.math.expressions import COUNTERS, fixed_value, proportional, same_expression, same_line
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators, substitute
 from mars_env.grading.math.sets import same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
     as_family,
@@ -29,6 +31,7 @@ from mars_env.grading.math.shapes import (
     normal,
     normal_text,
     renamed,
+    same_label,
     value_of,
     values_by_name,
     without_domain,
@@ -36,7 +39,7 @@ from mars_env.grading.math.shapes import (
 from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
 from mars_env.grading.math.vectors import in_plain
 
-_MAX_ITEMS = 64
+_MAX_ITEMS, _MAX_CONSTANTS = 64, 4
 Compare = Callable[[Node, Node, float | None], bool]
 """A comparison of a reference, an answer, with a tolerance."""
 
@@ -118,14 +121,20 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
     main2, *remarks2 = a.args
     names2 = integer_names(remarks2)
     if r.kind == "where" and not names2 and not integer_names(r.args[1:]):
-        return main2.kind != "list" and _each(r.args, a.args, tolerance)  # one of several cases
+        return _each(r.args, a.args, tolerance)  # one of several cases
     if r.kind != "where":  # the reference leaves "for every integer k" unsaid
         indices = {
             part.name.partition("_")[2] for main in (r, main2) for part in main.walk() if part.kind == "sym"
         }
         said = bool(names2) and {*names2} <= COUNTERS & free_symbols(r)
-        whole = said and all(part.args[1].value == "Z" or part.args[0].value in indices for part in remarks2)
-        return whole and _same(r, main2, tolerance)
+        if said:
+            whole = all(part.args[1].value == "Z" or part.args[0].value in indices for part in remarks2)
+            return whole and _same(r, main2, tolerance)
+        unsaid = (COUNTERS - indices) & free_symbols(Node("list", tuple(map(value_of, items_of(r)))))
+        used = {*names2} & free_symbols(main2)
+        if len(unsaid) != 1 or len(used) != 1 or remarks2[0].args[-1].value != "Z":
+            return False
+        r = Node("where", (r, substitute(remarks2[0], remarks2[0].args[0], Node("sym", value=min(unsaid)))))
     main, *remarks = r.args
     names = integer_names(remarks)
     alike = names and names2 and {part.args[1] for part in remarks} == {part.args[1] for part in remarks2}
@@ -267,7 +276,7 @@ def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
     chains = is_equation(r) and is_equation(a) and operators(r)[0] == "=" == operators(a)[0]
     if chains and is_label(left) and is_label(left2):
         names = {left.value, left2.value} & {"y", "z"}
-        if left == left2 or ({left.kind, left2.kind} == {"call", "sym"} and names):  # f(x) and y
+        if same_label(left, left2) or ({left.kind, left2.kind} == {"call", "sym"} and names):  # f(x) and y
             return _same(_value(r, tolerance), _value(a, tolerance), tolerance)
         if left.kind == left2.kind == "call" and left.value == left2.value:
             return _same(
@@ -395,3 +404,38 @@ _FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Co
     (lambda node: True, any, _measure),
 )
 """A shape, which of the two sides must have it, and the comparison then; the first row that fits decides."""
+
+
+# -- constants of integration ----------------------------------------------------------------
+
+
+def with_constants_of(reference: Node, answer: Node, letters: str) -> Iterator[Node]:
+    r"""An answer with its constants of integration named as in the reference, in every way.
+
+    Their names begin with one of the letters. A constant that is added to a function takes up any number.
+
+    Example:
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> r, a = read_answer(r"\\frac{\sin^2 x}{2} + C"), read_answer(r"-\\frac{\cos^2 x}{2} + k")
+        >>> r in with_constants_of(r, a, "C k"), r in with_constants_of(r, read_answer("x^2 + k"), "C k")
+        (True, False)
+    """
+    reference, answer = normal(reference), normal(answer)
+    theirs, mine = (
+        [
+            Node("sym", value=name)
+            for name in sorted(free_symbols(node))
+            if name.partition("_")[0] in letters.split()
+        ]
+        for node in (reference, answer)
+    )
+    fresh = [Node("sym", value=f"constant {k}") for k in range(len(mine))]
+    answer = reduce(lambda node, pair: substitute(node, *pair), zip(mine, fresh, strict=True), answer)
+    for names in permutations(theirs) if len(theirs) == len(mine) <= _MAX_CONSTANTS else ():
+        renamed = reduce(lambda node, pair: substitute(node, *pair), zip(fresh, names, strict=True), answer)
+        yield renamed
+        first, second = value_of(reference), value_of(renamed)
+        if len(names) == 1 and {first.kind, second.kind} <= EXPRESSIONS:
+            plus = Node("add", (substitute(first, names[0], num(0)), names[0]))
+            if _matches(first, plus, None) and fixed_value(Node("add", (first, Node("neg", (second,))))):
+                yield reference

@@ -65,6 +65,8 @@ class Factors:
 
     listing: Callable[[], Node]
     statement: Callable[[], Node]
+    condition: Callable[[], Node]
+    conditional: Callable[..., bool]
     sum: Callable[[], Node]
     term: Callable[[], Node]
 
@@ -373,11 +375,11 @@ class Factors:
         """The cells of each row of an environment; `lined`: there may be a comma after each."""
         rows: list[list[Node]] = [[]]
         while True:
-            if lined and self.peek().text in ("if", "when", "for", "where"):
-                self.next()
-            rows[-1].append(self.statement())
-            if self.peek(1).text in ("&", r"\\") or self.peek(1).kind == "env":
+            rows[-1].append(self.condition() if lined and self.conditional() else self.statement())
+            if self.peek(1).text in ("&", r"\\") or self.peek(1).kind == "env" or self.conditional(1):
                 self.accept(",", ";", ".")
+            if lined and self.conditional():
+                continue
             separator = self.next()
             if separator.text == r"\\" and self.peek().kind != "env":
                 rows.append([])

@@ -16,6 +16,7 @@ from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
 from mars_env.grading.math.question import (
     asked_value,
     asks_for_order,
+    integration_constants,
     is_copied,
     names_another,
     with_asked_unit,
@@ -205,6 +206,7 @@ class MathGrader:
             "reference": reference,
             "answer": answer,
             "tolerance": self.tolerance,
+            "constants": integration_constants(problem.statement),
         }
         return request | {name: flag for name, flag in flags.items() if flag is not None}
 

@@ -6,13 +6,14 @@ rules of `compare.py`. What cannot be read is no answer.
 
 import re
 from functools import lru_cache
+from itertools import chain
 
-from mars_env.grading.math.compare import same_answer
+from mars_env.grading.math.compare import same_answer, with_constants_of
 from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.shapes import in_order, normal_text
+from mars_env.grading.math.shapes import in_order, normal_text, one_form
 from mars_env.grading.math.spelled import date
 from mars_env.grading.math.vectors import as_tuple
 
@@ -100,6 +101,7 @@ def judge(
     *,
     ordered: bool | None = None,
     integer: bool = False,
+    constants: str = "",
 ) -> tuple[bool, str]:
     r"""Whether an answer equals a reference and is as finished as it, and if not, why.
 
@@ -109,6 +111,7 @@ def judge(
         tolerance: See `same_answer`.
         ordered: Whether order counts in lists; with None only in ``(a, b)``.
         integer: See `finished`.
+        constants: See `with_constants_of`.
 
     Raises:
         OverLimit: The answer, or a value in it, is larger than the limits allow.
@@ -119,17 +122,17 @@ def judge(
         >>> judge(r"\frac{1}{3}", "0.333333")
         (False, 'the answer differs from the reference')
     """
-    equal, why = _judge(reference, answer, tolerance, ordered, integer)
+    equal, why = _judge(reference, answer, tolerance, ordered, integer, constants)
     if equal:
         return True, ""
     bare = without_label(reference, answer)
     if bare != answer and bare.strip():
-        return _judge(reference, bare, tolerance, ordered, integer)
+        return _judge(reference, bare, tolerance, ordered, integer, constants)
     return False, why
 
 
 def _judge(
-    reference: str, answer: str, tolerance: float | None, ordered: bool | None, integer: bool
+    reference: str, answer: str, tolerance: float | None, ordered: bool | None, integer: bool, constants: str
 ) -> tuple[bool, str]:
     if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
         return _judge_offered(offered, answer, tolerance, ordered, integer)
@@ -138,7 +141,8 @@ def _judge(
         return wordy, "" if wordy else DIFFERENT
     (first, _), (second, _), why = _parse(reference), _parsed(answer), DIFFERENT
     for left in first:
-        for right in second:
+        renamed = (way for node in second for way in with_constants_of(left, node, constants))
+        for right in chain(second, renamed if constants else ()):
             try:
                 if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
                     if finished(left, right, integer=integer):
@@ -212,8 +216,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
         return True if _wordy(reference) else None
     words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
     if words and (
-        normal_text(a) in (said := normal_text(r), said.removeprefix("quadrant "))
-        or re.fullmatch(_SUBJECT + re.escape(r), a, re.IGNORECASE)
+        normal_text(a) in (normal_text(r), normal_text(r).removeprefix("quadrant "))
+        or re.fullmatch(_SUBJECT + re.escape(one_form(r)), one_form(a), re.IGNORECASE)
     ):
         return True
     if (day := date(r)) and (other := date(a)):

@@ -9,14 +9,16 @@ linear in the text, depth is bounded, and nothing is evaluated.
 import re
 from fractions import Fraction
 
+from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.factors import Factors, with_sign
 from mars_env.grading.math.literals import decimal
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 from mars_env.grading.math.units import known_name
 from mars_env.grading.math.vectors import times
+from mars_env.grading.math.vocabulary import LABEL
 
-_CONDITION = re.compile(r"(?:where|for|with|if|when|for (?:any|all|integer|some))\Z", re.IGNORECASE)
+_CONDITION = re.compile(r"(?:where|for|with|if|when|otherwise|for (?:any|all|integer|some))\Z", re.IGNORECASE)
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", r"\le": "<=", r"\ge": ">=", r"\ne": "!=", r"\approx": "~",
     r"\equiv": "==", r"\in": "in", r"\mapsto": "mapsto", r"\rightarrow": "to", r"\parallel": "parallel",
@@ -101,27 +103,48 @@ class _Parser(Factors):
         return node
 
     def listing(self) -> Node:
-        items, joiners, conditions = [self.statement()], list[str](), list[Node]()
+        items, joiners, conditions = [self.labelled()], list[str](), dict[int, Node]()
         while True:
             if self.conditional():
-                self.next()
-                conditions.append(self.statement())
+                conditions[len(items)] = self.condition()
             elif found := self.accept(",", ";", "and", "or"):
                 if self.conditional():
                     continue
                 joiners.append(self.accept("and", "or") or found)
-                item = self.statement()
+                item = self.labelled()
                 if joiners[-1] == "," and "or" in joiners and operators(item) == ("in",):
-                    conditions.append(item)  # "x = k or x = -k, k in Z"
+                    conditions[len(items)] = item  # "x = k or x = -k, k in Z"
                 else:
                     items.append(item)
             else:
                 break
+        if len(conditions) > 1 and len(items) in conditions:
+            ends = zip((0, *conditions), conditions.items(), strict=False)
+            parts = ((_joined(items[low:high], joiners[low : high - 1]), of) for low, (high, of) in ends)
+            return Node("list", tuple(Node("where", part) for part in parts), "and")
         node = _joined(items, joiners[: len(items) - 1])
-        return Node("where", (node, *conditions)) if conditions else node
+        return Node("where", (node, list(conditions.values())[-1])) if conditions else node
 
-    def conditional(self) -> bool:
-        return self.peek().kind == "text" and _CONDITION.match(self.peek().text) is not None
+    def condition(self) -> Node:
+        """What follows "if", or the word "otherwise" itself."""
+        if self.peek().text.lower() != "otherwise":
+            self.next()
+        return self.statement()
+
+    def labelled(self) -> Node:
+        """A statement after the name of what it says: "radius 5", "Vertex: (2, -3)"."""
+        label = self.peek().text if self.peek().kind == "text" and self.colons else ""
+        colon = self.peek(1).text == ":"
+        follows = colon or self.begins_factor(self.peek(1)) or self.peek(1).text == "-"
+        if label and follows and (LABEL.match(label) or (colon and not doubtful(label, beside_number=True))):
+            self.place += 1 + colon
+            value = self.statement()
+            return value if operators(value) else Node("relation", (Node("text", value=label), value), ("=",))
+        return self.statement()
+
+    def conditional(self, ahead: int = 0) -> bool:
+        token = self.peek(ahead)
+        return token.kind == "text" and _CONDITION.match(token.text) is not None
 
     def statement(self) -> Node:
         """A chain of relations, or a bare expression; "about 25" does not mean 25."""

@@ -171,7 +171,7 @@ class _Worker:
             if request["op"] == "check" or said["value"]:
                 return {"unfit": said["value"] or ""}
             self.fit.add(reference)
-        options = {key: request[key] for key in ("ordered", "integer") if key in request}
+        options = {key: request[key] for key in ("ordered", "integer", "constants") if key in request}
         said = self._call(
             "judge", "answer", reference, request["answer"], request.get("tolerance"), **options
         )

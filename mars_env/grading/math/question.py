@@ -25,6 +25,9 @@ _ORDER = re.compile(
     r"(?:\A|[.?!:]\s+|\b(?:and|then|to)\s+)(?:arrange|order|sort|rank)\b|\barrange\b.*\border\b|[从按由].{0,6}[顺次]序",
     re.IGNORECASE,
 )
+_INTEGRATION = re.compile(
+    r"(?i)\\int|antideriv|integra|general solution|differential|[a-z]'|积分|原函数|通解"
+)
 _SUM = re.compile(r"[-+/]|frac|\A\d")
 _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"((?:\\|(?<![A-Za-z\\]))[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
@@ -249,6 +252,15 @@ def given(statement: str) -> frozenset[Node | str]:
     """The formulas and numbers of a problem."""
     formulas = list(map(undelimited, MATH_SPAN.findall(statement)))
     return frozenset(map(form, formulas + _NUMBER.findall(MATH_SPAN.sub(" ", statement))))
+
+
+@lru_cache(maxsize=4096)
+def integration_constants(statement: str) -> str:
+    """The letters that may name a constant of integration: those that the problem does not use."""
+    if not _INTEGRATION.search(statement):
+        return ""
+    used = re.findall(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])", " ".join(MATH_SPAN.findall(statement)))
+    return " ".join(letter for letter in "ABCDKck" if letter not in used)
 
 
 def asks_for_order(statement: str) -> bool:

@@ -10,6 +10,7 @@ from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, num, oper
 from mars_env.grading.math.spelled import spelled_number
 
 _ARTICLES = re.compile(r"\b(?:the|a|an)\b")
+_FILLERS = re.compile(r"\b(?:is|are|at|value|of|equals?|to|point)\b")
 _ROMAN = {"first": "i", "second": "ii", "third": "iii", "fourth": "iv"}
 _FORMS = re.compile(r"\b(conver|diver)g(?:e|ent|ence)\b|\b(absolute|conditional|uniform)\b", re.I)
 _NO_SOLUTION = re.compile(
@@ -21,7 +22,11 @@ SYNONYMS = {
     "infinite": "infinity",
     "∞": "infinity",
     "infinitely many solutions": "infinitely many",
+    "max": "maximum",
+    "min": "minimum",
+    "centre": "center",
 }
+_NUMBERS = word_set("Z N Q R C")
 _LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm")
 """Functions of a name that may be what is asked for."""
 
@@ -128,14 +133,23 @@ def items_of(node: Node) -> tuple[Node, ...]:
 
 def is_mapping(node: Node) -> bool:
     """Whether a list assigns values to several variables."""
-    if node.kind != "list" or any(operators(x) != ("=",) or x.args[0].kind != "sym" for x in node.args):
+    names = [item.args[0] for item in node.args if operators(item) == ("=",)] if node.kind == "list" else []
+    if not names or len(names) != len(node.args) or {name.kind for name in names} - {"sym", "text"}:
         return False
-    return len({item.args[0] for item in node.args}) == len(node.args) > 1
+    return len({*names}) == len(names) > 1
+
+
+def same_label(first: Node, second: Node) -> bool:
+    """Whether two names mean the same: "the radius is", "Radius" and ``r``."""
+    if "text" not in (first.kind, second.kind) or {first.kind, second.kind} - {"sym", "text"}:
+        return first == second
+    name, other = (normal_text(_FILLERS.sub(" ", node.name.casefold())) for node in (first, second))
+    return name == other or (first.kind != second.kind and min(name, other, key=len) == name[0] == other[0])
 
 
 def values_by_name(node: Node) -> tuple[Node, ...] | None:
     """The values of ``x = 1, y = 2``, in the order of the variables' names; None for anything else."""
-    if not is_mapping(node) or node.value == "or":
+    if not is_mapping(node) or node.value == "or" or any(item.args[0].kind == "text" for item in node.args):
         return None
     return tuple(item.args[1] for item in sorted(node.args, key=lambda item: item.args[0].name))
 
@@ -165,17 +179,22 @@ def normal(node: Node) -> Node:
         main = rest[0] if len(rest) == 1 else replace(node, args=rest)
         return normal(Node("where", (main, *declared)))
     if node.kind == "where":
-        main, remarks = normal(node.args[0]), [part for part in node.args[1:] if not _says_nothing(part)]
+        main = normal(node.args[0])
+        remarks = [part for part in node.args[1:] if not _says_nothing(part, main)]
         return Node("where", (main, *remarks)) if remarks else main
     if node.kind == "text":
         return _words(node)
     if node.kind == "relation" and (shown := _relation_as_value(node)) is not None:
         return normal(shown)
-    if node.kind == "builder" and parameters(node.args[1:]):
-        return Node("where", node.args)
+    if node.kind == "builder" and parameters(items_of(node.args[1])):
+        head, condition = node.args
+        named = head.kind == "sym" and condition.kind == "list"
+        return normal(condition if named else Node("where", node.args))
     if node.kind == "relation":
-        node = replace(node, args=tuple(map(_scaled_matrix, node.args)))
-    node = _scaled_matrix(node)
+        node = replace(node, args=tuple(_by_cases(_scaled_matrix(part)) for part in node.args))
+        if node.args[0].kind == "text" and node.args[-1].kind in ("setop", "const"):
+            return normal(node.args[-1])  # "Domain: R"
+    node = _by_cases(_scaled_matrix(node))
     if node.kind in ("list", "set"):
         return replace(node, args=tuple(variant for item in node.args for variant in _signs(item)))
     variants = _signs(node)
@@ -191,6 +210,16 @@ def _scaled_matrix(node: Node) -> Node:
         return node
     rows = (tuple(Node("mul", (node.args[0], cell)) for cell in row.args) for row in node.args[1].args)
     return Node("matrix", tuple(Node("row", row) for row in rows))
+
+
+def _by_cases(node: Node) -> Node:
+    """Cases with the condition "otherwise" written out; any other node unchanged."""
+    if node.kind != "list" or node.args[-1].args[1:] != (Node("text", value="otherwise"),):
+        return node
+    *cases, last = node.args
+    others = Node("list", tuple(part for case in cases for part in case.args[1:]), "or")
+    rest = Node("setop", (Node("const", value="R"), others), "setminus")
+    return Node("list", (*cases, Node("where", (last.args[0], rest))), "and")
 
 
 def _relation_as_value(node: Node) -> Node | None:
@@ -222,14 +251,18 @@ def parameters(items: Sequence[Node]) -> list[Node]:
 
 def _declared(items: tuple[Node, ...]) -> list[Node]:
     """The items that say only of what kind a name in another item is: an integer, a real number."""
-    of = [item for item in items if operators(item) == ("in",) and item.args[1].value in ("Z", "N", "R")]
+    of = [item for item in items if operators(item) == ("in",) and item.args[1].value in _NUMBERS]
     used = {part for item in items if item not in of for part in item.walk() if part.kind == "sym"}
     return [item for item in of if item.args[0] in used]
 
 
-def _says_nothing(remark: Node) -> bool:
-    """``for all x`` and ``x in R`` restrict nothing."""
-    return remark.kind == "sym" or (operators(remark) == ("in",) and remark.args[1].value == "R")
+def _says_nothing(remark: Node, main: Node) -> bool:
+    """``for all x`` and ``x in R`` restrict nothing, nor does ``x in Q`` a function ``f(x)``."""
+    if remark.kind == "sym" or operators(remark) != ("in",) or remark.args[1].value not in _NUMBERS:
+        return remark.kind == "sym"
+    first = items_of(main)[0]
+    defined = is_equation(first) and _is_function(first.args[0]) and remark.args[0] in first.args[0].args
+    return defined or remark.args[1].value == "R"
 
 
 def _words(node: Node) -> Node:
@@ -269,10 +302,14 @@ def _choose(node: Node, choice: Iterator[bool]) -> Node:
     return replace(node, args=tuple(_choose(child, choice) for child in node.args))
 
 
+def one_form(text: str) -> str:
+    """A text with one form of "converges", "convergent", and of "absolute", "absolutely"."""
+    return _FORMS.sub(lambda word: f"{word[1]}ges" if word[1] else f"{word[2]}ly", text)
+
+
 def normal_text(text: str) -> str:
     """Words in the form in which they are compared: without case, articles and punctuation."""
-    text = text.casefold().replace("-", " ")
-    text = _FORMS.sub(lambda word: f"{word[1]}ges" if word[1] else f"{word[2]}ly", text)
+    text = one_form(text.casefold().replace("-", " "))
     kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
     kept = re.sub(r"^(first|second|third|fourth) (\w+)$", lambda nth: f"{nth[2]} {_ROMAN[nth[1]]}", kept)
     kept = re.sub(r"^(absolutely|conditionally|uniformly) (\w+)$", r"\2 \1", kept)

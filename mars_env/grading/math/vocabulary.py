@@ -125,3 +125,12 @@ DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 """Right before and right after a box: it is what the answer is not."""
+
+LABEL = re.compile(
+    r"(?:the |an? )?(?:[xy]-|vertical |horizontal )?(?:cent(?:er|re)|radius|vert(?:ex|ices)|foc(?:us|i)"
+    r"|directrix|max(?:imum)?|min(?:imum)?|mean|median|mode|range|domain|period|amplitude|limit|quotient|remainder|slope"
+    r"|area|length|width|height|line|asymptote|point|midpoint|intercept|interval|solution|eigenvalue)s?"
+    r"(?: value)?(?: is| are| at|)\Z",
+    re.IGNORECASE,
+)
+"""The name of a value that follows."""
