@@ -68,8 +68,8 @@ def export(  # public edge: one parameter is one option of the command
     """
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
-    if out.suffix == ".parquet" and format != "parquet":
-        raise ConfigError(f"--format {format} writes rows of JSON, not {out}: add --format parquet")
+    if str(out) != STREAM and (out.suffix == ".parquet") != (format == "parquet"):
+        raise ConfigError(f"--format parquet goes with a file FILE.parquet: {out} is for --format {format}")
     examples, samples = ("sft", "dpo"), ("samples",)
     for option, is_given, formats in (
         ("--least", least != 1.0, examples),

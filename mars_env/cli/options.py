@@ -141,6 +141,8 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
     result: dict[str, tuple[float, float]] = {}
     for value in values or ():
         policy, _, amounts = value.rpartition("=")
+        if policy in result:
+            raise ConfigError(f"--price gives {policy or 'the policies that are not named'} two prices")
         try:
             result |= checked_prices({policy: amounts.split(",")})
         except ConfigError as error:

@@ -12,7 +12,8 @@ from mars_env.problems.problem_set import ProblemSet
 class NGrams:
     """The runs of n words of some texts, to find them in others.
 
-    A word is a run of letters, digits and underscores, or one other visible character; case does not matter.
+    A word is a run of letters, digits and underscores, or one other visible character but ``$``; case does
+    not matter.
     A text of fewer than n words counts as one run. (PromptCoT 2.0 names n = 13 only; the rest is our choice.)
     """
 
@@ -76,8 +77,8 @@ def decontaminate(
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, in small letters; a sign is a word, too."""
-    return re.findall(r"\w+|[^\w\s]", text.casefold())
+    """The words of a text, in small letters; a sign is a word, too, but for ``$``, which marks formulas."""
+    return re.findall(r"\w+|[^\w\s$]", text.casefold())
 
 
 def _runs(own: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
