@@ -62,8 +62,6 @@ class GenerativeJudge:
     system: str = field(default=JUDGE_SYSTEM, repr=False)
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ConfigError(f"a judge gives at least one judgement of each solution, got {self.samples}")
         check_request(self.samples, self.sampling)
 
     def identity(self) -> dict[str, Any]:
@@ -135,8 +133,7 @@ class HFRewardModel:
     ) -> None:
         with needs("hf", "HFRewardModel needs torch and transformers"):
             from transformers import AutoModelForSequenceClassification
-        kind = AutoModelForSequenceClassification
-        self.module, self.tokenizer = load_model(kind, path, device, dtype)
+        self.module, self.tokenizer = load_model(AutoModelForSequenceClassification, path, device, dtype)
         self.path, self.device = str(path), self.module.device
         self.tokenizer.truncation_side = "left"
         if self.tokenizer.pad_token is None:

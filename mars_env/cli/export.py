@@ -69,14 +69,13 @@ def export(  # public edge: one parameter is one option of the command
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     if str(out) != STREAM and (out.suffix == ".parquet") != (format == "parquet"):
-        raise ConfigError(f"--format parquet goes with a file FILE.parquet: {out} is for --format {format}")
-    examples, samples = ("sft", "dpo"), ("samples",)
+        raise ConfigError(f"--format parquet writes FILE.parquet, and no other does: got {out} for {format}")
     for option, is_given, formats in (
-        ("--least", least != 1.0, examples),
-        ("--tokenizer", tokenizer is not None, examples),
-        ("--prompt", prompt is not None, examples),
-        ("--advantage", advantage != "group_normalised", samples),
-        ("--skip-untrainable", skip_untrainable, samples),
+        ("--least", least != 1.0, ("sft", "dpo")),
+        ("--tokenizer", tokenizer is not None, ("sft", "dpo")),
+        ("--prompt", prompt is not None, ("sft", "dpo")),
+        ("--advantage", advantage != "group_normalised", ("samples",)),
+        ("--skip-untrainable", skip_untrainable, ("samples",)),
     ):
         if is_given and format not in formats:
             raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")

@@ -114,8 +114,7 @@ def train(  # public edge: one parameter is one option of the command
     run_settings = settings_for(env_id, given)
     assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     if dry_run:
-        for line in _memory(assigned, lora, run_settings, gpu_memory).splitlines():
-            say(line)
+        say(_memory(assigned, lora, run_settings, gpu_memory))
         return
     libraries = {"trackio": trackio, "wandb": wandb}
     loggers = _loggers(out, run_settings, tensorboard=tensorboard, libraries=libraries)

@@ -152,9 +152,8 @@ def _interval(
     high = np.where(constant, value + share * above, high)
     # One problem says nothing about the others.
     alone = bounds if finite else (math.nan, math.nan)
-    low, high = np.where(problems < 2, alone[0], low), np.where(problems < 2, alone[1], high)
-    empty = np.isnan(value)
-    low, high = np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+    few = (problems < 2) & ~np.isnan(value)
+    low, high = np.where(few, alone[0], low), np.where(few, alone[1], high)
     return np.clip(low, *bounds), np.clip(high, *bounds)
 
 

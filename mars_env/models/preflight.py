@@ -90,8 +90,9 @@ async def _check(model: HTTPModel) -> None:
         log.warning("%s: a server cannot be reached: %s", model.name, words)
     for url, status, _ in answers:
         if status in (401, 403):
-            variable = "name the environment variable of the right one by api_key_env"
-            raise ConfigError(f"{url} refuses the API key (status {status}): {variable}")
+            raise ConfigError(
+                f"{url} refuses the API key ({status}): check the variable that api_key_env names"
+            )
     there = [(url, model_names(body) if status == 200 else []) for url, status, body in answers if status]
     unsure = [
         (url, names) for url, names in there if model.exact or (names and model.model_name not in names)

@@ -45,6 +45,10 @@ MISTAKES = [
     (["evaluate", "arithmetic-solve", "--agents", "solvr=scripted:4"], "did you mean 'solver'"),
     (["evaluate", "arithmetic-solve", "--agents", "broken_rules:needs_more"], "function of (observation)"),
     *(([*SOLVE, option, 0], option) for option in ("--n", "--limit", "--concurrency")),
+    (
+        [*SOLVE, "--price", "1,2", "--price", "3,4"],
+        "--price gives the policies that are not named two prices",
+    ),
     ([*SOLVE, "--config", "wrong.toml"], "has no option 'limt'; did you mean 'limit'?"),
     (["grade", "--config", "not.toml"], "not.toml is not TOML"),
     (["grade", "--problems", "arithmetic", "--completions", "not.toml", "--out", "-"], "is endless"),
@@ -216,7 +220,7 @@ def test_faults_of_one_kind_are_told_once_and_progress_in_lines():
         lines[2],
         "and 239 more like: tree p/0#0 is discarded: no model 0",
     ]
-    assert lines[2].startswith("0/3 episodes, 0 turns/s")
+    assert lines[2].startswith("0/3 episodes, 0.0 turns/s")
 
 
 @pytest.mark.parametrize("terminal", [False, True])
