@@ -91,7 +91,7 @@ async def _check(model: HTTPModel) -> None:
     for url, status, _ in answers:
         if status in (401, 403):
             raise ConfigError(
-                f"{url} refuses the API key ({status}): check the variable that api_key_env names"
+                f"{url} refuses the API key (status {status}): check the variable of api_key_env"
             )
     there = [(url, model_names(body) if status == 200 else []) for url, status, body in answers if status]
     unsure = [

@@ -47,7 +47,7 @@ MISTAKES = [
     *(([*SOLVE, option, 0], option) for option in ("--n", "--limit", "--concurrency")),
     (
         [*SOLVE, "--price", "1,2", "--price", "3,4"],
-        "--price gives the policies that are not named two prices",
+        "two prices",
     ),
     ([*SOLVE, "--config", "wrong.toml"], "has no option 'limt'; did you mean 'limit'?"),
     (["grade", "--config", "not.toml"], "not.toml is not TOML"),
