@@ -55,7 +55,7 @@ def view(
 
     Args:
         out: Where to write the page; - is standard output.
-        advantage: Show each turn's advantage, its samples compared in their groups like this.
+        advantage: Show each turn's advantage by this estimator.
     """
     page, stored = out or run / "report.html", read_run(run)
     prompts = _prompts(stored, env_id, options.settings(set_))

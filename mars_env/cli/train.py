@@ -65,15 +65,15 @@ def train(  # public edge: one parameter is one option of the command
     """Train a team: one model shared by all roles, one for each, or adapters.
 
     The settings start from the recipe of the environment's rules: MARSRL, or MARS2 for a tree search.
-    Checkpoints are ordinary ones; the same call continues from the newest. The file of --config holds options
+    Checkpoints are ordinary ones; the same command continues from the newest. The file of --config holds options
     of the command, and settings of `RunSettings`.
 
     Args:
         env_id: E.g. aime-solve-verify-correct (MarsRL), programs-tree-search (MARS2), or
             my_module:my-set-my-rules.
-        model: Checkpoint to train, a path or a Hugging Face name. One is shared by all agents; several
-            are one an agent, or by name: solver=first, verifier,corrector=second.
-        out: Checkpoints and metrics; resumes what is there.
+        model: Checkpoint to train, a path or a Hugging Face name: one for all agents, one for each, or by
+            name as in solver=first and verifier,corrector=second.
+        out: Directory of checkpoints and metrics; an existing training is resumed.
         agents: Agents of a search, by default as many as models; more share one model.
         overflow: Where the model's context is too small (sampling.overflow, by default check):
             docs/faults.md says what each does.
