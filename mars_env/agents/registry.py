@@ -343,7 +343,7 @@ def _http(target: str, options: dict[str, Any]) -> Model:
 
     urls, _, model = target.partition("#")
     if not model:
-        raise ConfigError(f"name the model behind a #: http://host:8000/v1#model, got {target!r}")
+        raise ConfigError(f"name the model after a #: http://host:8000/v1#model, got {target!r}")
     body = options.pop("extra_body", {})
     if effort := options.pop("reasoning_effort", None):
         body = {"reasoning_effort": effort, **body}

@@ -280,7 +280,7 @@ def test_characters_that_an_output_lacks_are_escaped(tmp_path):
 def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):
     with Store(tmp_path / "run", {"title": "arithmetic-solve"}, []):
         pass
-    for given in (["--env", "arithmetic-solve"], ["--format", "parquet", "--role", "solver"]):
+    for given in (["--env", "arithmetic-solve"], ["--format", "samples", "--role", "solver"]):
         printed, status = call("export", "run", "out.jsonl", *given)
         assert (status, "the run has no " in printed and "yet" in printed) == (2, True)
 
