@@ -10,7 +10,7 @@ from sandboxes import need_a_sandbox
 from mars_env import load_problems
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.grading.code.validate import fenced, validate_problems
+from mars_env.grading.code.validate import validate_problems
 from mars_env.problems.code_nibbles import (
     NIBBLE_OPERATIONS,
     PUBLIC,
@@ -46,18 +46,9 @@ def test_programs_are_many_in_all_forms_and_levels():
     assert {p.metadata["level"] for p in load_problems("programs", level=[2, 3])} == {2, 3}
 
 
-def test_all_reference_solutions_of_programs_pass(grader):
-    async def many():
-        jobs = (grader.grade(p, fenced(p.reference["solutions"][0])) for p in programs_problems())
-        return await asyncio.gather(*jobs)
-
-    found = asyncio.run(many())
-    assert [g for g in found if g.verdict is not Verdict.CORRECT] == []
-
-
 @pytest.mark.slow
 def test_programs_are_fit_for_training(grader):
-    found = asyncio.run(validate_problems(programs_problems(), grader, n_mutants=4))
+    found = asyncio.run(validate_problems(programs_problems(), grader, n_mutants=3))
     assert [v for v in found if not v.fit] == []
     assert sum(v.caught for v in found) > 0.85 * sum(v.mutants for v in found)
 
