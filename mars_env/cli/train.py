@@ -65,8 +65,8 @@ def train(  # public edge: one parameter is one option of the command
     """Train a team: one model shared by all roles, one for each, or adapters.
 
     The settings start from the recipe of the environment's rules: MARSRL, or MARS2 for a tree search.
-    Checkpoints are ordinary ones; the same command continues from the newest. The file of --config holds options
-    of the command, and settings of `RunSettings`.
+    Checkpoints are ordinary ones; the same command continues from the newest. The file of --config holds
+    options of the command, and settings of `RunSettings`.
 
     Args:
         env_id: E.g. aime-solve-verify-correct (MarsRL), programs-tree-search (MARS2), or

@@ -32,7 +32,7 @@ def is_here(checkpoint: str | Path) -> bool:
     if isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None:
         raise ConfigError(f"there is no checkpoint {name!r:.300}")
     from huggingface_hub import model_info, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # of httpx, later httpx2
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # httpx's or httpx2's
 
     try:
         model_info(name, timeout=PATIENCE)

@@ -90,9 +90,7 @@ async def _check(model: HTTPModel) -> None:
         log.warning("%s: a server cannot be reached: %s", model.name, words)
     for url, status, _ in answers:
         if status in (401, 403):
-            raise ConfigError(
-                f"{url} refuses the API key (status {status}): check the variable of api_key_env"
-            )
+            raise ConfigError(f"{url} refuses the API key (status {status}): check what api_key_env names")
     there = [(url, model_names(body) if status == 200 else []) for url, status, body in answers if status]
     unsure = [
         (url, names) for url, names in there if model.exact or (names and model.model_name not in names)
