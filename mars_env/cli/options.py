@@ -32,7 +32,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run")]
 Json = Annotated[bool, typer.Option("--json")]
 
 HELP = {
-    "agents": "The team: a SPEC, e.g. http://localhost:8000/v1#MODEL, or role=SPEC,role=SPEC (docs/agents.md).",
+    "agents": "The team: a SPEC, e.g. http://host:8000/v1#MODEL, or role=SPEC,role=SPEC (docs/agents.md).",
     "tools": "Tools for agents that name none: python, public_tests, my_module:my_tool, joined by +.",
     "problems": "Other problems: a set's name or a file; - is standard input.",
     "fields": "Other names of a file's fields: id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
