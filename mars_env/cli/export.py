@@ -57,8 +57,8 @@ def export(  # public edge: one parameter is one option of the command
 
     Args:
         out: The file to write: .jsonl, or .parquet for the flat table; - is standard output.
-        format: Right turns; pairs of a right and a wrong turn on the same prompt; what a trainer needs of
-            each completion, with its advantage; all turns.
+        format: sft: right turns; dpo: pairs of a right and a wrong turn on the same prompt; samples: what a
+            trainer needs of each completion, with its advantage; parquet: all turns.
         role: Only turns of this role; repeatable.
         least: Lowest reward of a right turn, for roles that are not graded.
         tokenizer: Decode the prompts that were read with this, as strings.

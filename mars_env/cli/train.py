@@ -75,8 +75,7 @@ def train(  # public edge: one parameter is one option of the command
             name as in solver=first and verifier,corrector=second.
         out: Directory of checkpoints and metrics; an existing training is resumed.
         agents: Agents of a search, by default as many as models; more share one model.
-        overflow: Where the model's context is too small (sampling.overflow, by default check):
-            docs/faults.md says what each does.
+        overflow: What to do where the model's context is too small, by default check (docs/faults.md).
         option: One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.staleness=1,
             segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2.
         checkpoint_every: Steps between two checkpoints.
