@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from mars_env.sandbox import Pool
-from mars_env.sandbox.interpreter import Interpreters
+from mars_env.sandbox.interpreter import Interpreter, Interpreters
 
 REPEATS, AT_ONCE, CALLS = 200, 64, 8
 
@@ -26,10 +26,10 @@ def memory():
 
 
 async def turn(home):
-    interpreter = home.open()
+    interpreter = Interpreter(home)
     for number in range(CALLS):
         await interpreter.run(f"x = {number}\nx * 7")
-    await interpreter.close()
+    await interpreter.aclose()
 
 
 async def main():
@@ -38,10 +38,10 @@ async def main():
     found = {"plain job": [], "first call": [], "later call": []}
     for _ in range(REPEATS):  # in turns, so that all meet the same machine
         found["plain job"].append(await seconds(pool.run("print(6 * 7)")))
-        interpreter = home.open()
+        interpreter = Interpreter(home)
         found["first call"].append(await seconds(interpreter.run("6 * 7")))
         found["later call"].append(await seconds(interpreter.run("6 * 7")))
-        await interpreter.close()
+        await interpreter.aclose()
     for name, values in found.items():
         low, middle, high = statistics.quantiles(values, n=4)
         print(f"{name}: {1e3 * middle:.2f} ms ({1e3 * low:.2f} to {1e3 * high:.2f})")

@@ -74,6 +74,8 @@ async def turn(*texts, **options):
         ("<tool_call>{not json</tool_call>", None, "error"),
         ("<tool_call>[1]</tool_call>", None, "error"),
         ('<tool_call>{"name": "add", "arguments": 3}</tool_call>', None, "error"),
+        ('<tool_call>{"name": "\ud800"}</tool_call>', None, "error"),
+        ("<tool_call>" + "[" * 100_000, None, "error"),
     ],
 )
 async def test_a_call_is_answered(text, result, outcome):
@@ -133,19 +135,19 @@ async def test_thinking_calls_nothing():
 
 
 @pytest.mark.parametrize(
-    ("text", "how", "names"),
+    ("text", "how", "said"),
     [
         ("no call", "tags", []),
-        (call("a") + "\n" + call("b"), "tags", ["a", "b"]),
-        (call("a").removesuffix("</tool_call>"), "tags", ["a"]),
-        ("I run\n```python\nprint(1)\n```", "fenced", ["python"]),
+        (call("a") + "\n" + call("b"), "tags", [("a", {}), ("b", {})]),
+        (call("a").removesuffix("</tool_call>"), "tags", [("a", {})]),
+        ("I run\n```python\nprint(1)\n```", "fenced", [("python", {"code": "print(1)\n"})]),
         ("```python\nprint(1)\n```\nSo it is 1.", "fenced", []),
-        ("```python\nx = 1\n```\nand\n```python\nprint(x)\n```\n", "fenced", ["python"]),
-        ("<tool_call>" + "[" * 100_000, "tags", [""]),
+        ("```python\nx\n```\nand\n```python\ny\n```\n", "fenced", [("python", {"code": "y\n"})]),
     ],
 )
-def test_calls_are_read(text, how, names):
-    assert [call.name for call in read_calls(text, fenced=how == "fenced")] == names
+def test_calls_are_read(text, how, said):
+    found = [json.loads(written) for written in read_calls(text, fenced=how == "fenced")]
+    assert [(each["name"], each["arguments"]) for each in found] == said
 
 
 def untyped(x):
