@@ -3,11 +3,11 @@
 import asyncio
 import json
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal
 
 from jinja2 import TemplateError
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from mars_env.agents.tools import Run, Toolbox
 from mars_env.errors import ConfigError, MarsError, explained
 from mars_env.grading.untrusted import without_template_tokens
-from mars_env.models.requests import is_messages, prompt_text
+from mars_env.models.requests import is_messages, is_token_ids, prompt_text
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown, validation_message
@@ -68,16 +68,20 @@ class Dialogue:
     def __init__(
         self, model: Model, toolbox: Toolbox, prompt: Prompt, visible: Callable[[str], str] = str
     ) -> None:
-        self._model, self.toolbox, self.visible = model, toolbox, visible
+        self.toolbox, self.visible = toolbox, visible
         self._schemas = [each.schema for each in toolbox.by_name.values()]
         self._tokenizer: Any = getattr(model, "tokenizer", None)
+        self.context: int | None = getattr(model, "context", None)
         template = getattr(self._tokenizer, "chat_template", None)
         self._template = template if isinstance(template, str) else ""
+        self._options: Mapping[str, Any] = getattr(model, "template_options", {})
         self.prompt: Prompt = prompt
         auto = toolbox.calls == "auto"
         self._parses = auto and bool(getattr(self._tokenizer, "response_template", None))
         own = auto and is_messages(prompt)
         self._server = own and self._tokenizer is None and getattr(model, "takes_tools", False)
+        ask: Any = model.complete
+        self.complete = partial(ask, tools=self._schemas) if self._server else ask
         encode = getattr(model, "encode", None) if own and "tools" in self._template else None
         if encode is not None:
             self.prompt = encode(prompt, tools=self._schemas)
@@ -85,11 +89,6 @@ class Dialogue:
             tools = "\n".join(json.dumps(schema["function"]) for schema in self._schemas)
             said = FENCED if toolbox.calls == "fenced" else INSTRUCTIONS.format(tools=tools)
             self.prompt = _with_instructions(prompt, said)
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Ask the model; a server is given the tools, too."""
-        more: Any = {"tools": self._schemas} if self._server else {}
-        return await self._model.complete(prompt, n, sampling, **more)
 
     def calls(self, completion: Completion) -> list[str]:
         """The calls in a completion; those in its thinking, which `visible` leaves out, do not count."""
@@ -105,50 +104,36 @@ class Dialogue:
         except Exception:  # whatever a parser raises on what a model wrote
             return [completion.text]
 
-    def after(self, completions: Sequence[Completion], calls: Sequence[ToolCall]) -> Prompt:
-        """The prompt after some completions and the results of all their calls."""
-        last = completions[-1]
-        if last.prompt_ids and last.token_ids and self._tokenizer is not None:
-            results = [call.result for call in calls if call.completion == len(completions) - 1]
-            return (*last.prompt_ids, *last.token_ids, *self._continued(results, last.token_ids[-1]))
-        first: Message = {"role": "user", "content": prompt_text(self.prompt)}
-        messages = list(self.prompt) if is_messages(self.prompt) else [first]
-        for number, completion in enumerate(completions):
-            made = [
-                replace(call, result=without_template_tokens(call.result))
-                for call in calls
-                if call.completion == number
-            ]
-            if self._server:
-                messages += _with_tool_calls(completion.text, made)
-            else:
-                messages += [
-                    {"role": "assistant", "content": completion.text},
-                    {"role": "user", "content": _responses([call.result for call in made])},
-                ]
-        return messages
-
-    def room(self, prompt: Prompt) -> int:
-        """Tokens that the context leaves after a prompt of ids, as far as that is known."""
-        context = getattr(self._model, "context", None)
-        return sys.maxsize if context is None or is_messages(prompt) else context - len(prompt)
-
-    def _continued(self, results: Sequence[str], last: int) -> list[int]:
-        """Ids of what stands between the end of a message that was sampled and the beginning of the next."""
-        text = self._between([_escaped(self._tokenizer, result) for result in results])
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        return ids[1:] if ids and ids[0] == last else ids  # the token that ends a message was sampled
+    def after(self, prompt: Prompt, completion: Completion, calls: Sequence[ToolCall]) -> Prompt:
+        """The prompt after a completion of a prompt and the results of its calls."""
+        if completion.prompt_ids and completion.token_ids and self._tokenizer is not None:
+            results = [_escaped(self._tokenizer, call.result) for call in calls]
+            ids: list[int] = self._tokenizer.encode(self._between(results), add_special_tokens=False)
+            if ids[:1] == [completion.token_ids[-1]]:  # the token that ends a message was sampled
+                del ids[0]
+            return (*completion.prompt_ids, *completion.token_ids, *ids)
+        first: Message = {"role": "user", "content": prompt_text(prompt)}
+        before = list(prompt) if is_messages(prompt) else [first]
+        harmless = [replace(call, result=without_template_tokens(call.result)) for call in calls]
+        if self._server:
+            return [*before, *_with_tool_calls(completion.text, harmless)]
+        read = _responses([call.result for call in harmless])
+        return [
+            *before,
+            {"role": "assistant", "content": completion.text},
+            {"role": "user", "content": read},
+        ]
 
     def _between(self, results: Sequence[str]) -> str:
+        """What stands between the end of a message that was sampled and the beginning of the next."""
         if self._template:
             before = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _MARK}]
             as_tool = [{"role": "tool", "content": result} for result in results]
             as_user = [{"role": "user", "content": _responses(results)}]
-            options = getattr(self._model, "template_options", {})
             for messages in [as_tool, as_user] if "tool" in self._template else [as_user]:
                 with suppress(TemplateError):  # it knows no role of tools
                     text = self._tokenizer.apply_chat_template(
-                        [*before, *messages], add_generation_prompt=True, tokenize=False, **options
+                        [*before, *messages], add_generation_prompt=True, tokenize=False, **self._options
                     )
                     return str(text).partition(_MARK)[2]
         return f"\n\nUser: {_responses(results)}\n\nAssistant:"
@@ -162,14 +147,15 @@ async def act_with_tools(
     ``sampling.max_tokens`` limits the sampled tokens of a whole turn. Each completion's prompt is the prompt
     before it, the sampled tokens, and the results, where the model gives token ids; see docs/tools.md.
     """
-    firsts = await dialogue.complete(dialogue.prompt, n, sampling)
+    firsts: list[Completion] = await dialogue.complete(dialogue.prompt, n, sampling)
     return await gather_all(_chain(dialogue, sampling, observation, *each) for each in enumerate(firsts))
 
 
 async def _chain(
     dialogue: Dialogue, sampling: Sampling, observation: Observation, sample: int, first: Completion
 ) -> Action:
-    box, completions, calls, runs = dialogue.toolbox, [first], list[ToolCall](), dict[str, Run]()
+    box, prompt, completions = dialogue.toolbox, dialogue.prompt, [first]
+    calls, runs = list[ToolCall](), dict[str, Run]()
     async with AsyncExitStack() as turn:
         while completions[-1].finish_reason == "stop":
             asked, left = dialogue.calls(completions[-1]), box.max_calls - len(calls)
@@ -177,18 +163,20 @@ async def _chain(
                 break
             for tool in () if runs else box.by_name.values():
                 runs[tool.name] = await turn.enter_async_context(tool.start(observation))
-            calls += await gather_all(
+            made = await gather_all(
                 _called(box, runs, len(completions) - 1, written, refused=number >= left)
                 for number, written in enumerate(asked)
             )
-            used = sum(each.sampled_tokens for each in completions)
-            follow = dialogue.after(completions, calls)
-            room = min(sampling.max_tokens - used, dialogue.room(follow))
-            if room < 1 or any(call.outcome == "fault" for call in calls):
+            calls += made
+            prompt = dialogue.after(prompt, completions[-1], made)
+            room = sampling.max_tokens - sum(each.sampled_tokens for each in completions)
+            if dialogue.context is not None and is_token_ids(prompt):
+                room = min(room, dialogue.context - len(prompt))
+            if room < 1 or any(call.outcome == "fault" for call in made):
                 break
             seed = sampling.seed
             seed = None if seed is None else derive_seed(seed, sample, len(completions))
-            completions += await dialogue.complete(follow, 1, replace(sampling, seed=seed, max_tokens=room))
+            completions += await dialogue.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
     return Action(dialogue.visible(completions[-1].text), tuple(completions), tuple(calls))
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, validate_call
 from pydantic_core import to_json
@@ -138,7 +138,7 @@ def tool(
     unreadable = (PydanticUserError, NameError, TypeError, ValueError)
     with explained(ConfigError, f"the tool {title!r} has no readable signature", *unreadable):
         untyped = [p.name for p in inspect.signature(function).parameters.values() if p.annotation is p.empty]
-        schema, checked = TypeAdapter(function).json_schema(), validate_call(function)
+        schema, checked = _schema(function), validate_call(function)
     if untyped or schema["type"] != "object":
         raise ConfigError(f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs name and type")
 
@@ -179,7 +179,7 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
         "from one call to the next. There is no network."
     )
     # The interpreter keeps the time of a call itself; starting one may have to wait.
-    return Tool("python", description, _PROGRAM, start, seconds * 10 + 60, characters)
+    return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters)
 
 
 def public_tests_tool(
@@ -214,7 +214,11 @@ def public_tests_tool(
         return nullcontext(run)
 
     description = "Run a whole program on the problem's public tests, and read which of them it passes."
-    return Tool("public_tests", description, _PROGRAM, start, seconds)
+    return Tool("public_tests", description, _schema(_code), start, seconds)
+
+
+def _schema(function: Any) -> dict[str, Any]:
+    return TypeAdapter(function).json_schema()
 
 
 @cache
@@ -227,9 +231,6 @@ def _interpreters() -> Interpreters:
 def _code(code: str) -> str:
     """The argument of a tool that runs a program."""
     return code
-
-
-_PROGRAM: Final = TypeAdapter(_code).json_schema()
 
 
 def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ...]:

@@ -316,6 +316,19 @@ async def test_a_chain_of_ids_is_what_the_template_writes():
     assert len(whole) - len(last.prompt_ids) - len(last.token_ids) == 1  # the line's end
 
 
+async def test_options_of_the_template_hold_for_each_prompt():
+    model = TokenModel(call("add", a=1), "2", options={"begin": "!"})
+    [action] = await Solver(model, tools=[add]).act(ASK, 1, 0)
+    prompts = [model.tokenizer.decode(each.prompt_ids) for each in action.completions]
+    assert [text.endswith("assistant\n!") for text in prompts] == [True, True]
+
+
+async def test_a_plain_prompt_stays_the_first_message():
+    model = ScriptedModel(lambda prompt, sample, seed: call("add", a=1) if prompt == "Add." else str(prompt))
+    [action] = await Solver(model, tools=[add], prompt=lambda _: "Add.").act(ASK, 1, 0)
+    assert "Add." in action.text and action.calls[0].result == "2"
+
+
 @pytest.mark.parametrize("template", [TEMPLATE, TEMPLATE.replace("tools", "no").replace("'tool'", "'none'")])
 async def test_a_result_cannot_end_its_message_or_open_another(template):
     def hostile() -> str:
