@@ -64,7 +64,8 @@ class Interpreter:
             SandboxError: No sandbox works here, or it was lost.
         """
         async with self._busy:
-            again, lives = [] if self._channel else self._calls, False
+            again = [] if self._channel else self._calls
+            lives = False
             try:
                 answers = await self._send([*((0, call) for call in again), (self._characters, source)])
                 for _ in again:
