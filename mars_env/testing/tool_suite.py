@@ -59,10 +59,12 @@ async def _called(tool: Tool, observation: Observation, arguments: Mapping[str, 
 
 async def _check_wrong(tool: Tool, observation: Observation) -> None:
     unknown = {"an argument that no tool has": None}
-    checked = "wrong arguments raise a ValidationError, since they are the model's own error"
     for wrong in (unknown, {name: object() for name in tool.parameters.get("properties", {})}):
-        with explained(AssertionError, checked, Exception), suppress(ValidationError):
-            await _called(tool, observation, wrong)
+        try:
+            with suppress(ValidationError):
+                await _called(tool, observation, wrong)
+        except Exception as error:
+            raise AssertionError(f"wrong arguments must raise a ValidationError, not {error!r}") from error
 
 
 async def _check_cancellation(tool: Tool, observation: Observation, arguments: Mapping[str, Any]) -> None:
