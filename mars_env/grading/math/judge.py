@@ -13,7 +13,7 @@ from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num
 from mars_env.grading.math.parser import read_answer
-from mars_env.grading.math.shapes import in_order, normal_text, one_form
+from mars_env.grading.math.shapes import in_order, normal_text
 from mars_env.grading.math.spelled import date
 from mars_env.grading.math.vectors import as_tuple
 
@@ -216,8 +216,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
         return True if _wordy(reference) else None
     words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
     if words and (
-        normal_text(a) in (normal_text(r), normal_text(r).removeprefix("quadrant "))
-        or re.fullmatch(_SUBJECT + re.escape(one_form(r)), one_form(a), re.IGNORECASE)
+        normal_text(a) in (said := normal_text(r), said.removeprefix("quadrant "))
+        or re.fullmatch(_SUBJECT + re.escape(r), a, re.IGNORECASE)
     ):
         return True
     if (day := date(r)) and (other := date(a)):

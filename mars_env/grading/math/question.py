@@ -254,7 +254,6 @@ def given(statement: str) -> frozenset[Node | str]:
     return frozenset(map(form, formulas + _NUMBER.findall(MATH_SPAN.sub(" ", statement))))
 
 
-@lru_cache(maxsize=4096)
 def integration_constants(statement: str) -> str:
     """The letters that may name a constant of integration: those that the problem does not use."""
     if not _INTEGRATION.search(statement):

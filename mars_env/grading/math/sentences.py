@@ -40,7 +40,6 @@ _REMARK = re.compile(
     r"|with equality|including(?=[^,]*\Z))\b"
     r"|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
     r"|,?\s+where\s+(?:000|[A-Z])\s+(?:is|denotes)\s[^,]*\Z|\s\((?:that\s+is|i\.e\.)[,\s][^()]{1,100}\)"
-    r"|,?\s+where\s+0+(?:,?\s(?:and\s)?0+)*\s+(?:is|are)\s(?:(?:an?|any|the|arbitrary|real)\s)*constants?[^,]*\Z"
     r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z|(?<=[\w$*)%]),?\s+(?:because|since)\s[^\n]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,

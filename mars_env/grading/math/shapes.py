@@ -24,7 +24,6 @@ SYNONYMS = {
     "infinitely many solutions": "infinitely many",
     "max": "maximum",
     "min": "minimum",
-    "centre": "center",
 }
 _NUMBERS = word_set("Z N Q R C")
 _LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm")
@@ -192,8 +191,6 @@ def normal(node: Node) -> Node:
         return normal(condition if named else Node("where", node.args))
     if node.kind == "relation":
         node = replace(node, args=tuple(_by_cases(_scaled_matrix(part)) for part in node.args))
-        if node.args[0].kind == "text" and node.args[-1].kind in ("setop", "const"):
-            return normal(node.args[-1])  # "Domain: R"
     node = _by_cases(_scaled_matrix(node))
     if node.kind in ("list", "set"):
         return replace(node, args=tuple(variant for item in node.args for variant in _signs(item)))
@@ -258,11 +255,11 @@ def _declared(items: tuple[Node, ...]) -> list[Node]:
 
 def _says_nothing(remark: Node, main: Node) -> bool:
     """``for all x`` and ``x in R`` restrict nothing, nor does ``x in Q`` a function ``f(x)``."""
-    if remark.kind == "sym" or operators(remark) != ("in",) or remark.args[1].value not in _NUMBERS:
+    if operators(remark) != ("in",):
         return remark.kind == "sym"
     first = items_of(main)[0]
     defined = is_equation(first) and _is_function(first.args[0]) and remark.args[0] in first.args[0].args
-    return defined or remark.args[1].value == "R"
+    return remark.args[1].value == "R" or (defined and remark.args[1].value in _NUMBERS)
 
 
 def _words(node: Node) -> Node:
@@ -302,14 +299,10 @@ def _choose(node: Node, choice: Iterator[bool]) -> Node:
     return replace(node, args=tuple(_choose(child, choice) for child in node.args))
 
 
-def one_form(text: str) -> str:
-    """A text with one form of "converges", "convergent", and of "absolute", "absolutely"."""
-    return _FORMS.sub(lambda word: f"{word[1]}ges" if word[1] else f"{word[2]}ly", text)
-
-
 def normal_text(text: str) -> str:
     """Words in the form in which they are compared: without case, articles and punctuation."""
-    text = one_form(text.casefold().replace("-", " "))
+    text = text.casefold().replace("-", " ")
+    text = _FORMS.sub(lambda word: f"{word[1]}ges" if word[1] else f"{word[2]}ly", text)
     kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
     kept = re.sub(r"^(first|second|third|fourth) (\w+)$", lambda nth: f"{nth[2]} {_ROMAN[nth[1]]}", kept)
     kept = re.sub(r"^(absolutely|conditionally|uniformly) (\w+)$", r"\2 \1", kept)

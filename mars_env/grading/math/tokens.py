@@ -117,8 +117,6 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _TEXT_WORD = re.compile(r"(?:[ap]\.\ ?m\.?|[A-Za-z]+(?:['’\-][A-Za-z]+)*(?:/[A-Za-z]+)*)\.?")
-_FACTOR = re.compile(r"\s*(?:\\(?:sin|cos|tan|sqrt|theta|alpha|mu|Delta)|[a-z])(?![A-Za-z])")
-"""After letters that look like a unit, but are factors: "mg sin x"."""
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 _SYSTEM = re.compile(
     r"\\left\s*\\(?:\{|lbrace)\s*\\begin\s*\{(array|aligned|matrix|gathered)\}(?:\s*\{[lcr| ]{1,9}\})?"
@@ -145,7 +143,7 @@ _BOTH_REAL = re.compile(r",(?:\\ |\s)*([a-z]),(?=\s*[a-z]\s*\\in\s*\\mathbb\{R\}
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _SAID = (
     r"\s*,?\s*(?:(?:where|for|with|any|all|some|every|an?|arbitrary|real|is|are|constants?|numbers?|reals"
-    r"|integers?|positive|natural|of|integration)\b\s*)+"
+    r"|integers?|of|integration)\b\s*)+"
 )
 _REMARK = re.compile(
     rf"{_SPACE},?{_SPACE}(?:\\text\w*\s*\{{)?{_SAID}\}}?\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})"
@@ -210,8 +208,6 @@ def tidy(text: str) -> str:
 
 def _declared(remark: re.Match[str]) -> str:
     of = "Z" if "integer" in remark[0] else "R" if re.search("constant|real", remark[0]) else ""
-    if re.search("positive|natural", remark[0]):
-        of = "" if of == "R" else "N"
     names = re.findall(r"\b[a-zA-Z]\b", remark[1])
     return "".join(rf", {name}\in\mathbb{{{of}}}" for name in names) if of else remark[0]
 
@@ -246,7 +242,6 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\in", _OF_NUMBERS, r"\\in\\mathbb{\1}"),
     ("n", _INDEX, r"\1, \2\\in\\mathbb{N}"),
     (r"\mathbb", _IN_BRACKETS, r", \1"),
-    (r"\forall", re.compile(r"\\forall(?![A-Za-z])"), r"\\text{ for all }"),
     (r"\mathbb", _BOTH_REAL, r", \1\\in\\mathbb{R},"),
     (r"\mathbb", re.compile(r"(?<=\\mathbb\{R\})\s*-\s*(?=\\\{)"), r"\\setminus "),
     (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
@@ -295,7 +290,7 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
             modes.append((piece[:-1].strip().rstrip("*"), len(tokens)))
             tokens.append(Token("op", "{"))
         elif kind == "word":
-            tokens.extend(_letters(piece, _is_value(tokens[-1:]) and not _FACTOR.match(text, place)))
+            tokens.extend(_letters(piece, _is_value(tokens[-1:])))
         else:
             piece = _ALIASES.get(piece, piece)
             if piece == "{":
