@@ -416,7 +416,7 @@ def with_constants_of(reference: Node, answer: Node, letters: str) -> Iterator[N
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer
-        >>> r, a = read_answer(r"\\frac{\sin^2 x}{2} + C"), read_answer(r"-\\frac{\cos^2 x}{2} + k")
+        >>> r, a = read_answer(r"\frac{\sin^2 x}{2} + C"), read_answer(r"-\frac{\cos^2 x}{2} + k")
         >>> r in with_constants_of(r, a, "C k"), r in with_constants_of(r, read_answer("x^2 + k"), "C k")
         (True, False)
     """
