@@ -40,8 +40,9 @@ BAR, LIMIT = 0.97, 120
 SHARED = "aiohttp.web gymnasium hypothesis scipy.stats sympy torch._dynamo transformers.modeling_utils"
 """What most tests import, and slowly: imported once, before they are forked."""
 OF_RUNS = "tests/rollout/test_store.py tests/rollout/test_runs_of_strangers.py"
-_MATH = "evaluate integers math judge units parser sentences checks spelled question finished extract answers"
-OF_MATH = " ".join(f"tests/grading/math/test_{part}.py" for part in _MATH.split())  # the slow ones last
+_MATH = "evaluate integers math judge units parser tokens sentences checks spelled question finished extract"
+OF_MATH = " ".join(f"tests/grading/math/test_{part}.py" for part in [*_MATH.split(), "answers"])
+"""Without those of the pool, which mostly wait; the slow ones come last."""
 CORE = {
     "mars_env/trainers/advantages.py": "tests/trainers/test_advantages.py",
     "mars_env/trainers/losses.py": "tests/trainers/test_losses.py",
