@@ -33,11 +33,12 @@ import pytest
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAWN = Path(__file__).with_name("mutants.jsonl")
 BAR, LIMIT = 0.97, 120
-SHARED = "aiohttp.web gymnasium hypothesis scipy.stats sympy torch._dynamo transformers.modeling_utils"
+SHARED = "aiohttp.web gymnasium scipy.stats sympy torch._dynamo transformers.modeling_utils"
 """What most tests import, and slowly: imported once, before they are forked."""
 OF_RUNS = "tests/rollout/test_store.py tests/rollout/test_runs_of_strangers.py"
 _MATH = "evaluate integers math judge units parser tokens sentences checks spelled question finished extract"
@@ -184,6 +185,8 @@ def main() -> None:
     of_module, killed = Counter(each.module for each in drawn), Counter[str]()
     for name in SHARED.split():
         import_module(name)
+    settings.register_profile("one failure is enough", phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("one failure is enough")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "copy"
         ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "site")
