@@ -98,14 +98,10 @@ def test_the_choice_does_not_depend_on_the_order_of_finishing(sampling):
 
 
 def test_each_stage_chooses_anew():
-    """The same number of its group is not taken at every stage, or at every second one."""
-    chosen = []
-    for seed in range(9):
-        expansions = grow(
-            grouped(seed, sampling="random", branches=1), lambda e, i: ("Correctness: Wrong", 1.0)
-        )
-        chosen.append(expansions[-1].parent.id.split("."))
-    assert len({*zip(*chosen, strict=True)}) == len(chosen[0]) == 4
+    settings = {"sampling": "random", "branches": 1}
+    grown = [grow(grouped(seed, **settings), lambda e, i: ("Correctness: Wrong", 1.0)) for seed in range(9)]
+    stages = [*zip(*(expansions[-1].parent.id.split(".") for expansions in grown), strict=True)]
+    assert len({*stages}) == len(stages) == 4
 
 
 def test_unknown_rewards_are_not_carried_on():

@@ -23,10 +23,7 @@ def value(text, point=(), digits=60):
         ("(-2)^{-4/3}", "2^{-4/3}"),
         ("2^{1/50000}", "\\sqrt[50000]{2}"),
         ("(-\\pi)^{1/3}", "-\\pi^{1/3}"),
-        ("\\sqrt{2} + \\sqrt{3} - \\sqrt{5 + 2 \\sqrt{6}}", "0"),
-        ("\\ln(\\sqrt{2} \\cdot \\sqrt{2} / 2)", "0"),
         ("\\sum_{k=1}^{3} k", "6"),
-        ("\\sum_{k=1}^{0} k", "0"),
         ("\\lfloor -\\frac{5}{2} e^{i\\pi} \\rfloor", "2"),
         ("\\lfloor (\\sqrt{2} + \\sqrt{3})^2 - 2 \\sqrt{6} \\rfloor", "5"),
         ("\\lceil (\\sqrt{2} + \\sqrt{3})^2 - 2 \\sqrt{6} \\rceil", "5"),
@@ -39,10 +36,8 @@ def test_values_agree(text, other):
     assert agree(first, value(other)[0], digits)
 
 
-@pytest.mark.parametrize(
-    "text", ["(-2)^{1/2}", "(-2)^{1/4}", "(-2)^{3/8}", "\\sum_{k=1}^{5/2} k", "\\prod_{k=1/2}^3 k"]
-)
-def test_even_roots_of_negative_numbers_and_sums_between_fractions_are_undefined(text):
+@pytest.mark.parametrize("text", ["(-2)^{1/2}", "(-2)^{1/4}", "(-2)^{3/8}", "\\sum_{k=1}^{5/2} k"])
+def test_even_roots_of_negative_numbers_and_sums_up_to_fractions_are_undefined(text):
     with pytest.raises(Undefined):
         value(text)
 
