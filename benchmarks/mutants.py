@@ -82,6 +82,8 @@ EQUIVALENT = {
     "return r.pair is a.pair": "equal ones have been found before",
     'ratio, other = (r, a) if r.kind is "ratio" else (a, r)': "names in the source are interned",
     "if r.kind is not a.kind:": "so too",
+    'if left.kind == left2.kind is "call" and': "so too",
+    'return (r.value == "or") == (a.value is "or")': "so too",
     "if self.refill != 1 and self.groups_per_update is None:": "it is at least 1",
     "BASE_DIGITS = 59": "still enough",
     "_MP.dps = 3 * digits + 10": "more digits than needed",
