@@ -20,7 +20,7 @@ help:
 	@echo "make test-engines-exact  the same with the versions of a GPU machine, as far as they run on CPUs"
 	@echo "make prove-openrlhf  train the miniature locally and through OpenRLHF, and compare (hours)"
 	@echo "make check    the same without the tests"
-	@echo "make distributions  test a clone without symbolic links, the sdist, and the wheel built from it (minutes)"
+	@echo "make distributions  test the sdist, the wheel built from it, and every command of README and how-to pages (minutes)"
 	@echo "make extras   check that every optional extra, and the stack for GPUs, can be resolved"
 	@echo "make results  write the studies' pages from their ledgers"
 	@echo "make soak     an evaluation under faults, kills and an outage (minutes, alone on the machine)"
@@ -40,9 +40,11 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 	@! $(BIN)/vulture | grep '^mars_env/' # code that nothing uses, not even tests and examples
 
-# Many tests wait for other processes, so there is one worker more than processors.
+# Many tests wait for other processes, so there is one worker more than processors. The commands of README and
+# the how-to pages run in `make distributions`, with an installed wheel.
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal -q
+	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal -q \
+		--ignore tests/docs/test_journeys.py
 
 # vLLM pins its own versions. The miniature needs little memory; graphs are not compiled.
 test-engines test-engines-exact: export VLLM_CPU_KVCACHE_SPACE ?= 1

@@ -74,17 +74,25 @@ SOME = {  # the others differ in numbers
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name in overview.NAMES if name != "openrlhf"])
-def test_the_quick_seed_runs_as_a_command_and_keeps_nothing(name):
-    [study] = [study for study in STUDIES if study.name == name]
-    before = study.ledger.path.read_bytes()
-    arms = SOME.get(name, ())
-    command = [sys.executable, "-m", f"studies.{name}", "--quick", *(f"--arm={arm}" for arm in arms)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-2000:]
-    shown = {line.partition(", seed")[0] for line in done.stdout.splitlines() if ", seed" in line}
-    assert shown <= set(study.arms) and (shown == set(arms or study.arms) or name == "promptcot")
+@pytest.mark.parametrize(
+    "study", [study for study in STUDIES if study.name != "openrlhf"], ids=lambda study: study.name
+)
+def test_the_quick_seed_runs_and_keeps_nothing(study, monkeypatch, capsys):
+    before, arms = study.ledger.path.read_bytes(), SOME.get(study.name, ())
+    monkeypatch.setattr(sys, "argv", [study.name, "--quick", *(f"--arm={arm}" for arm in arms)])
+    with pytest.raises(SystemExit) as ended:
+        study.main()
+    assert not ended.value.code
+    shown = {line.partition(", seed")[0] for line in capsys.readouterr().out.splitlines() if ", seed" in line}
+    assert shown <= set(study.arms) and (shown == set(arms or study.arms) or study.name == "promptcot")
     assert study.ledger.path.read_bytes() == before
+
+
+def test_a_folder_is_a_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "studies.sums", "--help"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "--quick" in done.stdout, done.stderr
 
 
 def test_the_page_opens_with_what_the_ledgers_say():
