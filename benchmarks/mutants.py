@@ -1,6 +1,6 @@
 """Mutation testing of the core with cosmic-ray: are changes of a module noticed by the module's own tests?
 
-    python benchmarks/mutants.py                             # the 300 mutants of mutants.jsonl (hours)
+    python benchmarks/mutants.py                             # the 300 mutants of mutants.jsonl (an hour)
     python benchmarks/mutants.py --only trainers search      # those of them that are in these modules
 
 The 300 were drawn once, and are found again by their lines; one whose line is gone is replaced. Works on a
@@ -84,6 +84,7 @@ EQUIVALENT = {
     "if r.kind is not a.kind:": "so too",
     'if left.kind == left2.kind is "call" and': "so too",
     'return (r.value == "or") == (a.value is "or")': "so too",
+    "if judged is None or judged.grade is None or judged.grade.verdict == Verdict": "enum members are single",
     "if self.refill != 1 and self.groups_per_update is None:": "it is at least 1",
     "BASE_DIGITS = 59": "still enough",
     "_MP.dps = 3 * digits + 10": "more digits than needed",
