@@ -144,7 +144,7 @@ class Guard:
 
     Args:
         keys: Keys of clients; an empty one is a `ConfigError`.
-        danger: What whoever reaches the server could do without one, for the message.
+        danger: What anyone who reaches the server could do without one, for the message.
     """
 
     def __init__(self, keys: Sequence[str] = (), danger: str = "") -> None:
@@ -158,7 +158,7 @@ class Guard:
     def require(self, host: str) -> None:
         """Reject, by a `ConfigError`, an address that others reach if there are no keys."""
         if host not in LOOPBACK and not self._keys:
-            why = f"whoever reaches {host} could {self._danger}"
+            why = f"anyone who reaches {host} could {self._danger}"
             raise ConfigError(f"{why}: give clients a key, or serve on 127.0.0.1")
 
     def check(self, request: web.Request) -> None:

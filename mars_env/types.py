@@ -233,7 +233,7 @@ class ToolCall:
     Attributes:
         completion: Position of the completion that asked for it, in the action.
         name: Of the tool, as the model wrote it.
-        arguments: The call as the model wrote it.
+        arguments: The call as JSON, or what the model wrote if that cannot be read.
         result: What the model read.
         outcome: ``"ok"``; ``"error"``, of the call or of the tool's own; ``"refused"``, beyond the limit of
             calls; ``"fault"``, of the machinery: the turn is UNKNOWN.

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mars_env.agents.tools import Tool, always
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import needs
+from mars_env.sync import end_tasks
 from mars_env.text import describe_error, shown
 
 _INVALID: Final = -32602
@@ -38,81 +39,59 @@ async def mcp_tools(
     """
     with needs("mcp", "tools of MCP servers need the package mcp"):
         from mcp import Client, StdioServerParameters, stdio_client
-    name = server if isinstance(server, str) else shlex.join(server)
+    name = shown(server if isinstance(server, str) else shlex.join(server))
+    silent = f"the MCP server {name} gives no answer"
     target: Any = server
     if not isinstance(server, str):
         target = stdio_client(StdioServerParameters(command=server[0], args=list(server[1:])))
-    session = _Session(shown(name))
+    client, loop = Client(target), asyncio.get_running_loop()
+    listed: asyncio.Future[list[Any]] = loop.create_future()
+
+    async def serve() -> None:
+        """Open the connection, list the tools, and stay until cancelled or until the server ends."""
+        try:
+            async with client:
+                page = await client.list_tools()
+                found = list(page.tools)
+                while page.next_cursor:
+                    page = await client.list_tools(cursor=page.next_cursor)
+                    found += page.tools
+                listed.set_result(found)
+                await asyncio.Event().wait()
+        except Exception as error:  # the package raises what the transport raises
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            if not listed.done():
+                listed.set_exception(ConfigError(f"{silent}: {describe_error(error)}"))
+
+    async def run(tool: str, arguments: Mapping[str, Any]) -> str:
+        if asyncio.get_running_loop() is not loop:
+            raise ConfigError("tools of an MCP server work on the event loop that opened them: use aevaluate")
+        try:
+            result: Any = await client.call_tool(tool, dict(arguments))
+        except Exception as error:  # a tool's own errors are results
+            if getattr(error, "code", 0) == _INVALID:
+                return f"Error: {error}"
+            raise MarsError(f"the MCP server {name} failed in the tool {tool}: {error}") from error
+        parts = [getattr(part, "text", f"({part.type})") for part in result.content]
+        return "\n".join(["Error:"] * result.is_error + parts) or "(no output)"
+
     # The package ends the task that opened it when the server dies, so that is a task of its own.
-    session.task = task = asyncio.create_task(session.serve(Client(target)))
+    task = asyncio.create_task(serve())
     try:
-        first: set[asyncio.Future[Any]] = {task, session.tools}
-        await asyncio.wait(first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not session.tools.done():
-            raise ConfigError(f"the MCP server {session.name} gives no answer: {session.fault or 'silence'}")
+        await asyncio.wait({listed}, timeout=seconds)
+        if not listed.done():
+            raise ConfigError(f"{silent}: silence")
         yield [
             Tool(
                 name=each.name,
                 description=each.description or "",
                 parameters=each.input_schema,
-                start=always(partial(session.run, each.name)),
+                start=always(partial(run, each.name)),
                 seconds=seconds,
                 characters=characters,
             )
-            for each in session.tools.result()
+            for each in listed.result()
         ]
     finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
-class _Session:
-    """A connection to a server, from its opening to its end, which is the end of its task."""
-
-    task: asyncio.Task[None]
-
-    def __init__(self, name: str) -> None:
-        self.name, self.fault = name, ""
-        self.loop = asyncio.get_running_loop()
-        self.tools: asyncio.Future[list[Any]] = self.loop.create_future()
-
-    async def serve(self, opening: Any) -> None:
-        """Open the connection, list the tools, and stay until cancelled or until the server ends."""
-        try:
-            async with opening as self.client:
-                listed = await self.client.list_tools()
-                found = list(listed.tools)
-                while listed.next_cursor:
-                    listed = await self.client.list_tools(cursor=listed.next_cursor)
-                    found += listed.tools
-                self.tools.set_result(found)
-                await asyncio.Event().wait()
-        except Exception as error:  # the package raises what the transport raises
-            while isinstance(error, ExceptionGroup):
-                error = error.exceptions[0]
-            self.fault = describe_error(error)
-
-    async def run(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Run one call.
-
-        Raises:
-            MarsError: The server is lost; or this is another event loop than the session's.
-        """
-        from mcp import MCPError
-
-        if asyncio.get_running_loop() is not self.loop:
-            raise ConfigError("tools of an MCP server work on the event loop that opened them: use aevaluate")
-        call = asyncio.ensure_future(self.client.call_tool(tool, dict(arguments)))
-        try:
-            await asyncio.wait({call, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            if not call.done():
-                raise MarsError(f"the MCP server {self.name} was lost: {self.fault}")
-            result = call.result()
-        except MCPError as error:
-            if error.code == _INVALID:
-                return f"Error: {error}"
-            raise MarsError(f"the MCP server {self.name} failed in the tool {tool}: {error}") from error
-        finally:
-            call.cancel()
-        parts = [getattr(part, "text", f"({part.type})") for part in result.content]
-        return "\n".join(["Error:"] * result.is_error + parts) or "(no output)"
+        await end_tasks([task])

@@ -13,7 +13,7 @@ from pydantic import Json, TypeAdapter, ValidationError
 
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
-from mars_env.agents.tools import Toolbox, make_tools
+from mars_env.agents.tools import Tool, Toolbox, make_tools
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError, explained
 from mars_env.identity import identity_of, lasting
@@ -219,7 +219,7 @@ def as_agent(
     sampling: Sampling | None = None,
     thinking: Thinking | None = THINKING,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
-    tools: Toolbox | None = None,
+    tools: Toolbox | Sequence[Tool] = (),
 ) -> Agent:
     """An agent for one place of a team, made from whatever the user has.
 
@@ -247,7 +247,7 @@ def as_agent(
             advice = "give an agent instead of a model, or name a RoleAgent in roles_from of the rules"
             raise ConfigError(f"there is no built-in prompt for the role {known}: {advice}")
         system = made.system_at(_place(agent))
-        return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools or ())
+        return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools)
     if not callable(value):
         raise ConfigError(f"{agent} is an agent, a model, a function or a string, not {lacking(value)}")
     return FunctionAgent(value)
@@ -343,7 +343,7 @@ def _http(target: str, options: dict[str, Any]) -> Model:
 
     urls, _, model = target.partition("#")
     if not model:
-        raise ConfigError(f"name the model behind a #: http://host:8000/v1#model, got {target!r}")
+        raise ConfigError(f"name the model after a #: http://host:8000/v1#model, got {target!r}")
     body = options.pop("extra_body", {})
     if effort := options.pop("reasoning_effort", None):
         body = {"reasoning_effort": effort, **body}
@@ -394,7 +394,7 @@ def _use(sampling: Sampling | None, options: dict[str, Any], problems: ProblemSe
         raise ConfigError(f"{' and '.join(sorted(how))} are for agents with tools=")
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON)}
     own = replace(sampling or Sampling(), **changes) if changes else sampling
-    box = Toolbox(make_tools(tools, problems), **how) if tools else None
+    box = Toolbox(make_tools(tools, problems), **how) if tools else ()
     return {"sampling": own, "thinking": thinking, "tools": box}
 
 

@@ -17,6 +17,7 @@ from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import import_object, needs
 from mars_env.models.checkpoint import load_model
+from mars_env.models.requests import check_request
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
@@ -61,8 +62,7 @@ class GenerativeJudge:
     system: str = field(default=JUDGE_SYSTEM, repr=False)
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ConfigError(f"a judge gives at least one judgement of each solution, got {self.samples}")
+        check_request(self.samples, self.sampling)
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: its model, and how that is asked."""
@@ -133,8 +133,7 @@ class HFRewardModel:
     ) -> None:
         with needs("hf", "HFRewardModel needs torch and transformers"):
             from transformers import AutoModelForSequenceClassification
-        kind = AutoModelForSequenceClassification
-        self.module, self.tokenizer = load_model(kind, path, device, dtype)
+        self.module, self.tokenizer = load_model(AutoModelForSequenceClassification, path, device, dtype)
         self.path, self.device = str(path), self.module.device
         self.tokenizer.truncation_side = "left"
         if self.tokenizer.pad_token is None:

@@ -9,10 +9,10 @@ import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args
-from weakref import WeakKeyDictionary
 
 from pydantic import PydanticUserError, TypeAdapter, validate_call
 from pydantic_core import to_json
@@ -22,7 +22,7 @@ from mars_env.errors import ConfigError, SandboxError, explained
 from mars_env.grading.code import CodeGrader
 from mars_env.lazy import import_object, is_object_name
 from mars_env.problems import ProblemSet
-from mars_env.sandbox.interpreter import Interpreters
+from mars_env.sandbox.interpreter import Interpreter, Interpreters
 from mars_env.sync import maybe_await
 from mars_env.text import shown
 from mars_env.types import Observation
@@ -111,10 +111,6 @@ class Toolbox:
         """The tools."""
         return {each.name: each for each in map(as_tool, self.tools)}
 
-    def identity(self) -> dict[str, Any]:
-        """What identifies it: all of it."""
-        return {"tools": list(self.tools), "max_calls": self.max_calls, "calls": self.calls}
-
 
 def tool(
     function: Callable[..., Any], *, name: str = "", seconds: float = 30.0, characters: int = 10_000
@@ -171,21 +167,12 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
 
     @asynccontextmanager
     async def start(_: Observation) -> AsyncIterator[Run]:
-        loop = asyncio.get_running_loop()
-        if loop not in _shared:
-            _shared[loop] = Interpreters()
-        interpreter = _shared[loop].open()
+        async with aclosing(Interpreter(_interpreters(), seconds, characters)) as interpreter:
 
-        async def run(given: Mapping[str, Any]) -> str:
-            ran = await interpreter.run(_code(**given), seconds, characters)
-            if ran.ended:
-                return f"Error: {ran.ended}"
-            return ran.text or "(no output)"
+            async def run(given: Mapping[str, Any]) -> str:
+                return await interpreter.run(_code(**given)) or "(no output)"
 
-        try:
             yield run
-        finally:
-            await interpreter.close()
 
     description = (
         "Run Python code and read what it prints, and the value of an expression at its end. Names live on "
@@ -234,22 +221,26 @@ def _schema(function: Any) -> dict[str, Any]:
     return TypeAdapter(function).json_schema()
 
 
+@cache
+def _interpreters() -> Interpreters:
+    """What all interpreters of this process share."""
+    return Interpreters()
+
+
 @validate_call
 def _code(code: str) -> str:
+    """The argument of a tool that runs a program."""
     return code
-
-
-_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, Interpreters] = WeakKeyDictionary()
-"""The interpreters of each event loop, which all its tools share."""
 
 
 def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ...]:
     """The tools that a string names, joined by ``+``: ``python``, ``public_tests``, or ``my_module:object``.
 
     An object is a `Tool`, a typed function, or a list of these. The public tests are those of `problems`.
+    An empty string names none.
     """
     found: list[Tool] = []
-    for name in names.split("+"):
+    for name in names.split("+") if names else ():
         if name == "python":
             found.append(python_tool())
         elif name == "public_tests":
@@ -262,11 +253,6 @@ def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ..
         else:
             raise ConfigError(f"there is no tool {shown(name)}: give python, public_tests or module:tool")
     return tuple(found)
-
-
-def toolbox_of(names: str, problems: ProblemSet | None = None) -> Toolbox | None:
-    """The tools that a string names, as for `make_tools`; None for an empty one."""
-    return Toolbox(make_tools(names, problems)) if names else None
 
 
 def as_tool(value: Tool | Callable[..., Any]) -> Tool:

@@ -63,14 +63,14 @@ def evaluate(  # public edge: one parameter is one option of the command
         n: Samples of each problem.
         concurrency: Episodes played at the same time.
         workers: Play on Ray: ray:COUNT, or ray:FILE.json (docs/machines.md).
-        ray_address: Of the Ray to join; else RAY_ADDRESS, else one is started here.
-        baselines: Also spend the System's tokens without the team.
+        ray_address: Address of a running Ray; by default RAY_ADDRESS, else one is started here.
+        baselines: Also measure the Solver alone, with as many tokens.
         metric: Your own metric, my_module:my_metric; repeatable.
-        price: Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable.
-        dry_run: Only print the most that agents take.
+        price: Price of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable.
+        dry_run: Print the most calls and tokens, and start nothing.
         json_output: The report as JSON.
-        trace: Write every turn here, as Chrome and Perfetto show it.
-        tensorboard: Log the run's metrics here as it plays.
+        trace: File for a timeline that Chrome and Perfetto show.
+        tensorboard: Directory for TensorBoard metrics of the run.
         metrics_port: Serve the metrics at http://127.0.0.1:PORT/metrics for Prometheus.
     """
     if ray_address is not None and workers is None:

@@ -57,8 +57,8 @@ def export(  # public edge: one parameter is one option of the command
 
     Args:
         out: The file to write: .jsonl, or .parquet for the flat table; - is standard output.
-        format: Right turns; pairs of a right and a wrong turn on the same prompt; what a trainer needs of
-            each completion, with its advantage; all turns.
+        format: sft: right turns; dpo: pairs of a right and a wrong turn on the same prompt; samples: what a
+            trainer needs of each completion, with its advantage; parquet: all turns.
         role: Only turns of this role; repeatable.
         least: Lowest reward of a right turn, for roles that are not graded.
         tokenizer: Decode the prompts that were read with this, as strings.
@@ -68,15 +68,14 @@ def export(  # public edge: one parameter is one option of the command
     """
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
-    if out.suffix == ".parquet" and format != "parquet":
-        raise ConfigError(f"--format {format} writes rows of JSON, not {out}: add --format parquet")
-    examples, samples = ("sft", "dpo"), ("samples",)
+    if str(out) != STREAM and (out.suffix == ".parquet") != (format == "parquet"):
+        raise ConfigError(f"--format parquet writes FILE.parquet, and no other does: got {out} for {format}")
     for option, is_given, formats in (
-        ("--least", least != 1.0, examples),
-        ("--tokenizer", tokenizer is not None, examples),
-        ("--prompt", prompt is not None, examples),
-        ("--advantage", advantage != "group_normalised", samples),
-        ("--skip-untrainable", skip_untrainable, samples),
+        ("--least", least != 1.0, ("sft", "dpo")),
+        ("--tokenizer", tokenizer is not None, ("sft", "dpo")),
+        ("--prompt", prompt is not None, ("sft", "dpo")),
+        ("--advantage", advantage != "group_normalised", ("samples",)),
+        ("--skip-untrainable", skip_untrainable, ("samples",)),
     ):
         if is_given and format not in formats:
             raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")

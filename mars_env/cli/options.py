@@ -32,11 +32,11 @@ DryRun = Annotated[bool, typer.Option("--dry-run")]
 Json = Annotated[bool, typer.Option("--json")]
 
 HELP = {
-    "agents": "Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).",
-    "tools": "Tools of agents that name none: python, public_tests, my_module:my_tool, joined by +.",
+    "agents": "The team: a SPEC, e.g. http://host:8000/v1#MODEL, or role=SPEC,role=SPEC (docs/agents.md).",
+    "tools": "Tools for agents that name none: python, public_tests, my_module:my_tool, joined by +.",
     "problems": "Other problems: a set's name or a file; - is standard input.",
     "fields": "Other names of a file's fields: id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
-    "split": "Split of the set, e.g. train or test, where its own choice is not meant.",
+    "split": "Split of the set, e.g. train or test; each set has a default.",
     "limit": "Number of problems, from the first.",
     "set_": "Setting of the rules, name=value, e.g. nodes=8.",
     "seed": "Seed of the run.",
@@ -44,11 +44,11 @@ HELP = {
     "reward": "role=my_module:my_reward; repeatable.",
     "team_reward": "my_module:my_team_reward, a function of a whole tree.",
     "grader": "my_module:my_grader.",
-    "out": "Store the run here; resumes it if it is there.",
+    "out": "Directory of the run; an existing run is resumed.",
     "run": "Directory of a stored run.",
-    "env_id": "The environment, where the run does not say: its rules make prompts.",
+    "env_id": "The environment whose rules make the prompts, if the run names none.",
     "kind": "Kind of the questions; by default that of the id's problems, mathematics for bare rules.",
-    "host": "Address to serve on; others than this machine need a key.",
+    "host": "Address to serve on; any but this machine's needs a key.",
     "port": "Port to serve on; 0 for any.",
     "lora": "Train adapters of this rank on one model, one for each agent or --model.",
     "team": "my_module:my_team, a function of (model) or (model, sampling) that gives agents by role.",
@@ -141,6 +141,8 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
     result: dict[str, tuple[float, float]] = {}
     for value in values or ():
         policy, _, amounts = value.rpartition("=")
+        if policy in result:
+            raise ConfigError(f"--price gives {policy or 'the policies that are not named'} two prices")
         try:
             result |= checked_prices({policy: amounts.split(",")})
         except ConfigError as error:

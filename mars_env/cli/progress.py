@@ -117,14 +117,14 @@ def _line(monitor: Monitor) -> str:
     """The metrics of a run as one line.
 
     Example:
-        >>> _line(Monitor(total=4)).startswith("0/4 episodes, 0 turns/s, 0 tokens/s, ")
+        >>> _line(Monitor(total=4)).startswith("0/4 episodes, 0.0 turns/s, 0 tokens/s, ")
         True
     """
     figures = monitor.figures()
     done, total = figures["trees/finished"], figures.get("trees/total")
     parts = [f"{done:,.0f}/{total:,.0f} episodes" if total is not None else f"{done:,.0f} episodes"]
-    parts += [f"{figures['turns/per_second']:,.0f} turns/s", f"{figures['tokens/per_second']:,.0f} tokens/s"]
-    parts.append(f"{figures['seconds/elapsed']:,.0f} s")
+    parts += [f"{figures['turns/per_second']:,.1f} turns/s", f"{figures['tokens/per_second']:,.0f} tokens/s"]
+    parts += [f"{figures['turns/in_flight']:,.0f} in flight", f"{figures['seconds/elapsed']:,.0f} s"]
     if figures.get("seconds/left"):
         parts.append(f"about {figures['seconds/left']:,.0f} s left")
     if figures["trees/faulty"]:

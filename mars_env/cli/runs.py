@@ -11,6 +11,7 @@ from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.cli import options
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_game, stored_report
+from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError
 from mars_env.rollout import Run, groups_of, read_run
 from mars_env.viewer import Display, write_page
@@ -53,17 +54,18 @@ def view(
     """Write a run as one HTML page that needs no network.
 
     Args:
-        out: Where to write the page.
-        advantage: Show each turn's advantage, its samples compared in their groups like this.
+        out: Where to write the page; - is standard output.
+        advantage: Show each turn's advantage by this estimator.
     """
     page, stored = out or run / "report.html", read_run(run)
     prompts = _prompts(stored, env_id, options.settings(set_))
     display = Display(prompts, _advantages(stored, advantage) if advantage else {})
     about: dict[str, Any] = {"title": run.resolve().name, "report": stored_report(run, stored)}
-    write_page(page, stored.trees, **about, notes=[MADE_AGAIN] if prompts else [], display=display)
+    with write_to(page) as target:
+        write_page(target, stored.trees, **about, notes=[MADE_AGAIN] if prompts else [], display=display)
     for note in plain_note():
         say(f"mars-env: {note}", err=True)
-    say(f"wrote {page}")
+    say(f"wrote {page}", err=str(page) == STREAM)
 
 
 def _prompts(stored: Run, env_id: str | None, given: Mapping[str, Any]) -> Prompts | None:

@@ -65,18 +65,17 @@ def train(  # public edge: one parameter is one option of the command
     """Train a team: one model shared by all roles, one for each, or adapters.
 
     The settings start from the recipe of the environment's rules: MARSRL, or MARS2 for a tree search.
-    Checkpoints are ordinary ones; the same call continues from the newest. The file of --config holds options
-    of the command, and settings of `RunSettings`.
+    Checkpoints are ordinary ones; the same command continues from the newest. The file of --config holds
+    options of the command, and settings of `RunSettings`.
 
     Args:
         env_id: E.g. aime-solve-verify-correct (MarsRL), programs-tree-search (MARS2), or
             my_module:my-set-my-rules.
-        model: Checkpoint to train, a path or a Hugging Face name. One is shared by all agents; several
-            are one an agent, or by name: solver=first, verifier,corrector=second.
-        out: Checkpoints and metrics; resumes what is there.
+        model: Checkpoint to train, a path or a Hugging Face name: one for all agents, one for each, or by
+            name as in solver=first and verifier,corrector=second.
+        out: Directory of checkpoints and metrics; an existing training is resumed.
         agents: Agents of a search, by default as many as models; more share one model.
-        overflow: Where the model's context is too small (sampling.overflow, by default check):
-            docs/faults.md says what each does.
+        overflow: What to do where the model's context is too small, by default check (docs/faults.md).
         option: One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.staleness=1,
             segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2.
         checkpoint_every: Steps between two checkpoints.
@@ -114,8 +113,7 @@ def train(  # public edge: one parameter is one option of the command
     run_settings = settings_for(env_id, given)
     assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     if dry_run:
-        for line in _memory(assigned, lora, run_settings, gpu_memory).splitlines():
-            say(line)
+        say(_memory(assigned, lora, run_settings, gpu_memory))
         return
     libraries = {"trackio": trackio, "wandb": wandb}
     loggers = _loggers(out, run_settings, tensorboard=tensorboard, libraries=libraries)

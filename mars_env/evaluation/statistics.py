@@ -146,15 +146,14 @@ def _interval(
         factor = np.exp(np.minimum(t * safe / np.where(value > 0, value, 1.0), 50.0))
         low, high = value / factor, value * factor
     finite = math.isfinite(bounds[0])
-    share = t**2 / (problems + t**2) if finite else 0.0
-    least, most = bounds if finite else (0.0, 0.0)
-    low = np.where(constant, value - share * (value - least), low)
-    high = np.where(constant, value + share * (most - value), high)
+    share = t**2 / (problems + t**2)
+    below, above = (value - bounds[0], bounds[1] - value) if finite else (0.0, 0.0)
+    low = np.where(constant, value - share * below, low)
+    high = np.where(constant, value + share * above, high)
     # One problem says nothing about the others.
     alone = bounds if finite else (math.nan, math.nan)
-    low, high = np.where(problems < 2, alone[0], low), np.where(problems < 2, alone[1], high)
-    empty = np.isnan(value)
-    low, high = np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+    few = (problems < 2) & ~np.isnan(value)
+    low, high = np.where(few, alone[0], low), np.where(few, alone[1], high)
     return np.clip(low, *bounds), np.clip(high, *bounds)
 
 

@@ -31,15 +31,14 @@ def is_here(checkpoint: str | Path) -> bool:
         return True
     if isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None:
         raise ConfigError(f"there is no checkpoint {name!r:.300}")
-    import httpx
     from huggingface_hub import model_info, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # httpx's or httpx2's
 
     try:
         model_info(name, timeout=PATIENCE)
     except HfHubHTTPError:  # an answer; transformers says what it means
         return False
-    except (OSError, ValueError, httpx.HTTPError) as error:
+    except (OSError, ValueError, HTTPError) as error:
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
             why = "it is neither a folder nor in the cache of the Hugging Face hub, which cannot be reached"
             raise ConfigError(f"there is no checkpoint {name!r:.300}: {why}") from error

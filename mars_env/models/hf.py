@@ -58,7 +58,8 @@ class HFModel(ScoringTokenModel):
 
     Raises:
         MissingExtra: On import, where torch or transformers is not installed.
-        ConfigError: The checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV).
+        ConfigError: The checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV), or a
+            Falcon with alibi.
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -80,7 +81,7 @@ class HFModel(ScoringTokenModel):
         else:
             self.module, self.tokenizer = model
             self._checkpoint, self.name = full_name(type(self.module)), name or "hf"
-        _require_cache(self.module, self.name)
+        require_cache(self.module, self.name)
         self.version, self.refreshes, self.limits = 0, 0, batch or BatchLimits()
         self._running: WeakKeyDictionary[AbstractEventLoop, _Running] = WeakKeyDictionary()
         self.template_options = dict(template_options or {})
@@ -283,13 +284,15 @@ def _quiet(module: Any) -> Iterator[None]:
             module.train()
 
 
-def _require_cache(module: Any, name: str) -> None:
-    """Reject a model that ignores keys and values: each token would be sampled as the second."""
+def require_cache(module: Any, name: str) -> None:
+    """Reject a model that ignores keys and values, where each token would be sampled as the second."""
     kind = type(module)
     if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
         return
     if "past_key_values" not in inspect.signature(kind.forward).parameters:
         raise ConfigError(f"{name}: {kind.__name__} keeps no keys and values, which HFModel needs: use vLLM")
+    if getattr(module.config, "alibi", False):  # Falcon reads it off a mask of two dimensions
+        raise ConfigError(f"{name}: HFModel cannot sample from {kind.__name__} with alibi: use vLLM")
 
 
 def _stop_tokens(module: Any, tokenizer: Any) -> frozenset[int]:

@@ -98,6 +98,7 @@ class HTTPModel:
         capacity: `concurrency`.
         under_way: Calls that are running or waiting for a place.
         biasing: Fields of `extra_body` that change the distribution sampled from.
+        takes_tools: Whether `complete` takes tools: chats do.
         context: Tokens that the server's model can hold, once `learn_context` knows them.
 
     Raises:
@@ -144,6 +145,7 @@ class HTTPModel:
         self.name, self.version = name or model, version
         self._endpoints = Endpoints(urls, self.name, health_interval, backoff)
         self._api, self.processed = api, logprobs == "processed"
+        self.takes_tools = api != "completions"
         self.capacity, self.under_way = concurrency, 0
         self.context: int | None = None
         self.model_name, self.exact = model, exact
@@ -156,7 +158,8 @@ class HTTPModel:
         self.biasing = tuple(dialect.biasing_fields(more))
         neutral = {name: value for name, value in dialect.NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
-        self._scorer = Scorer(self.name, tokenizer, more.get("chat_template_kwargs") or {})
+        self.template_options = more.get("chat_template_kwargs") or {}
+        self._scorer = Scorer(self.name, tokenizer, self.template_options)
         self._key = api_key(api_key_env)
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if self._key:
@@ -232,11 +235,6 @@ class HTTPModel:
         endpoint = self._endpoints.find(url) or self._endpoints.add(url)
         self._secrets.add(*endpoint.secrets)
         endpoint.admit()
-
-    @property
-    def takes_tools(self) -> bool:
-        """Whether `complete` takes tools: chats do."""
-        return self._api != "completions"
 
     @property
     def tokenizer(self) -> Any:

@@ -90,8 +90,7 @@ async def _check(model: HTTPModel) -> None:
         log.warning("%s: a server cannot be reached: %s", model.name, words)
     for url, status, _ in answers:
         if status in (401, 403):
-            variable = "name the environment variable of the right one by ?api_key_env=NAME"
-            raise ConfigError(f"{url} refuses the API key (status {status}): {variable}")
+            raise ConfigError(f"{url} refuses the API key (status {status}): check what api_key_env names")
     there = [(url, model_names(body) if status == 200 else []) for url, status, body in answers if status]
     unsure = [
         (url, names) for url, names in there if model.exact or (names and model.model_name not in names)
@@ -117,7 +116,7 @@ async def _probe(model: HTTPModel, names: list[str]) -> None:
         raise ConfigError(f"{lacks} ({error})") from error
     if model.exact and not completion.trainable:
         lacks = "log-probabilities" if completion.token_ids and completion.prompt_ids else "token ids"
-        advice = "serve it by vLLM 0.10.2 or later, or leave out exact=True where nothing is trained"
+        advice = "serve it by vLLM 0.10.2 or later (an HTTPModel without exact=True needs none)"
         raise ConfigError(f"{model.name} gives no {lacks} ({model.endpoints[0]}) to train on: {advice}")
 
 

@@ -12,8 +12,9 @@ from mars_env.problems.problem_set import ProblemSet
 class NGrams:
     """The runs of n words of some texts, to find them in others.
 
-    A word is a run of letters, digits and underscores, or one other visible character; case does not matter.
-    A text of fewer than n words counts as one run. (PromptCoT 2.0 names n = 13 only; the rest is our choice.)
+    A word is a run of letters, digits and underscores, or one other visible character except ``$``; case does
+    not matter. A text of fewer than n words counts as one run. (PromptCoT 2.0 names n = 13 only; the rest is
+    our choice.)
     """
 
     n: int
@@ -38,8 +39,7 @@ class NGrams:
         """
         own = split_words(text)
         sizes = {len(run) for run in self.runs}  # n, and the lengths of shorter texts
-        places = ((start, size) for start in range(len(own)) for size in sizes)
-        runs = (tuple(own[start : start + size]) for start, size in places if start + size <= len(own))
+        runs = (tuple(own[start : start + size]) for start in range(len(own)) for size in sizes)
         return next((run for run in runs if run in self.runs), None)
 
 
@@ -70,14 +70,13 @@ def decontaminate(
         if isinstance(each, ProblemSet) and each.endless:
             raise ConfigError(f"cannot compare all of the endless {each.name!r}: take problems[:1000]")
     runs = NGrams.of((text for each in protected for text in _texts(each)), n)
-    found = {problem.id: runs.found_in(problem.statement) for problem in problems}
-    removed = {problem_id: " ".join(run) for problem_id, run in found.items() if run is not None}
+    removed = {p.id: " ".join(run) for p in problems if (run := runs.found_in(p.statement))}
     return problems.filter(lambda problem: problem.id not in removed), removed
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, in small letters; a sign is a word, too."""
-    return re.findall(r"\w+|[^\w\s]", text.casefold())
+    """The words of a text, in small letters; a sign is a word, too, except ``$``, which marks formulas."""
+    return re.findall(r"\w+|[^\w\s$]", text.casefold())
 
 
 def _runs(own: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:

@@ -18,7 +18,6 @@ _TURN_FIELDS = [f.name for f in fields(Turn) if f.name not in ("action", "grade"
 _TURN_COLUMNS = [name.removesuffix("_id") for name in _TURN_FIELDS]  # files say "tree" for `tree_id`
 _COMPLETION_FIELDS = [f.name for f in fields(Completion)]
 _GRADE_FIELDS = [f.name for f in fields(Grade)]
-_CALL_FIELDS = [f.name for f in fields(ToolCall)]
 _turn_values, _completion_values, _grade_values = (  # several times faster than getattr for each field
     attrgetter(*names) for names in (_TURN_FIELDS, _COMPLETION_FIELDS, _GRADE_FIELDS)
 )
@@ -83,7 +82,7 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
         check_plain(grade)
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
-    calls = tuple(_call(call, len(completions)) for call in row.get("calls", ()))
+    calls = tuple(valid_call(ToolCall(**call), len(completions)) for call in row.get("calls", ()))
     check_plain(row["info"])
     valid_count(row["info"].get("search_tokens", 0))
     values = {name: row[column] for name, column in zip(_TURN_FIELDS, _TURN_COLUMNS, strict=True)}
@@ -97,11 +96,6 @@ def _completion(row: Mapping[str, Any]) -> Completion:
     values["train_prompt_ids"] = tuple(row.get("train_prompt_ids", ()))
     values["versions"] = tuple((version, count) for version, count in row["versions"])
     return valid_completion(Completion(**values))
-
-
-def _call(row: Mapping[str, Any], completions: int) -> ToolCall:
-    _known(row, _CALL_FIELDS, _CALL_FIELDS)
-    return valid_call(ToolCall(**row), completions)
 
 
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:

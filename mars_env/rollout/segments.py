@@ -56,6 +56,7 @@ class SegmentedModel:
         self.context: int | None = getattr(model, "context", None) if context is None else context
         self.encode = getattr(model, "encode", None)
         self.tokenizer = getattr(model, "tokenizer", None)
+        self.template_options = getattr(model, "template_options", {})
         self._slots = slots
         self._decode = decode or _tokenizer_of(model)
 

@@ -3,36 +3,26 @@
 import asyncio
 import json
 import socket
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mars_env.errors import SandboxError
-from mars_env.sandbox.inside.repl import ANSWER, CALL, CALLS
-from mars_env.sandbox.jobs import Job
+from mars_env.errors import SandboxError, explained
+from mars_env.sandbox.inside.repl import CALLS
 from mars_env.sandbox.limits import Ended, Limits, Result
 from mars_env.sandbox.pool import Pool
 from mars_env.sync import end_tasks
 
 _MODULE: Final = "mars_env_repl"
+_SERVE: Final = f"import {_MODULE}\n{_MODULE}.serve(living={{}})"
 _DAY: Final = 86_400.0
-_UNDONE: Final = "names are as they were before this call"
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """What a call printed, and what ended the interpreter, if that is what it did."""
-
-    text: str
-    ended: str = ""
 
 
 class Interpreters:
-    """Makes interpreters, of which at most `most` live at a time.
+    """What interpreters share: a sandbox, and room for `most` that live at a time.
 
-    Where more are open, the one that was used longest ago ends, and its next call runs its earlier calls
-    again. It is the same with a backend that has no channels to running programs. Use it on one event loop.
+    The calls of the others, and those in a backend that has no channels to running programs, are jobs that
+    run the earlier calls again.
 
     Args:
         backend: The sandbox, as for `mars_env.sandbox.run`.
@@ -43,81 +33,64 @@ class Interpreters:
     def __init__(self, backend: str = "auto", most: int = 64, limits: Limits | None = None) -> None:
         self.limits = replace(limits or Limits(cpu_seconds=120), idle_seconds=float("inf"), wall_seconds=_DAY)
         source = Path(__file__).with_name("inside").joinpath("repl.py").read_text(encoding="utf-8")
-        self.pool = Pool(backend, slots=most, modules={_MODULE: source})
+        self.pool = Pool(backend, slots=2 * most, modules={_MODULE: source})  # half of them for such jobs
         self.most = most
-        self.living: OrderedDict[Interpreter, None] = OrderedDict()
-        self.idle = asyncio.Event()
-
-    def open(self) -> "Interpreter":
-        """A new interpreter; close it after use."""
-        return Interpreter(self)
-
-    async def admit(self, interpreter: "Interpreter") -> None:
-        """Let an interpreter live, once there is room: the idle one that was used longest ago ends."""
-        while len(self.living) >= self.most:
-            idle = next((other for other in self.living if not other.busy.locked()), None)
-            if idle is not None:
-                await idle.close()
-            else:
-                self.idle.clear()
-                await self.idle.wait()
-        self.living[interpreter] = None
+        self.living: set[Interpreter] = set()
 
 
 class Interpreter:
-    """One interpreter; `Interpreters.open` makes it. It starts with its first call."""
+    """One interpreter, which starts with its first call; close it after use.
 
-    def __init__(self, home: Interpreters) -> None:
-        self.busy = asyncio.Lock()
-        self._home = home
+    Args:
+        home: What it shares with others.
+        seconds: How long one call may take.
+        characters: How much of what a call prints is kept.
+    """
+
+    def __init__(self, home: Interpreters, seconds: float = 10.0, characters: int = 10_000) -> None:
+        self._home, self._seconds, self._characters = home, seconds, characters
+        self._busy = asyncio.Lock()
         self._calls: list[str] = []
         self._channel: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._session: asyncio.Task[Result] | None = None
+        self._session: asyncio.Future[Result] | None = None
 
-    async def run(self, source: str, seconds: float = 10.0, characters: int = 10_000) -> CallResult:
+    async def run(self, source: str) -> str:
         """Run Python code, and return what it printed, with the value of an expression at its end.
 
-        Code that takes longer ends the interpreter, and so may its own limits; the next call finds all names
-        as they were before, or none if the earlier calls do not run again.
+        Code that takes longer ends the interpreter, and so may its own limits, and the text is an error. The
+        next call finds all names as they were before, or none if the earlier calls do not run again.
 
         Raises:
             SandboxError: No sandbox works here, or it was lost.
         """
-        async with self.busy:
+        async with self._busy:
+            again = [] if self._channel else self._calls
+            lives = False
             try:
-                return await self._run(source, seconds, characters)
+                answers = await self._send([*((0, call) for call in again), (self._characters, source)])
+                for _ in again:
+                    await _answer(answers)
+                again = []
+                async with asyncio.timeout(self._seconds):
+                    text = await _answer(answers)
+                self._calls.append(source)
+                lives = self._channel is not None
+                return text
+            except TimeoutError:
+                why = f"it took longer than {self._seconds:g} seconds"
+            except EOFError:
+                why = f"it ended ({await self._ended()})"
             finally:
-                self._home.idle.set()
+                if not lives:
+                    await self.aclose()
+            if not again:
+                return f"Error: {why}; names are as they were before this call"
+            self._calls.clear()  # the program's fault: it must not make its turn UNKNOWN
+            return f"Error: its earlier calls do not run again: {why}; all names are lost"
 
-    async def _run(self, source: str, seconds: float, characters: int) -> CallResult:
-        if not (await self._home.pool.backend()).channels:
-            return await self._replayed(source, seconds, characters)
-        restored = self._channel is not None
-        try:
-            if not restored:
-                await self._start()
-                restored = True
-            self._home.living.move_to_end(self)
-            async with asyncio.timeout(seconds):
-                text = await self._call(source, characters)
-        except TimeoutError:
-            await self.close()
-            return CallResult("", f"it took longer than {seconds:g} seconds; {_UNDONE}")
-        except (ConnectionError, asyncio.IncompleteReadError):
-            why = await self._end()
-            if not restored:  # the program's fault: it must not make its turn UNKNOWN
-                self._calls.clear()
-                return CallResult("", f"its earlier calls do not run again: {why}; all names are lost")
-            return CallResult("", f"{why}; {_UNDONE}")
-        except asyncio.CancelledError:  # an answer may be on its way
-            await self.close()
-            raise
-        self._calls.append(source)
-        return CallResult(text)
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End the interpreter, whatever runs in it."""
-        self._home.living.pop(self, None)
+        self._home.living.discard(self)
         channel, self._channel = self._channel, None
         session, self._session = self._session, None
         if channel is not None:
@@ -125,43 +98,40 @@ class Interpreter:
         if session is not None:
             await end_tasks([session])
 
-    async def _start(self) -> None:
-        await self._home.admit(self)
-        ours, theirs = socket.socketpair()
-        self._channel = await asyncio.open_connection(sock=ours)
-        job = Job(source=f"import {_MODULE}\n{_MODULE}.serve()")
-        self._session = asyncio.ensure_future(self._home.pool.session(job, theirs, self._home.limits))
-        self._session.add_done_callback(lambda _: theirs.close())  # it may have failed before it began
-        for source in self._calls:
-            await self._call(source, 0)
+    async def _send(self, calls: list[tuple[int, str]]) -> asyncio.StreamReader:
+        """Have calls run, each with the characters to keep; returns what gives their answers."""
+        home, lines = self._home, "".join(f"{json.dumps(call)}\n" for call in calls).encode()
+        longest = 12 * self._characters + 1000  # of a letter outside of the basic plane, as JSON
+        if not self._channel and (await home.pool.backend()).channels and len(home.living) < home.most:
+            home.living.add(self)
+            ours, theirs = socket.socketpair()
+            self._channel = await asyncio.open_connection(sock=ours, limit=longest)
+            running = home.pool.session(_SERVE.format(True), theirs, home.limits)
+            self._session = asyncio.ensure_future(running)
+            self._session.add_done_callback(lambda _: theirs.close())  # it may have failed before it began
+        if self._channel:
+            self._channel[1].write(lines)
+            return self._channel[0]
+        limits = replace(home.limits, wall_seconds=self._seconds * len(calls) + 10)
+        job = home.pool.run(_SERVE.format(False), files={CALLS: lines}, limits=limits)
+        self._session = asyncio.ensure_future(job)
+        answers = asyncio.StreamReader(limit=longest)
+        answers.feed_data((await self._session).stdout)
+        answers.feed_eof()
+        return answers
 
-    async def _end(self) -> str:
+    async def _ended(self) -> str:
         """Why the interpreter has ended by itself; a `SandboxError` if its sandbox was lost."""
-        session, self._session = self._session, None
-        await self.close()
-        assert session is not None
-        result = await session
+        assert self._session is not None
+        if self._channel:
+            self._channel[1].close()
+        result = await self._session
         if result.ended is Ended.LOST:
             raise SandboxError(f"the sandbox of an interpreter was lost: {result.detail}")
-        return f"it ended ({result.ended.value})"
+        return result.ended.value
 
-    async def _call(self, source: str, characters: int) -> str:
-        assert self._channel is not None
-        (reader, writer), data = self._channel, source.encode("utf-8", "surrogatepass")
-        writer.write(CALL.pack(characters, len(data)) + data)
-        await writer.drain()
-        (length,) = ANSWER.unpack(await reader.readexactly(ANSWER.size))
-        # A character takes up to ten bytes; a program may also write to the channel itself.
-        return (await reader.readexactly(min(length, 10 * characters + 1000))).decode("utf-8", "replace")
 
-    async def _replayed(self, source: str, seconds: float, characters: int) -> CallResult:
-        calls = json.dumps([characters, [*self._calls, source]]).encode()
-        job = Job(source=f"import {_MODULE}\n{_MODULE}.replay()", files={CALLS: calls})
-        limits = replace(self._home.limits, wall_seconds=seconds * (len(self._calls) + 1) + 10)
-        result = await self._home.pool.run(job, limits=limits)
-        if result.ended is Ended.LOST:
-            raise SandboxError(f"the sandbox of an interpreter was lost: {result.detail}")
-        if not result.ok or not result.stdout:  # the last call ended it, perhaps with status 0
-            return CallResult("", f"it ended ({result.ended.value}); {_UNDONE}")
-        self._calls.append(source)
-        return CallResult(result.stdout[1:].decode("utf-8", "replace"))
+async def _answer(answers: asyncio.StreamReader) -> str:
+    """The next answer; an EOFError if there is none, or if the program itself has written here."""
+    with explained(EOFError, "no answer", ValueError, RecursionError, ConnectionError):
+        return str(json.loads(await answers.readline())).encode("utf-8", "backslashreplace").decode()

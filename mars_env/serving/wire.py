@@ -44,9 +44,8 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
     """
     if not isinstance(body, Mapping):
         raise Refusal(400, "the body of a request is an object of JSON")
-    if body.get("model") != name:
-        lacks = f"there is no model {shown(body.get('model'))}; this is {name!r}"
-        raise Refusal(404, lacks, code="model_not_found")
+    if (model := body.get("model", name)) != name:
+        raise Refusal(404, f"there is no model {shown(model)}; this is {name!r}", code="model_not_found")
     for field in _UNSUPPORTED:
         if body.get(field):
             raise Refusal(400, f"a team's answer has no {field!r}: leave it out")

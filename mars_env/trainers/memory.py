@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 from mars_env.errors import ConfigError, explained
+from mars_env.models.hf import require_cache
 from mars_env.trainers.checkpoints import trained_parameters
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.forward import logprobs_at, training
@@ -99,7 +100,8 @@ def estimate(
     """The memory of a policy with this architecture (an ``AutoConfig``), trained in this process.
 
     With `lora` adapters are trained in place of the weights, which then have the checkpoint's own type. A
-    `ConfigError` if its layers cannot be run without values, as experts in float32 cannot.
+    `ConfigError` if its layers cannot be run without values, as experts in float32 cannot, or if `HFModel`
+    cannot sample from it.
     """
     short = torch.bfloat16 if train.offload else torch.float32
     dtype = (config.dtype or torch.float32) if lora else short
@@ -108,6 +110,7 @@ def estimate(
     cannot = explained(ConfigError, f"the memory of {config.model_type} cannot be estimated", RuntimeError)
     with cannot, FakeTensorMode():
         model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+        require_cache(model, config.model_type)
         weights = sum(p.nbytes for p in model.parameters())
         parameters = sum(p.numel() for p in model.parameters())
         trained: list[torch.Tensor] = [*trained_parameters(model).values()]

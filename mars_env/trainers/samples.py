@@ -176,7 +176,7 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
 def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
     """Why a turn cannot be trained on; empty if it can."""
     where = f"turn {turn.id} of tree {turn.tree_id} ({turn.agent})"
-    freeze = "or leave its role out of train_roles"
+    freeze = "or leave its role out (train_roles; `mars-env export` has --skip-untrainable)"
     if policies is not None and turn.policy not in policies:
         return f"{where} acted with {turn.policy!r}, not {', '.join(sorted(policies))}: add it, {freeze}"
     if not turn.trainable:

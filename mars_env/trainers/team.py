@@ -7,7 +7,7 @@ from typing import Final
 
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
-from mars_env.agents.tools import toolbox_of
+from mars_env.agents.tools import make_tools
 from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
@@ -108,8 +108,8 @@ def make_team(
     engines = dict(sampling_models(engine, trained, settings))
     tokens = settings.segment_tokens
     sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()}
-    toolbox = toolbox_of(settings.tools, problems)
-    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles, tools=toolbox))
+    tools = make_tools(settings.tools, problems)
+    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles, tools=tools))
     if agent is not None:
         if settings.tools:
             raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")

@@ -1,7 +1,7 @@
 """What a training run wrote, as agents: ``team:runs/one`` (see `mars_env.agents.make_agents`)."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, Thinking
-from mars_env.agents.tools import Toolbox, toolbox_of
+from mars_env.agents.tools import Tool, Toolbox, make_tools
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.models.hf import HFModel
@@ -53,7 +53,7 @@ class TrainedTeam:
         function: str | None = None,
         changes: Mapping[str, Any] | None = None,
         thinking: Thinking | None = THINKING,
-        tools: Toolbox | None = None,
+        tools: Toolbox | Sequence[Tool] = (),
         problems: ProblemSet | None = None,
         model: Mapping[str, Any] | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class TrainedTeam:
         )
         self._function = _function_of(function or run_settings["run.made_by"], self._sampling, changes)
         self._arguments = dict(model or {})
-        self._tools = tools or toolbox_of(run_settings.get("run.tools", ""), problems)
+        self._tools = tools or make_tools(run_settings.get("run.tools", ""), problems)
         self._models: dict[str, HFModel] = {}
         self._made: dict[str, Mapping[str, Agent]] = {}
 

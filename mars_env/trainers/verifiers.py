@@ -17,6 +17,7 @@ from mars_env.agents.registry import as_agent, roles_of
 from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
+from mars_env.envs.growers import Linear
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import check_reference
 from mars_env.lazy import needs
@@ -189,8 +190,9 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         team = {name: as_agent(models[role_of(name)], name, roles=self._prompts) for name in names}
         job = Job(self._tasks.problems[task.data.place], task.data.sample)
         tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
-        record_tree(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},
-               self.config.advantage)  # fmt: skip
+        traces = {key: trace for model in models.values() for key, trace in model.traces.items()}
+        # An agent's turns in one episode have different inputs: they are no group.
+        record_tree(tree, traces, None if self.game.grower is Linear else self.config.advantage)
         if tree.fault:
             raise ModelError(tree.fault)
 
@@ -271,14 +273,14 @@ def completion_of(trace: vf.Trace) -> Completion:
     )
 
 
-def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage) -> None:
+def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage | None) -> None:
     """Write what is known of a tree's turns to their traces, which are given by the `id` of the completion.
 
     The reward is the turn's own. One that is unknown makes the trace, and with it the episode, a failed one:
     verifiers would count its absence as 0. The advantage goes to each sampled token of the trace and, like
-    the turn's place in the tree, to ``trace.info["mars_env"]``.
+    the turn's place in the tree, to ``trace.info["mars_env"]``; there is none without an estimator.
     """
-    advantages = estimator_of(TrainConfig(advantage=advantage))(groups_of([tree]))
+    advantages = estimator_of(TrainConfig(advantage=advantage))(groups_of([tree])) if advantage else {}
     answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
     score = answer.grade.score if answer is not None and answer.grade is not None else None
     for turn in tree.turns:

@@ -99,6 +99,8 @@ def test_specifications():
             make_reward_model(wrong)
     with raises(ConfigError):
         GenerativeJudge(Echo(), samples=0)
+    with raises(ConfigError):
+        GenerativeJudge(Echo(), sampling=Sampling(max_tokens=0))
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one label", "two labels"])

@@ -74,6 +74,8 @@ async def turn(*texts, **options):
         ("<tool_call>{not json</tool_call>", None, "error"),
         ("<tool_call>[1]</tool_call>", None, "error"),
         ('<tool_call>{"name": "add", "arguments": 3}</tool_call>', None, "error"),
+        ('<tool_call>{"name": "\ud800"}</tool_call>', None, "error"),
+        ("<tool_call>" + "[" * 100_000, None, "error"),
     ],
 )
 async def test_a_call_is_answered(text, result, outcome):
@@ -133,19 +135,19 @@ async def test_thinking_calls_nothing():
 
 
 @pytest.mark.parametrize(
-    ("text", "how", "names"),
+    ("text", "how", "said"),
     [
         ("no call", "tags", []),
-        (call("a") + "\n" + call("b"), "tags", ["a", "b"]),
-        (call("a").removesuffix("</tool_call>"), "tags", ["a"]),
-        ("I run\n```python\nprint(1)\n```", "fenced", ["python"]),
+        (call("a") + "\n" + call("b"), "tags", [("a", {}), ("b", {})]),
+        (call("a").removesuffix("</tool_call>"), "tags", [("a", {})]),
+        ("I run\n```python\nprint(1)\n```", "fenced", [("python", {"code": "print(1)\n"})]),
         ("```python\nprint(1)\n```\nSo it is 1.", "fenced", []),
-        ("```python\nx = 1\n```\nand\n```python\nprint(x)\n```\n", "fenced", ["python"]),
-        ("<tool_call>" + "[" * 100_000, "tags", [""]),
+        ("```python\nx\n```\nand\n```python\ny\n```\n", "fenced", [("python", {"code": "y\n"})]),
     ],
 )
-def test_calls_are_read(text, how, names):
-    assert [call.name for call in read_calls(text, fenced=how == "fenced")] == names
+def test_calls_are_read(text, how, said):
+    found = [json.loads(written) for written in read_calls(text, fenced=how == "fenced")]
+    assert [(each["name"], each["arguments"]) for each in found] == said
 
 
 def untyped(x):
@@ -312,6 +314,19 @@ async def test_a_chain_of_ids_is_what_the_template_writes():
     last = action.completions[-1]
     assert [*last.prompt_ids, *last.token_ids] == whole[: len(last.prompt_ids) + len(last.token_ids)]
     assert len(whole) - len(last.prompt_ids) - len(last.token_ids) == 1  # the line's end
+
+
+async def test_options_of_the_template_hold_for_each_prompt():
+    model = TokenModel(call("add", a=1), "2", options={"begin": "!"})
+    [action] = await Solver(model, tools=[add]).act(ASK, 1, 0)
+    prompts = [model.tokenizer.decode(each.prompt_ids) for each in action.completions]
+    assert [text.endswith("assistant\n!") for text in prompts] == [True, True]
+
+
+async def test_a_plain_prompt_stays_the_first_message():
+    model = ScriptedModel(lambda prompt, sample, seed: call("add", a=1) if prompt == "Add." else str(prompt))
+    [action] = await Solver(model, tools=[add], prompt=lambda _: "Add.").act(ASK, 1, 0)
+    assert "Add." in action.text and action.calls[0].result == "2"
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, TEMPLATE.replace("tools", "no").replace("'tool'", "'none'")])

@@ -45,6 +45,10 @@ MISTAKES = [
     (["evaluate", "arithmetic-solve", "--agents", "solvr=scripted:4"], "did you mean 'solver'"),
     (["evaluate", "arithmetic-solve", "--agents", "broken_rules:needs_more"], "function of (observation)"),
     *(([*SOLVE, option, 0], option) for option in ("--n", "--limit", "--concurrency")),
+    (
+        [*SOLVE, "--price", "1,2", "--price", "3,4"],
+        "two prices",
+    ),
     ([*SOLVE, "--config", "wrong.toml"], "has no option 'limt'; did you mean 'limit'?"),
     (["grade", "--config", "not.toml"], "not.toml is not TOML"),
     (["grade", "--problems", "arithmetic", "--completions", "not.toml", "--out", "-"], "is endless"),
@@ -216,7 +220,7 @@ def test_faults_of_one_kind_are_told_once_and_progress_in_lines():
         lines[2],
         "and 239 more like: tree p/0#0 is discarded: no model 0",
     ]
-    assert lines[2].startswith("0/3 episodes, 0 turns/s")
+    assert lines[2].startswith("0/3 episodes, 0.0 turns/s")
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -276,7 +280,7 @@ def test_characters_that_an_output_lacks_are_escaped(tmp_path):
 def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):
     with Store(tmp_path / "run", {"title": "arithmetic-solve"}, []):
         pass
-    for given in (["--env", "arithmetic-solve"], ["--format", "parquet", "--role", "solver"]):
+    for given in (["--env", "arithmetic-solve"], ["--format", "samples", "--role", "solver"]):
         printed, status = call("export", "run", "out.jsonl", *given)
         assert (status, "the run has no " in printed and "yet" in printed) == (2, True)
 

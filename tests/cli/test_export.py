@@ -127,6 +127,7 @@ def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_pat
         (["--format", "samples", "--tokenizer", "a"], "--tokenizer is for --format sft and dpo"),
         (["--skip-untrainable"], "--skip-untrainable is for --format samples, not for sft"),
         (["--format", "dpo", "--advantage", "mean_centred"], "--advantage is for --format samples"),
+        (["--format", "parquet"], "--format parquet writes FILE.parquet"),
         (["--env", "aime-nothing"], "not of the form"),
         (["--prompt", "mars_env.seeds:derive_seed"], "return a string, messages or None"),
     ],
@@ -176,7 +177,7 @@ def test_the_table_holds_all_turns(stored, tmp_path):
     assert chosen == [row for row in rows if row["role"] != "verifier"]
     for options, message in (
         (["--format", "parquet", "--role", "judge"], "no turn has the role 'judge'"),
-        ([], "--format sft writes rows of JSON, not "),
+        ([], "turns.parquet for sft"),
     ):
         assert message in export(stored[0], out, *options, error=ConfigError)
     assert pyarrow.parquet.read_table(out).to_pylist() == chosen

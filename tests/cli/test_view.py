@@ -42,6 +42,8 @@ def test_a_stored_run_is_shown_with_its_report_and_its_prompts(played):
 
 def test_without_a_report_one_is_made_of_the_trees(played, tmp_path):
     (played / "report.json").write_text("{}")  # of another version, say
+    page = run_cli("view", played, "--out", "-")
+    assert page.startswith("<!") and page.rstrip().endswith("</html>")
     run_cli("view", played, "--out", tmp_path / "page.html")
     assert "arithmetic (generated): 2 problems x 1 sample, seed 3" in (tmp_path / "page.html").read_text(
         "utf-8"

@@ -79,7 +79,7 @@ def double(x: int) -> int:
 
 async def test_a_turn_with_calls_is_one_text_of_the_template(model, hf, monkeypatch):
     """The model is too small to call anything: what it writes first and second is taken for a call."""
-    asked = tool_loop.Asked("double", {"x": 21}, "{}")
+    asked = '{"name": "double", "arguments": {"x": 21}}'
     monkeypatch.setattr(tool_loop, "read_calls", lambda text, fenced: [asked])
     agent = Solver(model, tools=[double], max_calls=2, system="", prompt="{{ problem }}", thinking=None)
     agent.sampling = Sampling(max_tokens=200, temperature=0.0)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 from collections import defaultdict
 from fractions import Fraction
 from unittest.mock import Mock
@@ -108,6 +109,8 @@ def test_problems_that_say_nothing_do_not_count():
     empty = ratio([0, 0], [0, 0])
     assert (empty.value, empty.low, empty.high, empty.problems) == (None, None, None, 0)
     assert mean([]) == Estimate(None, None, None, 0)
+    with warnings.catch_warnings(action="error"):
+        assert mean([math.inf], "value").value is None
 
 
 @pytest.mark.parametrize("n", [5, 30, 200])

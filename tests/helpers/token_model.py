@@ -13,7 +13,7 @@ TEMPLATE = (
     "{{ '\n<tool_response>\n' + m.content + '\n</tool_response>' }}"
     "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}"
     "{%- else %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endif %}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' + (begin or '') }}{% endif %}"
 )
 """As Qwen2.5's writes messages and the results of tools."""
 
@@ -23,21 +23,25 @@ class TokenModel:
 
     name, context = "tokens", 4000
 
-    def __init__(self, *texts, template=TEMPLATE):
+    def __init__(self, *texts, template=TEMPLATE, options=()):
         core = Tokenizer(models.WordLevel({"?": 0} | {chr(i): i for i in range(1, 256)}, unk_token="?"))
         core.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         core.decoder = decoders.Fuse()
         self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>", unk_token="?")
         self.tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"]})
         self.tokenizer.chat_template = template
-        self.texts, self.prompts = texts, []
+        self.texts, self.prompts, self.template_options = texts, [], dict(options)
 
     def encode(self, prompt, tools=()):
         if isinstance(prompt[0], int):
             return tuple(prompt)
         return tuple(
             self.tokenizer.apply_chat_template(
-                prompt, tools=list(tools) or None, add_generation_prompt=True, return_dict=False
+                prompt,
+                tools=list(tools) or None,
+                add_generation_prompt=True,
+                return_dict=False,
+                **self.template_options,
             )
         )
 

@@ -315,9 +315,9 @@ async def test_half_precision_learned_positions_and_biases_of_distance(tiny_toke
         await check_logprobs(model, Sampling(max_tokens=20, seed=1), tolerance)
 
 
-def test_recurrent_models_are_refused(tiny_tokenizer):
+def test_recurrent_models_and_falcon_s_biases_of_distance_are_refused(tiny_tokenizer):
     """They take the cache and ignore it: the tokens of a completion did not depend on its prompt."""
-    from transformers import Mamba2Config, Mamba2ForCausalLM
+    from transformers import FalconConfig, FalconForCausalLM, Mamba2Config, Mamba2ForCausalLM
 
     config = Mamba2Config(
         vocab_size=len(tiny_tokenizer), hidden_size=8, num_hidden_layers=1, num_heads=4, head_dim=4,
@@ -325,6 +325,9 @@ def test_recurrent_models_are_refused(tiny_tokenizer):
     )  # fmt: skip
     with raises(ConfigError):
         HFModel((Mamba2ForCausalLM(config), tiny_tokenizer))
+    falcon = FalconConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, alibi=True)
+    with raises(ConfigError):
+        HFModel((FalconForCausalLM(falcon), tiny_tokenizer))
 
 
 async def test_requests_join_the_batch_under_way_and_change_no_sample(tiny_pair):

@@ -29,9 +29,9 @@ def test_a_short_text_is_found_as_a_whole():
     assert decontaminate(made, ["What is 2 + 2?"])[1] == {"0": "what is 2 + 2 ?"}
 
 
-def test_words_of_formulas_count_and_spaces_and_case_do_not():
+def test_words_of_formulas_count_and_spaces_case_and_dollars_do_not():
     made = problems(r"Let  $\frac{A}{b}$")
-    assert decontaminate(made, [r"let$\frac {a}{B} $"], n=11)[1] == {"0": r"let $ \ frac { a } { b } $"}
+    assert decontaminate(made, [r"let$$\frac {a}{B} $$"], n=9)[1] == {"0": r"let \ frac { a } { b }"}
 
 
 def test_several_sets_are_protected_and_nothing_protected_leaves_all():

@@ -8,7 +8,7 @@ import sandboxes
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox import Limits, find_backend
-from mars_env.sandbox.interpreter import Interpreters
+from mars_env.sandbox.interpreter import Interpreter, Interpreters
 
 
 @pytest.fixture(params=["living", "replayed"])
@@ -25,18 +25,19 @@ async def home(request):
 
 @pytest.fixture
 async def interpreter(home):
-    opened = home.open()
+    opened = Interpreter(home)
     yield opened
-    await opened.close()
+    await opened.aclose()
 
 
-async def printed(interpreter, *calls, **options):
-    return [(await interpreter.run(call, **options)).text for call in calls]
+async def printed(interpreter, *calls):
+    return [await interpreter.run(call) for call in calls]
 
 
 async def test_names_live_on_and_the_last_value_is_shown(interpreter):
     texts = await printed(interpreter, "x = 2\nx + 3", "def f(): return x * 10", "f()", "print('a'); None")
     assert texts == ["5\n", "", "20\n", "a\n"]
+    assert await printed(interpreter, "import os; os.write(1, b'a')", "'\\ud800'") == ["1\n", "'\\ud800'\n"]
 
 
 async def test_errors_are_shown_and_leave_names(interpreter):
@@ -47,58 +48,59 @@ async def test_errors_are_shown_and_leave_names(interpreter):
     assert others == ["1\n", "", "{'a': <class 'int'>}\n"]
 
 
-async def test_output_is_cut(interpreter):
-    [text] = await printed(interpreter, "print('y' * 10**7)", characters=50)
+async def test_output_is_cut(home):
+    interpreter = Interpreter(home, characters=50)
+    [text] = await printed(interpreter, "print('y' * 10**7)")
+    await interpreter.aclose()
     assert text == "y" * 50 + f"\n[{10**7 - 49} more characters]"
 
 
 @pytest.mark.parametrize("fatal", ["x = 5; os._exit(3)", "os._exit(0)", "os.kill(os.getpid(), 9)"])
 async def test_a_call_that_ends_the_interpreter_is_undone(interpreter, fatal):
     await interpreter.run("x = 2")
-    assert (await interpreter.run(f"import os; {fatal}")).ended
-    assert (await interpreter.run("x")).text == "2\n"
+    assert (await interpreter.run(f"import os; {fatal}")).startswith("Error: it ended")
+    assert await interpreter.run("x") == "2\n"
 
 
 async def test_a_call_that_takes_too_long_is_undone():
     sandboxes.need_a_sandbox()
-    interpreter = Interpreters().open()
+    interpreter = Interpreter(Interpreters(), seconds=0.3)
     await interpreter.run("x = 2")
-    assert (await interpreter.run("x = 3\nwhile True: pass", seconds=0.3)).ended
-    assert (await interpreter.run("x")).text == "2\n"
-    await interpreter.close()
+    assert (await interpreter.run("x = 3\nwhile True: pass")).startswith("Error: it took longer")
+    assert await interpreter.run("x") == "2\n"
+    await interpreter.aclose()
 
 
-async def test_calls_that_do_not_run_again_cost_the_names_and_not_the_turn():
-    sandboxes.need_a_sandbox()
-    interpreter = Interpreters().open()
+async def test_calls_that_do_not_run_again_cost_the_names_and_not_the_turn(home):
+    interpreter = Interpreter(home)
     await interpreter.run("import os, sys\nx = 2 if sys.stdout.room else os._exit(0)")  # none when repeated
-    await interpreter.run("os._exit(0)")
-    assert (await interpreter.run("x")).ended
-    assert "NameError" in (await interpreter.run("x")).text
-    await interpreter.close()
+    texts = await printed(interpreter, "os._exit(0)", "x")
+    assert any(text.startswith("Error: its earlier calls") for text in texts)
+    assert "NameError" in await interpreter.run("x")
+    await interpreter.aclose()
 
 
 async def test_an_interrupted_call_leaves_no_answer_behind():
     sandboxes.need_a_sandbox()
-    interpreter = Interpreters().open()
+    interpreter = Interpreter(Interpreters())
     await interpreter.run("import time")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(interpreter.run("time.sleep(0.3)\n'late'"), 0.1)
-    assert (await interpreter.run("'next'")).text == "'next'\n"
-    await interpreter.close()
+    assert await interpreter.run("'next'") == "'next'\n"
+    await interpreter.aclose()
 
 
-async def test_the_one_used_longest_ago_makes_room():
+async def test_those_without_room_run_their_calls_again():
     sandboxes.need_a_sandbox()
     home = Interpreters(most=2)
-    several = [home.open() for _ in range(5)]
+    several = [Interpreter(home) for _ in range(5)]
     for round_ in range(3):
         for number, interpreter in enumerate(several):
             await interpreter.run(f"x = {number} + {round_}")
             assert len(home.living) <= 2
     texts = await asyncio.gather(*(interpreter.run("x") for interpreter in several))
-    assert [ran.text for ran in texts] == [f"{number + 2}\n" for number in range(5)]
-    await asyncio.gather(*(interpreter.close() for interpreter in several))
+    assert texts == [f"{number + 2}\n" for number in range(5)]
+    await asyncio.gather(*(interpreter.aclose() for interpreter in several))
     assert not home.living
 
 

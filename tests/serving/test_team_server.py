@@ -71,7 +71,7 @@ async def test_sixty_four_questions_at_once_cost_what_their_turns_cost(tmp_path)
 
 
 async def test_a_stream_tells_of_each_turn_in_comments_and_ends_with_the_answer():
-    body = {"model": "solve-verify-correct", "messages": [QUESTION], "stream": True}
+    body = {"messages": [QUESTION], "stream": True}
     async with serving() as server, client(server) as who:
         stream = await ask(who, stream=True, stream_options={"include_usage": True})
         chunks = [chunk async for chunk in stream]

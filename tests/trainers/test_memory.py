@@ -1,7 +1,7 @@
 import pytest
 import torch
 from messages import raises
-from transformers import AutoModelForCausalLM, Qwen3MoeConfig
+from transformers import AutoModelForCausalLM, MambaConfig, Qwen3MoeConfig
 from turns import turn
 
 from mars_env.errors import ConfigError
@@ -70,5 +70,7 @@ def test_the_report_says_what_does_not_fit():
 
 def test_an_architecture_that_cannot_be_run_without_values_is_an_error():
     experts = Qwen3MoeConfig(vocab_size=WORDS, hidden_size=64, moe_intermediate_size=16, num_hidden_layers=1)
-    with raises(ConfigError):
-        estimate(experts, TrainConfig(), SHAPE)
+    recurrent = MambaConfig(vocab_size=WORDS, hidden_size=64, num_hidden_layers=1)
+    for config in (experts, recurrent):
+        with raises(ConfigError):
+            estimate(config, TrainConfig(), SHAPE)

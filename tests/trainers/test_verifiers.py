@@ -85,6 +85,15 @@ async def test_the_page_s_example_has_the_scores_of_evaluate(tmp_path, monkeypat
     assert sum(scores) / 16 == pytest.approx(report.metrics["system_accuracy"].estimate.value)
 
 
+async def test_the_turns_of_an_agent_in_one_episode_are_no_group():
+    env = load_environment(ENV, seed=3)
+    with openai_server.Server(answers=answers()) as server:
+        [episode] = await played(env, server, list(env.taskset.take(1)))
+    own = [trace.info["mars_env"] for trace in episode.traces]
+    assert len({one["group"] for one in own}) < len(own)
+    assert {one["advantage"] for one in own} == {None}
+
+
 async def test_seats_rewards_and_advantages_of_grouped_rollouts():
     env = load_environment(ENV, config={"group": 4, "branches": 2}, seed=3)
     with openai_server.Server(answers=answers()) as server:

@@ -1,24 +1,26 @@
 """Runs inside a sandbox: a Python interpreter that keeps its names from one call to the next.
 
-A call comes over descriptor 4: how many characters of output to keep, the length of the source, and the
-source. The answer is the length of the output, and the output. Without a channel, a file holds all calls.
+A call is a line of JSON, how many characters of output to keep, and the source; its answer is a line of JSON,
+the output. Both go over descriptor 4. Without a channel, a file holds all calls.
 """
+
+# It must import fast, so it uses neither pathlib nor typing.
+# ruff: noqa: PTH123, SIM115
 
 from __future__ import annotations
 
 import ast
 import io
 import json
-import struct
+import os
 import sys
 import traceback
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself is slow to import
+if TYPE_CHECKING:
     from typing import Any
 
 CHANNEL_FD, CALLS = 4, "calls.json"
-CALL, ANSWER = struct.Struct(">II"), struct.Struct(">I")
 
 
 class _Output(io.TextIOBase):
@@ -40,7 +42,7 @@ class _Output(io.TextIOBase):
         return "".join(self.parts) + rest
 
 
-def _run(source: str | bytes, names: dict[str, Any], room: int) -> bytes:
+def _run(source: str, names: dict[str, Any], room: int) -> str:
     """Run one call; like a prompt, it shows the value of an expression at its end."""
     output = sys.stdout = sys.stderr = _Output(room)
     try:
@@ -57,27 +59,18 @@ def _run(source: str | bytes, names: dict[str, Any], room: int) -> bytes:
         traceback.print_exception(
             error.with_traceback(error.__traceback__ and error.__traceback__.tb_next), file=output
         )
-    return output.text().encode("utf-8", "backslashreplace")
+    return output.text()
 
 
-def serve() -> None:
-    """Answer calls until the channel is closed."""
+def serve(*, living: bool) -> None:
+    """Answer calls until they end."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    calls = open(CHANNEL_FD, "rb", closefd=False)  # noqa: SIM115
-    answers = open(CHANNEL_FD, "wb", closefd=False)  # noqa: SIM115
-    while head := calls.read(CALL.size):
-        room, length = CALL.unpack(head)
-        answer = _run(calls.read(length), names, room)
-        answers.write(ANSWER.pack(len(answer)) + answer)
+    if living:
+        calls, answers = open(CHANNEL_FD, closefd=False), open(CHANNEL_FD, "w", closefd=False)
+    else:
+        calls, answers = open(CALLS), open(os.dup(1), "w")
+        os.dup2(2, 1)  # programs that it starts may print, too
+    for line in calls:
+        room, source = json.loads(line)
+        answers.write(json.dumps(_run(source, names, room)) + "\n")
         answers.flush()
-
-
-def replay() -> None:
-    """Run all calls of a file, and print a line's end and what the last one printed."""
-    with open(CALLS) as file:  # noqa: PTH123  (pathlib is slow to import)
-        room, calls = json.load(file)
-    names: dict[str, Any] = {"__name__": "__main__"}
-    stdout = sys.stdout
-    answers = [_run(call, names, room) for call in calls]
-    stdout.buffer.write(b"\n" + answers[-1])
-    stdout.flush()

@@ -7,7 +7,7 @@ from typing import Any, Final
 from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
-from mars_env.agents.tools import toolbox_of
+from mars_env.agents.tools import make_tools
 from mars_env.errors import ConfigError, explained
 from mars_env.lazy import import_object
 from mars_env.players import by_name
@@ -71,7 +71,7 @@ def agents_by_name(
     for policy in dict.fromkeys(policies.values()):
         mine = [name for name in names if policies.get(name) == policy]
         if settings.agents is None:
-            thinking, tools = THINKING_MODES[settings.thinking], toolbox_of(settings.tools)
+            thinking, tools = THINKING_MODES[settings.thinking], make_tools(settings.tools)
             for name in mine:
                 agents[name] = as_agent(
                     models[policy], name, sampling=sampling, thinking=thinking, roles=roles, tools=tools
