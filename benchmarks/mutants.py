@@ -65,6 +65,7 @@ CORE = {
 """Each core module and its own tests."""
 EQUIVALENT = {
     "_BLOCK = ": "more or fewer rows at a time, at least one",
+    "rows = max(1, _BLOCK ^": "so too",
     "points = max(k, n - k) << 1": "more than needed",
     "x, weights = _quadrature((min(k | top": "more nodes",
     "@dataclass(slots=False, eq=False)": "slots save memory",
