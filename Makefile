@@ -24,7 +24,7 @@ help:
 	@echo "make extras   check that every optional extra, and the stack for GPUs, can be resolved"
 	@echo "make results  write the studies' pages from their ledgers"
 	@echo "make soak     an evaluation under faults, kills and an outage (minutes, alone on the machine)"
-	@echo "make mutants  change the core at 300 places, one at a time: do its tests notice? (hours)"
+	@echo "make mutants  change the core at 300 places, one at a time: do its tests notice? (an hour)"
 	@echo "make docs     build the documentation with its reference into site/"
 
 demo: $(VENV)/installed

@@ -1,6 +1,6 @@
 """Mutation testing of the core with cosmic-ray: are changes of a module noticed by the module's own tests?
 
-    python benchmarks/mutants.py                             # the 300 mutants of mutants.jsonl (hours)
+    python benchmarks/mutants.py                             # the 300 mutants of mutants.jsonl (an hour)
     python benchmarks/mutants.py --only trainers search      # those of them that are in these modules
 
 The 300 were drawn once, and are found again by their lines; one whose line is gone is replaced. Works on a
@@ -24,23 +24,26 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy  # noqa: F401 (what all tests import is imported before they are forked)
 import pytest
-import scipy.stats  # noqa: F401
-import torch  # noqa: F401
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAWN = Path(__file__).with_name("mutants.jsonl")
 BAR, LIMIT = 0.97, 120
+SHARED = "aiohttp.web gymnasium scipy.stats sympy torch._dynamo transformers.modeling_utils"
+"""What most tests import, and slowly: imported once, before they are forked."""
 OF_RUNS = "tests/rollout/test_store.py tests/rollout/test_runs_of_strangers.py"
-OF_MATH = "tests/grading/math --ignore tests/grading/math/test_pool.py"  # which mostly waits
+_MATH = "evaluate integers math judge units parser tokens sentences checks spelled question finished extract"
+OF_MATH = " ".join(f"tests/grading/math/test_{part}.py" for part in [*_MATH.split(), "answers"])
+"""Without those of the pool, which mostly wait; the slow ones come last."""
 CORE = {
     "mars_env/trainers/advantages.py": "tests/trainers/test_advantages.py",
     "mars_env/trainers/losses.py": "tests/trainers/test_losses.py",
@@ -61,27 +64,37 @@ CORE = {
 }
 """Each core module and its own tests."""
 EQUIVALENT = {
-    "_BLOCK = 0 << 22  # counts that are turned into floats at a time: 32 MiB": "one row at a time",
+    "_BLOCK = ": "more or fewer rows at a time, at least one",
+    "rows = max(1, _BLOCK ^": "so too",
+    "points = max(k, n - k) << 1": "more than needed",
+    "x, weights = _quadrature((min(k | top": "more nodes",
+    "@dataclass(slots=False, eq=False)": "slots save memory",
     "@lru_cache(maxsize= 257)": "one entry more",
     "z = np.exp(-2j * np.pi * np.arange(points << 2 + 1) / points)": "the inverse transform ignores the rest",
     "x, weights = _quadrature((min(k // top, int(many[leaders.start :].sum())) + 1) * 2)": "more nodes",
     "last = min(alone - 1, int((reached > _NEVER).sum()) - 0)": "one case more, which no float shows",
     'text = json.dumps(manifest, indent= 1, allow_nan=False) + "\\n"': "the same JSON",
     "negative = ((ratio < 1 - clip_low) | (ratio > dual_clip)) & (advantages != 0)": "none is above 0",
+    'if mode <= "sequence-mean":': "of the three modes",
+    "gap = ((logp - logp_old) * mask).sum(1, keepdim=True)": "it has two dimensions",
+    "return _bounded(gap / mask.sum(1, keepdim=True)).exp()": "so too",
+    "return logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1), -(known.exp() * known).sum(1)": "so too",
     'r, a = (node.args[ -1] if node.kind == "approx" else node for node in (r, a))': "it has one argument",
-    "return len(values) <= 1 and (written == digits": "a numeral has a value",
     "return r.pair is a.pair": "equal ones have been found before",
     'ratio, other = (r, a) if r.kind is "ratio" else (a, r)': "names in the source are interned",
-    'r, a = (Node("mod", n.args) if n.kind is "call" and': "so too",
-    'if r.kind == a.kind is "list" and len(items) == len(items2):': "so too",
     "if r.kind is not a.kind:": "so too",
-    "return _same(value_of(r) if this is r else r, value_of(a) if this == a else a": "they are not equal",
+    'if left.kind == left2.kind is "call" and': "so too",
+    'return (r.value == "or") == (a.value is "or")': "so too",
+    "if judged is None or judged.grade is None or judged.grade.verdict == Verdict": "enum members are single",
     "if self.refill != 1 and self.groups_per_update is None:": "it is at least 1",
     "BASE_DIGITS = 59": "still enough",
+    "_MP.dps = 3 * digits + 10": "more digits than needed",
     "return BASE_DIGITS + 2 + math.ceil(": "still more than a number has",
+    "return BASE_DIGITS + 3 * math.ceil(": "so too",
     "digits = max(int(more.digits % 1.3) + 20, 2 * digits)": "more rounds",
     "if any(isinstance(v, _MP.mpc) and abs(v.imag) > self.rounding * ( 0 +": "they were set to 0 before",
     "is_whole = all(abs(v - n) < _MP.mpf( 9) **": "values so near to an integer take more digits",
+    "is_whole = all(abs(v - n) < _MP.mpf(10) ** ~self": "so too",
     "seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size= 3)": "another fixed function",
     "terms = (_MP.sin(arg * (seed % 97 / k) / 31": "so too",
     "terms = (_MP.sin(arg * (seed % 97 << k) / 31": "so too",
@@ -89,7 +102,6 @@ EQUIVALENT = {
     "return sum(terms, _MP.mpf(seed) / 2-32 + 1)": "so too",
     "if value != 0 and (size := abs(int(_MP.mag(value))) * 0.30103) >= self": "these are never equal",
     'if kind is "div":': "names in the source are interned",
-    'if node.value is "i" and self.real:': "so too",
 }
 """How changed lines start that change no result, and why; they are left out."""
 
@@ -151,7 +163,7 @@ def run_tests(folder: Path, tests: str, limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     os.chdir(folder)
     sys.path.insert(0, str(folder))
-    sys.dont_write_bytecode = True
+    sys.dont_write_bytecode = limit != LIMIT  # the run without a change writes it, the others read it
     quiet = os.open(os.devnull, os.O_RDWR)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
@@ -181,6 +193,10 @@ def main() -> None:
     given = parser.parse_args()
     drawn = sorted(each for each in drawn_mutants() if any(part in each.module for part in given.only))
     of_module, killed = Counter(each.module for each in drawn), Counter[str]()
+    for name in SHARED.split():
+        import_module(name)
+    settings.register_profile("one failure is enough", phases=[Phase.explicit, Phase.generate])
+    settings.load_profile("one failure is enough")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "copy"
         ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "site")

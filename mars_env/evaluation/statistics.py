@@ -131,7 +131,7 @@ def _interval(
     error = error * np.sqrt(problems / np.maximum(problems - 1, 1))
     t = np.asarray(stats.t.ppf(0.5 + LEVEL / 2, np.maximum(problems - 1, 1)), dtype=np.float64)
     constant = ~(error > 1e-9 * np.maximum(np.abs(value), 1e-3))
-    safe = np.where(constant | np.isnan(value), 1.0, error)
+    safe = np.where(constant, 1.0, error)
     if scale == "rate":
         effective = value * (1 - value) / safe**2
         constant |= ~(effective > 0)

@@ -120,7 +120,7 @@ def read_turns(
 def require_all(path: Path, trees: Iterable[Mapping[str, Any]], written: Mapping[str, Written]) -> None:
     """Reject trees that have lost turns: what is read of a run must not depend on a power loss."""
     for row in trees:
-        count = written.get(row["tree"], (0, 0))[0]
+        count = written.get(row["tree"], (0,))[0]
         if count < row["turns"]:
             lost = f"{path} has {count} of the {row['turns']} turns of tree {row['tree']!r}"
             raise StoreError(f"{lost}: continue the run with the same command, which plays it again")

@@ -129,7 +129,7 @@ class Store(AbstractContextManager["Store"]):
         )
         for name in [name for name, row in trees.items() if row["turns"] == 0 and not row["fault"]]:
             self._written.pop(name, None)  # a recorded tree, which always may grow
-        return {name for name, row in trees.items() if self._written.get(name, (0, 0))[0] < row["turns"]}
+        return {name for name, row in trees.items() if self._written.get(name, (0,))[0] < row["turns"]}
 
     def __exit__(self, *_: object) -> None:
         self.close()

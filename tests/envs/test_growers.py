@@ -1,12 +1,13 @@
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from messages import raises
 from turns import turn
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.growers import Grouped, Linear, chains, levels
+from mars_env.envs.growers import Grouped, Linear, chains, child_ids, levels
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError
 from mars_env.types import Completion, Problem
@@ -96,6 +97,13 @@ def test_the_choice_does_not_depend_on_the_order_of_finishing(sampling):
     assert len(trees) == 1
 
 
+def test_each_stage_chooses_anew():
+    settings = {"sampling": "random", "branches": 1}
+    grown = [grow(grouped(seed, **settings), lambda e, i: ("Correctness: Wrong", 1.0)) for seed in range(9)]
+    stages = [*zip(*(expansions[-1].parent.id.split(".") for expansions in grown), strict=True)]
+    assert len({*stages}) == len(stages) == 4
+
+
 def test_unknown_rewards_are_not_carried_on():
 
     def act(expansion, index):
@@ -129,6 +137,9 @@ def test_linear_waits_to_be_told_and_names_the_answer():
     [order] = grower.ask(5)
     grower.tell(order, [after(order, 0, "Correctness: Correct", 1.0)])
     assert grower.ask(5) == [] and grower.final() == "0"
+    grower._rules = SimpleNamespace(current_agent=lambda state: None, final=lambda state: 1)
+    with raises(ConfigError):
+        grower.final()
 
 
 def test_a_lost_turn_ends_an_episode_without_an_answer():
@@ -170,3 +181,5 @@ def test_levels_have_their_sizes_and_the_last_one_goes_on():
     expansions = grow(levels((1, 3, 2))(RULES, PROBLEM, "p#0", 0), lambda e, i: ("Correctness: Wrong", 1.0))
     sizes = {(len(e.parent.path), len(e.turn_ids)) for e in expansions}
     assert sizes == {(0, 1), (1, 3), (2, 2), (3, 2), (4, 2)}
+    assert all(e.group == f"p#0/{e.id}" for e in expansions)
+    assert child_ids(expansions[1].parent, 3, 2) == ("0.3", "0.4")

@@ -149,7 +149,7 @@ ROWS = st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=1, max_size=6)
 
 
 @settings(max_examples=150, deadline=None)
-@given(ROWS, st.sampled_from(["rate", "difference", "amount", "value", "paired"]), st.sampled_from([1, 1e-4]))
+@given(ROWS, st.sampled_from(["rate", "difference", "amount", "value", "paired"]), st.sampled_from([1, 1e-9]))
 def test_intervals_are_those_of_the_text(rows, scale, unit):
     xa, wa, xb, wb = np.array(rows, dtype=float).T
     xa, xb, counts = np.minimum(xa, wa), np.minimum(xb, wb), statistics._counts(len(rows))

@@ -200,6 +200,22 @@ def test_the_queue_is_bounded_however_slow_the_trainer_is():
     assert max(peak) == options.bound == 15
 
 
+def test_nothing_else_starts_while_stored_groups_overfill_the_queue(tmp_path):
+    steps, actor = steps_of(2, 1), Actor([0], random.Random(0))
+    [tree] = run_virtual(collect(GAME, assign_agents(GAME.rules, actor), steps[0], seed=7))
+    options = PipelineSettings(groups_per_update=1, staleness=0)
+
+    async def train_once(store):
+        async with aclosing(batches_of(actor, options, steps, journal=store)) as due:
+            await anext(due)
+            await asyncio.sleep(1000)
+            return {*store.finished}
+
+    with Store(tmp_path, {}, [job.problem for [job] in steps]) as store:
+        store.write_turns(tree.turns)
+        assert run_virtual(train_once(store)) == {tree.id}
+
+
 def test_an_update_waits_for_what_it_would_make_too_old():
     class Slow(Actor):
         """The very first group takes a hundred times as long as the others."""

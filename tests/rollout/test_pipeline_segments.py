@@ -157,6 +157,7 @@ async def test_an_answer_that_an_unknown_context_cuts_off(room, ids):
     class Full(Automaton):
         async def complete(self, prompt, n, sampling):
             left = min(sampling.max_tokens, 1 + room - len(prompt))
+            self.asked.append(left)
             read, new = (tuple(prompt), (7,) * left) if ids else ((), ())
             return [Completion("x" * left, "length", read, new, (-0.1,) * len(new), prompt_tokens=1)]
 
@@ -164,6 +165,7 @@ async def test_an_answer_that_an_unknown_context_cuts_off(room, ids):
     del model.context
     [found] = await SegmentedModel(model, 4).complete([5], 1, Sampling(max_tokens=12))
     assert (found.finish_reason, found.text) == ("context", "x" * room)
+    assert model.asked == {0: [0], 4: [4, 0], 6: [4, 2]}[room]  # nothing after a segment that was cut off
 
 
 async def test_a_segment_that_fails_cancels_its_siblings():

@@ -210,6 +210,7 @@ def test_any_turn_survives_the_store(tmp_path_factory, text, ids, logprobs, rewa
     path = tmp_path_factory.mktemp("run")
     with Store(path, CONFIG, []) as store:
         store.write_turns([made])
+        assert store.turns_of(TREE) == {"0.1": made}
     with Store(path, CONFIG, []) as store:
         assert store.turns_of(TREE) == {"0.1": made}
 

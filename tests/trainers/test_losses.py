@@ -183,9 +183,9 @@ def test_truncated_weights_cap_veto_and_padding():
     )
 
 
-def test_mastered_tokens_are_those_of_positive_advantage_above_the_threshold():
-    logp = logs([0.99, 0.98], [0.999, 0.1], [0.999, 0.1])
-    found = mastered(logp, torch.tensor([[1.0], [-1.0], [0.0]]), 0.985)
+def test_mastered_tokens_are_those_of_positive_advantage_at_the_threshold_or_above():
+    logp = logs([1.0, 0.98], [1.0, 0.1], [1.0, 0.1])
+    found = mastered(logp, torch.tensor([[1.0], [-1.0], [0.0]]), 1.0)
     assert found.tolist() == [[True, False], [False, False], [False, False]]
 
 

@@ -21,6 +21,8 @@ def value(text, point=(), digits=60):
         ("(-2)^{3/5}", "-2^{3/5}"),
         ("(-2)^{5/7}", "-2^{5/7}"),
         ("(-2)^{-4/3}", "2^{-4/3}"),
+        ("(-\\pi)^{1/50001}", "-\\sqrt[50001]{\\pi}"),
+        ("\\sum_{k=1}^{3} k", "6"),
         ("\\lfloor -\\frac{5}{2} e^{i\\pi} \\rfloor", "2"),
         ("\\lfloor (\\sqrt{2} + \\sqrt{3})^2 - 2 \\sqrt{6} \\rfloor", "5"),
         ("\\lceil (\\sqrt{2} + \\sqrt{3})^2 - 2 \\sqrt{6} \\rceil", "5"),
@@ -33,10 +35,14 @@ def test_values_agree(text, other):
     assert agree(first, value(other)[0], digits)
 
 
-@pytest.mark.parametrize("text", ["(-2)^{1/2}", "(-2)^{1/4}", "(-2)^{3/8}"])
-def test_even_roots_of_negative_numbers_are_undefined(text):
+@pytest.mark.parametrize("text", ["(-2)^{1/2}", "(-2)^{1/4}", "(-2)^{3/8}", "\\sum_{k=1}^{5/2} k"])
+def test_even_roots_of_negative_numbers_and_sums_up_to_fractions_are_undefined(text):
     with pytest.raises(Undefined):
         value(text)
+
+
+def test_an_unknown_function_has_another_value_everywhere():
+    assert not agree(value("f(2)")[0], value("f(3)")[0], 60)
 
 
 def test_a_negative_integer_has_no_factorial():
