@@ -7,7 +7,6 @@ and often more than one right answer; the grader accepts each (`mars_env.grading
 import random
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import combinations
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
@@ -72,17 +71,6 @@ def subset_sum_statement(numbers: Sequence[int], target: int) -> str:
         f"Choose some of the numbers {', '.join(map(str, numbers))}, each at most once, so that they add up "
         f"to {target}. Which ones?"
     )
-
-
-def subsets_with_sum(numbers: Sequence[int], target: int) -> list[tuple[int, ...]]:
-    """All right answers, those of fewer numbers first.
-
-    Example:
-        >>> subsets_with_sum([2, 5, 7, 9, 10, 12, 15], 27)[:3]
-        [(12, 15), (2, 10, 15), (5, 7, 15)]
-    """
-    sizes = range(1, len(numbers) + 1)
-    return [subset for size in sizes for subset in combinations(numbers, size) if sum(subset) == target]
 
 
 def _make(count: int, largest: int, min_parts: int, max_parts: int, rng: random.Random) -> Iterator[Draft]:

@@ -1,13 +1,10 @@
-"""Training curves and before/after bars, as SVG (matplotlib, from the extra ``plots``)."""
+"""Training curves as SVG (matplotlib, from the extra ``plots``)."""
 
 import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mars_env.errors import ConfigError
-from mars_env.evaluation.statistics import Estimate
 from mars_env.lazy import needs
 
 if TYPE_CHECKING:
@@ -18,11 +15,11 @@ COLOURS = ("#2A85C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK = "#808080"
 
 
-def _axes(width: float, height: float) -> "tuple[Any, Axes]":
+def _axes() -> "tuple[Any, Axes]":
     """A figure outside pyplot: no global state, no window."""
     with needs("plots", "plots need matplotlib"):
         from matplotlib.figure import Figure
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
     figure.patch.set_alpha(0)
     axes.patch.set_alpha(0)
@@ -54,36 +51,12 @@ def training_curves(
     """Lines of (step, value), one per name; at most six."""
     if not 0 < len(curves) <= len(COLOURS):
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
-    figure, axes = _axes(6.4, 3.2)
+    figure, axes = _axes()
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
         line: dict[str, Any] = {"color": colour, "linewidth": 1.8, "marker": "o", "markersize": 2.5}
         axes.plot(*zip(*points, strict=True), label=_plain(name), **line)
     axes.set_xlabel(_plain(xlabel))
     axes.set_ylabel(_plain(ylabel))
-    return _saved(figure)
-
-
-def before_after(
-    before: Mapping[str, Estimate],
-    after: Mapping[str, Estimate],
-    *,
-    names: tuple[str, str] = ("before", "after"),
-) -> bytes:
-    """Pairs of bars with their 95% intervals, in percent, of the rates by title that both sides know."""
-    titles = [t for t in before if t in after and None not in (before[t].value, after[t].value)]
-    if not titles:
-        raise ConfigError("there is no rate that both sides know")
-    figure, axes = _axes(max(6.4, 1.0 + 0.9 * len(titles)), 3.2)
-    for shift, colour, name, side in ((-0.2, INK, names[0], before), (0.2, COLOURS[0], names[1], after)):
-        values = np.array([100 * (side[t].value or 0.0) for t in titles])
-        ends = np.array([(side[t].low, side[t].high) for t in titles], dtype=np.float64).T
-        errors = np.nan_to_num(np.abs(100 * ends - values))  # an open end has no bar
-        places = [i + shift for i in range(len(titles))]
-        axes.bar(places, values, 0.36, color=colour, label=_plain(name), alpha=0.9)
-        axes.errorbar(places, values, yerr=errors, fmt="none", ecolor=COLOURS[1], elinewidth=1.2, capsize=3)
-    axes.set_xticks(range(len(titles)), [_plain(t).replace(" ", "\n", 1) for t in titles], fontsize=9)
-    axes.set_ylabel("%, 95% interval")
-    axes.set_ylim(0, 100)
     return _saved(figure)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Final
 
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
@@ -14,7 +15,6 @@ from mars_env import load_problems
 from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models.hf import HFModel
-from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.types import Sampling
@@ -26,6 +26,17 @@ ROLES: Final = ("solver", "verifier", "corrector")
 Row = tuple[str, str]
 """A demonstration: what the role reads, and what it writes."""
 Rows = Mapping[str, Sequence[Row]]
+
+
+def subsets_with_sum(numbers: Sequence[int], target: int) -> list[tuple[int, ...]]:
+    """All right answers, those of fewer numbers first.
+
+    Example:
+        >>> subsets_with_sum([2, 5, 7, 9, 10, 12, 15], 27)[:3]
+        [(12, 15), (2, 10, 15), (5, 7, 15)]
+    """
+    sizes = range(1, len(numbers) + 1)
+    return [subset for size in sizes for subset in combinations(numbers, size) if sum(subset) == target]
 
 
 class Stage(Frozen):

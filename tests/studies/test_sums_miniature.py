@@ -13,11 +13,11 @@ from mars_env import load_problems
 from mars_env.grading import grade
 from mars_env.miniature.model import build_tokenizer
 from mars_env.miniature.protocol import SPECIAL
-from mars_env.problems.subset_sum import subsets_with_sum
 from mars_env.types import Completion, Grade
 from studies.sums import protocol
 from studies.sums.protocol import honest_report, team
 from studies.sums.study import ARMS, QUICK, Attempt, baselines, figures_of, held_out, train_arm
+from studies.sums.warm_start import subsets_with_sum
 
 PROBLEM = load_problems("subset-sum", seed=3)[0]
 NUMBERS, TARGET = PROBLEM.metadata["numbers"], PROBLEM.metadata["target"]

@@ -7,13 +7,11 @@ from made_by_make import needed
 from messages import raises
 
 from mars_env.errors import ConfigError, MissingExtra
-from mars_env.evaluation.statistics import Estimate
 from mars_env.viewer import plots
 
 needed("matplotlib", "plots")
 
 CURVES = {"Solver": [(0, 30.0), (10, 40.0)], "System <b> $x$": [(0, 29.0), (10, 70.0)]}
-RATES = {"Solver": Estimate(0.3, 0.2, 0.4, 30), "System": Estimate(0.7, 0.6, 0.8, 30)}
 
 
 def test_curves_are_a_well_formed_svg_and_the_same_each_time():
@@ -25,17 +23,9 @@ def test_curves_are_a_well_formed_svg_and_the_same_each_time():
     ).replace(b"http://creativecommons.org", b"").replace(b"https://matplotlib.org", b"")
 
 
-def test_bars():
-    assert ElementTree.fromstring(plots.before_after(RATES, RATES)).tag.endswith("svg")
-    unknown = {"Solver": Estimate(0.3, None, None, 1)}
-    assert plots.before_after(unknown, RATES).startswith(b"<?xml")
-
-
 def test_nothing_to_draw_is_refused():
     with raises(ConfigError):
         plots.training_curves({}, ylabel="y")
-    with raises(ConfigError):
-        plots.before_after({"a": Estimate(None, None, None, 0)}, {"a": RATES["Solver"]})
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
