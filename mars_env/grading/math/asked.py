@@ -26,7 +26,7 @@ _ASKS = re.compile(
 )
 _ON_FORM = re.compile(
     r"\s*\(?(?:express|give|write|round|answer|enter|leave|state)\b.*"
-    r"\b(?:answers?|form|places?|nearest|terms|percentage|decimal|fraction|number)\b",
+    r"\b(?:answers?|form|places?|nearest|terms|percentage|decimal|fraction|number|yes|true)\b",
     re.IGNORECASE,
 )
 _OPERATION = re.compile(r"\b(?:sum|product|difference|quotient|ratio)\b", re.IGNORECASE)

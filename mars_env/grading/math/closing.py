@@ -28,7 +28,7 @@ from mars_env.grading.math.sentences import (
     with_part,
     without_remarks,
 )
-from mars_env.grading.math.shapes import value_of
+from mars_env.grading.math.shapes import normal_text, value_of
 from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
@@ -90,12 +90,20 @@ _MONEY = "\\$"
 _ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [A-Za-z]+){0,3})\}?\s*")
 _PREDICATE = (
-    r"(?:\b(?:is|are|was|were|be|has|have|on)\b(?: an?| in| the)*|\b(?:series|integral|sequence|limit|it)) "
+    r"(?:\b(?:is|are|was|were|be|has|have|on)\b(?: an?| in| the)*|\blies in(?: the)?|\b(?:series|integral|sequence|limit|it)) "
 )
-_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b(?!(?:sin|cos|tan|ln|log)\b)[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _ABOUT = re.compile(r"\s*(?:≈|\\approx)")
+_END = 200  # so many characters at the end of a text are written as the reference is
+_IT_HAS = re.compile(r"\bThe (?:given )?(?:equation|polynomial|function)(?= has )")
+_ROUNDED = re.compile(r"\b(?:round|nearest|approximat|decimal|significant)", re.IGNORECASE)
+_NEARLY = re.compile(r"\b(?:about|approximately|roughly)\s+(?=[*$\\]*\d)", re.IGNORECASE)
+_RATIO = re.compile(r"[\d:$ ]*\d ?: ?\d[\d:$ ]*")
+_EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided(?: that)?)\s+\$?([a-z])\s*(?:≠|\\neq?\b)[^=<>≤≥A-Za-z]*\Z")
+_LAST_WORDS = re.compile(r"(?<![\w'’])(?=([A-Za-z'’]+(?: [A-Za-z'’]+){0,3})[.!*]*\Z)")
+_DENIAL = re.compile(r"\b(?:(?:can)?not|\w+n['’]t)\b")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
 
@@ -107,7 +115,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
-    text = _COMMON.sub(_in_words, text)
+    text = _COMMON.sub(_in_words, _rephrased(text, statement, reference))
     statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
@@ -139,6 +147,24 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return with_long_unit(bare)
     value = claimed(statement, sentence, reference)
     return value or _last_number(statement, text[: text.rfind(sentence[:20])], sentence)
+
+
+def _rephrased(text: str, statement: str, reference: str) -> str:
+    """A text that ends as its reference is written: 3:4 for "3 to 4", "does not exist" for "doesn't"."""
+    text, end = text[:-_END], _IT_HAS.sub("It", text[-_END:])
+    if _ROUNDED.search(statement):
+        end = _NEARLY.sub("", end)
+    if _RATIO.fullmatch(reference):
+        end = re.sub(r"(?<=\d) to (?=\d)", ":", end)
+    elif "mod" in reference:
+        end = re.sub(r"(?<=\d) mod (\d+)", r" \\pmod{\1}", end)
+    elif "implif" in statement:
+        end = _EXCLUDED.sub("", end)
+    elif words := _TEXT.fullmatch(reference):
+        for said in _LAST_WORDS.finditer(end):
+            if normal_text(said[1]) == normal_text(words[1]):
+                return text + end[: said.start()] + words[1] + end[said.end(1) :]
+    return text + end
 
 
 def _in_words(name: re.Match[str]) -> str:
@@ -187,8 +213,13 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
-    if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", sentence), statement))):
+    verdict, plain = _VERDICT.match(sentence), sentence
+    if verdict and verdict[0].lower() == "no":  # "No, it is not prime."
+        plain = _DENIAL.sub(" ", sentence, count=1)
+    if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", plain), statement))):
         return None
+    if verdict and plain != sentence:
+        return verdict[0] if is_asked(statement, without_remarks(plain[verdict.end() :]), sure=True) else None
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
     sentence = without_remarks(sentence)
     again = _AGAIN.search(hidden(sentence))
@@ -201,6 +232,10 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         subject = unshared(MATH_SPAN.sub(" ", sentence[: breaks[-1].start()]), statement)
         if doubtful(subject, beside_number=True) or new_measure(statement, subject):
             return None
+    if words := _TEXT.fullmatch(reference):
+        who = re.match(rf"{re.escape(words[1])} (?:is|was|has) (?:the one (?:who |that )?)?", sentence[start:].lstrip(" ,:"))
+        if who and ended and is_asked(statement, sentence[start:].lstrip(" ,:")[who.end() :].rstrip(" .!*"), sure=False):
+            return words[1]
     found = []
     for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
         if (none := _NO_SOLUTION.search(clause)) or _VERDICT.match(clause):
@@ -265,9 +300,11 @@ def _claim(statement: str, clause: str) -> _Claim | None:
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
     """The only number of a clause that the question does not have, with its unit of measurement."""
-    clause = re.sub(r"(?<![\\A-Za-z-])[A-Za-z][a-z]+(?![A-Za-z-])", _in_digits, clause)
+    spelled = re.sub(r"(?<![\\A-Za-z-])[A-Za-z][a-z]+(?![A-Za-z-])", _in_digits, clause)
     asked = question(statement)
-    numbers = set(NUMBER.findall(asked.text)) if asked else set[str]()
+    text = asked.text if asked else ""
+    numbers = set(NUMBER.findall(text if spelled == clause else MATH_SPAN.sub(" ", text)))
+    clause = spelled
 
     def new(found: re.Match[str]) -> str:
         known = form(undelimited(found[1])) in given(statement) if found[1] else found[0] in numbers

@@ -27,7 +27,7 @@ _DELIMITERS = (
 )
 _FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
 _SENTENCE_END = re.compile(
-    r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)(?!\s*[=+×])|[。！？]|\n|(?<=\d)\?"
+    r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)(?:[.!]\)(?=\s+[A-Z])|[.!?](?=\s|\*|\Z)(?!\s*[=+×]))|[。！？]|\n|(?<=\d)\?"
 )
 _EXPLANATION = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore)\s|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
@@ -40,6 +40,7 @@ _REMARK = re.compile(
     r"|with equality|including(?=[^,]*\Z))\b"
     r"|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
     r"|,?\s+where\s+(?:000|[A-Z])\s+(?:is|denotes)\s[^,]*\Z|\s\((?:that\s+is|i\.e\.)[,\s][^()]{1,100}\)"
+    r"|\s+is\s+the\s+(?:only|unique)\s+(?:such\s+\w+|solution|function|possibility|answer)[\s.]*\Z"
     r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z|(?<=[\w$*)%]),?\s+(?:because|since)\s[^\n]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
@@ -108,7 +109,7 @@ def is_value(text: str) -> bool:
         return False
     if date(text):
         return True
-    plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
+    plain = re.sub(r"\b(?:(?:square|cubic) (?=[a-z]{2})|(?:sin|cos|tan|ln|log)\b)", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
     if CONCLUDES.search(plain) or _NO_VALUE.search(plain) or _PRICED.search(plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
