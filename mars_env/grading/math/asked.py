@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mars_env.grading.math.nodes import word_set
-from mars_env.grading.math.sentences import MATH_SPAN, undelimited
+from mars_env.grading.math.sentences import MATH_SPAN, NUMBER, undelimited
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import known_unit
 from mars_env.grading.math.vocabulary import MEASURE, OTHER_CASE
@@ -50,7 +50,6 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 PHRASE = re.compile(r"[^\W_]+")
 _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
-NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
 _THING = re.compile(
     r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) ((?:[a-z]{4,}(?:ar|al|ed|ing|ous|ic) )?[a-z]{3,})\b"
@@ -116,7 +115,7 @@ _QUALIFIERS = tuple(
         r"\b(?:squared?|cubed?|half|twice|double)\b(?! (?:f|m|c|k|u|inch|root|y))",
         r"\b(?:one|some|any|part|third|quarter) of\b",
         *(rf"\b{word}\b" for word in ("first", r"(?<!per )second", "third", "fourth", "fifth", "next")),
-        *(rf"\b{word}\b" for word in ("other", "original", "previous", "extra")),
+        *(rf"\b{word}\b" for word in ("other", "original", "previous", "extra", "complex")),
     )
 )
 """What a question and a sentence about it must both have, or neither."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from mars_env.grading.math.asked import NUMBER, alike, contradicts, is_asked, new_measure, question, unshared
+from mars_env.grading.math.asked import alike, contradicts, is_asked, new_measure, question, stems, unshared
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit
@@ -15,6 +15,7 @@ from mars_env.grading.math.question import asked_formulas, form, given
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
+    NUMBER,
     at_end,
     hidden,
     is_value,
@@ -58,7 +59,9 @@ _BREAK = re.compile(
 """Where the clause that concludes begins."""
 _AGAIN = re.compile(r",\s(?:i\.e\.|that is),?\s")
 _CLAUSES = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
-_NO_CLAIM = re.compile(r"\(|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b", re.IGNORECASE)
+_NO_CLAIM = re.compile(
+    r"(?i)\(|not\s[\W\d]|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b"
+)
 _COMPUTATION = re.compile(
     rf"({MATH_SPAN.pattern})|(?<![\w.:,\\^{{}}()+*/×÷·−-])(?<![+*/×÷·−-] )[(√⌊]*\\?\$?\d"
     r"[\d\s.,+×*/÷()⌊⌋−·\\$!√²³⁴⁵⁶⁷⁸⁹^%-]*=(?=[\s*\\$(√]*\d)",
@@ -90,20 +93,24 @@ _MONEY = "\\$"
 _ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
 _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [A-Za-z]+){0,3})\}?\s*")
 _PREDICATE = (
-    r"(?:\b(?:is|are|was|were|be|has|have|on)\b(?: an?| in| the)*|\blies in(?: the)?|\b(?:series|integral|sequence|limit|it)) "
+    r"\b(?:(?:(?:lie|i)s|are|was|were|be|has|have|on)(?: an?| in| the)*|series|integral|sequence|limit|it) "
 )
-_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b(?!(?:sin|cos|tan|ln|log)\b)[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_WORDS_BEFORE = re.compile(
+    r"(?:(?<!\d ):|[;,—]|\b(?!(?:sin|cos|tan|ln|log)\b)[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)"
+)
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _ABOUT = re.compile(r"\s*(?:≈|\\approx)")
 _END = 200  # so many characters at the end of a text are written as the reference is
 _IT_HAS = re.compile(r"\bThe (?:given )?(?:equation|polynomial|function)(?= has )")
+_WHO = re.compile(r"([A-Z][a-z]+) (?:is|was|has) (?:the one (?:who |that )?)?(.+)\Z")
 _ROUNDED = re.compile(r"\b(?:round|nearest|approximat|decimal|significant)", re.IGNORECASE)
 _NEARLY = re.compile(r"\b(?:about|approximately|roughly)\s+(?=[*$\\]*\d)", re.IGNORECASE)
-_RATIO = re.compile(r"[\d:$ ]*\d ?: ?\d[\d:$ ]*")
-_EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided(?: that)?)\s+\$?([a-z])\s*(?:≠|\\neq?\b)[^=<>≤≥A-Za-z]*\Z")
+_EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided)\s+\$?[a-z]\s*(?:≠|\\neq?\b)[^=<>≤≥A-Za-z]*\Z")
 _LAST_WORDS = re.compile(r"(?<![\w'’])(?=([A-Za-z'’]+(?: [A-Za-z'’]+){0,3})[.!*]*\Z)")
-_DENIAL = re.compile(r"\b(?:(?:can)?not|\w+n['’]t)\b")
+_ANOTHER_CASE = re.compile(r"[\d−]|(?<!\w)-|\b(?:if|when|left|right|one)\b", re.IGNORECASE)
+_RATIO_OF = re.compile(r"\bratio of [^,.:]*?\b(\w+ to) (?:all |the )*(\w+)", re.IGNORECASE)
+_NO = re.compile(r"(no)\b[,.](.*?)\b(?:(?:can)?not|\w+n['’]t)\b(.*)", re.IGNORECASE)
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
 
@@ -137,6 +144,10 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 
     sentence = last_sentence(line[-4000:])
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
+    of = _RATIO_OF.search(sentence)
+    asks = _VERDICT.match(sentence) and text[: text.rfind(sentence)].rstrip().endswith("?")
+    if asks or (of and f"{of[1]} {of[2]}" not in statement):
+        return None  # the answer to another question
     value, said = _asked_formula(statement, sentence), hidden(sentence)
     if value and not doubtful(said) and not doubtful(_CLAUSE.split(said)[-1], beside_number=True):
         return value
@@ -152,15 +163,16 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 def _rephrased(text: str, statement: str, reference: str) -> str:
     """A text that ends as its reference is written: 3:4 for "3 to 4", "does not exist" for "doesn't"."""
     text, end = text[:-_END], _IT_HAS.sub("It", text[-_END:])
-    if _ROUNDED.search(statement):
-        end = _NEARLY.sub("", end)
-    if _RATIO.fullmatch(reference):
-        end = re.sub(r"(?<=\d) to (?=\d)", ":", end)
+    sentence = last_sentence(last_line(end))
+    if _ROUNDED.search(statement) and stems(sentence) <= stems(statement):
+        end = _NEARLY.sub("", end) if only_number(_NEARLY.sub("", sentence)) else end
+    if "ratio" in statement:
+        end = re.sub(r"(?<!from )(?<!\d)(\d+) to (?=\d)", r"\1:", end)
     elif "mod" in reference:
-        end = re.sub(r"(?<=\d) mod (\d+)", r" \\pmod{\1}", end)
+        end = re.sub(r"(?<=\d) mod (\d+)(?=[.$*\s]*\Z)", r" \\pmod{\1}", end)
     elif "implif" in statement:
         end = _EXCLUDED.sub("", end)
-    elif words := _TEXT.fullmatch(reference):
+    elif (words := _TEXT.fullmatch(reference)) and not _ANOTHER_CASE.search(sentence):
         for said in _LAST_WORDS.finditer(end):
             if normal_text(said[1]) == normal_text(words[1]):
                 return text + end[: said.start()] + words[1] + end[said.end(1) :]
@@ -213,13 +225,11 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
-    verdict, plain = _VERDICT.match(sentence), sentence
-    if verdict and verdict[0].lower() == "no":  # "No, it is not prime."
-        plain = _DENIAL.sub(" ", sentence, count=1)
-    if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", plain), statement))):
+    if no := _NO.match(sentence):  # "No, it is not prime."
+        sure = is_asked(statement, without_remarks(no[2] + no[3]), sure=True)
+        return no[1] if sure and not doubtful(no[2] + no[3]) else None
+    if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", sentence), statement))):
         return None
-    if verdict and plain != sentence:
-        return verdict[0] if is_asked(statement, without_remarks(plain[verdict.end() :]), sure=True) else None
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
     sentence = without_remarks(sentence)
     again = _AGAIN.search(hidden(sentence))
@@ -232,10 +242,9 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         subject = unshared(MATH_SPAN.sub(" ", sentence[: breaks[-1].start()]), statement)
         if doubtful(subject, beside_number=True) or new_measure(statement, subject):
             return None
-    if words := _TEXT.fullmatch(reference):
-        who = re.match(rf"{re.escape(words[1])} (?:is|was|has) (?:the one (?:who |that )?)?", sentence[start:].lstrip(" ,:"))
-        if who and ended and is_asked(statement, sentence[start:].lstrip(" ,:")[who.end() :].rstrip(" .!*"), sure=False):
-            return words[1]
+    words, who = _TEXT.fullmatch(reference), _WHO.match(sentence[start:].strip(" ,:*.!"))
+    if words and who and who[1] == words[1] and not unshared(who[2], statement) and alike(statement, who[2]):
+        return words[1]  # "Bob is the one of middle height"
     found = []
     for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
         if (none := _NO_SOLUTION.search(clause)) or _VERDICT.match(clause):
@@ -300,11 +309,10 @@ def _claim(statement: str, clause: str) -> _Claim | None:
 
 def _only_new_number(statement: str, clause: str) -> _Claim | None:
     """The only number of a clause that the question does not have, with its unit of measurement."""
-    spelled = re.sub(r"(?<![\\A-Za-z-])[A-Za-z][a-z]+(?![A-Za-z-])", _in_digits, clause)
+    clause, said = re.sub(r"(?<![\\A-Za-z-])[A-Za-z][a-z]+(?![A-Za-z-])", _in_digits, clause), clause
     asked = question(statement)
     text = asked.text if asked else ""
-    numbers = set(NUMBER.findall(text if spelled == clause else MATH_SPAN.sub(" ", text)))
-    clause = spelled
+    numbers = set(NUMBER.findall(text if said == clause else MATH_SPAN.sub(" ", text)))
 
     def new(found: re.Match[str]) -> str:
         known = form(undelimited(found[1])) in given(statement) if found[1] else found[0] in numbers

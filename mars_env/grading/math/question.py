@@ -6,10 +6,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
-from mars_env.grading.math.asked import NUMBER, PHRASE, questions
+from mars_env.grading.math.asked import PHRASE, questions
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.parser import plain_integer, read_answer
-from mars_env.grading.math.sentences import MATH_SPAN, undelimited
+from mars_env.grading.math.sentences import MATH_SPAN, NUMBER, undelimited
 from mars_env.grading.math.tokens import CHINESE_UNITS
 from mars_env.grading.math.units import is_known, known_unit, letter_unit, value_and_unit
 from mars_env.grading.math.vocabulary import NO_LENGTH
