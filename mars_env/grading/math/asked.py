@@ -115,7 +115,7 @@ _QUALIFIERS = tuple(
         r"\b(?:squared?|cubed?|half|twice|double)\b(?! (?:f|m|c|k|u|inch|root|y))",
         r"\b(?:one|some|any|part|third|quarter) of\b",
         *(rf"\b{word}\b" for word in ("first", r"(?<!per )second", "third", "fourth", "fifth", "next")),
-        *(rf"\b{word}\b" for word in ("other", "original", "previous", "extra", "complex")),
+        *(rf"\b{word}\b" for word in ("other", "original", "previous", "extra")),
     )
 )
 """What a question and a sentence about it must both have, or neither."""

@@ -59,9 +59,7 @@ _BREAK = re.compile(
 """Where the clause that concludes begins."""
 _AGAIN = re.compile(r",\s(?:i\.e\.|that is),?\s")
 _CLAUSES = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
-_NO_CLAIM = re.compile(
-    r"(?i)\(|not\s[\W\d]|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b"
-)
+_NO_CLAIM = re.compile(r"(?i)\(|not\s\W|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b")
 _COMPUTATION = re.compile(
     rf"({MATH_SPAN.pattern})|(?<![\w.:,\\^{{}}()+*/×÷·−-])(?<![+*/×÷·−-] )[(√⌊]*\\?\$?\d"
     r"[\d\s.,+×*/÷()⌊⌋−·\\$!√²³⁴⁵⁶⁷⁸⁹^%-]*=(?=[\s*\\$(√]*\d)",
@@ -69,12 +67,9 @@ _COMPUTATION = re.compile(
 )
 """A formula, which stays, or the left side of a computation."""
 _SENTENCES = re.compile(r"[.:;]\s+[A-Za-z]{2}")
-_COMPUTED = re.compile(r"[\s$(=]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _UNKNOWN = re.compile(r"(?<![\\A-Za-z])[xyz](?![A-Za-z])")
 _SEVERAL = re.compile(r"\b(?:and|or)\b|[和或]|,\s")
-_NO_SOLUTION = re.compile(
-    r"\bno (?:real |integer )?solutions?(?=\.?\Z)|\bno (?:such|real (?:number|value)s?)\b(?=[^.]*\.?\Z)"
-)
+_NONE = re.compile(r"\bno (?:(?:real |integer )?solutions?|(?:such|real (?:number|value)s?)\b[^.]*)\.?\Z")
 _VERDICT = re.compile(r"(?:yes|no)\b(?=[,.]|\Z)", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]*(?:[a-z][A-Za-z]|[A-Za-z][a-z])[A-Za-z]*|[\u4e00-\u9fff]")
 _IN_BRACKETS = re.compile(r"\([^()]*\)|\\text\s*\{[^{}]*\}")
@@ -95,15 +90,11 @@ _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [A-Za-z]+){0,3})\}?\s
 _PREDICATE = (
     r"\b(?:(?:(?:lie|i)s|are|was|were|be|has|have|on)(?: an?| in| the)*|series|integral|sequence|limit|it) "
 )
-_WORDS_BEFORE = re.compile(
-    r"(?:(?<!\d ):|[;,—]|\b(?!(?:sin|cos|tan|ln|log)\b)[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)"
-)
+_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _ABOUT = re.compile(r"\s*(?:≈|\\approx)")
-_END = 200  # so many characters at the end of a text are written as the reference is
-_IT_HAS = re.compile(r"\bThe (?:given )?(?:equation|polynomial|function)(?= has )")
-_WHO = re.compile(r"([A-Z][a-z]+) (?:is|was|has) (?:the one (?:who |that )?)?(.+)\Z")
+_EQUATION_HAS = re.compile(r"\bThe (?:given )?(?:equation|polynomial|function) has(?! .*complex)")
 _ROUNDED = re.compile(r"\b(?:round|nearest|approximat|decimal|significant)", re.IGNORECASE)
 _NEARLY = re.compile(r"\b(?:about|approximately|roughly)\s+(?=[*$\\]*\d)", re.IGNORECASE)
 _EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided)\s+\$?[a-z]\s*(?:≠|\\neq?\b)[^=<>≤≥A-Za-z]*\Z")
@@ -122,7 +113,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
-    text = _COMMON.sub(_in_words, _rephrased(text, statement, reference))
+    text = _COMMON.sub(_in_words, text)
     statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
@@ -134,20 +125,18 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return None if opening < 0 else formula if readable else formula.rpartition("=")[2]
     if items := list_items(text):
         return ", ".join(items)
-    line = last_line(text)
+    line = last_line(text)[-4000:]
 
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
     line = _SIGN.sub("", line.replace("**答**", "答")).strip()
-    if (bold := BOLD.fullmatch(line.rstrip(".!"))) and _is_phrase(bold[1]):
-        return undelimited(bold[1])
+    line = _rephrased(line, statement, reference)
 
-    sentence = last_sentence(line[-4000:])
+    sentence = last_sentence(line)
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
     of = _RATIO_OF.search(sentence)
-    asks = _VERDICT.match(sentence) and text[: text.rfind(sentence)].rstrip().endswith("?")
-    if asks or (of and f"{of[1]} {of[2]}" not in statement):
-        return None  # the answer to another question
+    if of and not (of[1] in statement and of[2] in statement):
+        return None
     value, said = _asked_formula(statement, sentence), hidden(sentence)
     if value and not doubtful(said) and not doubtful(_CLAUSE.split(said)[-1], beside_number=True):
         return value
@@ -160,23 +149,22 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     return value or _last_number(statement, text[: text.rfind(sentence[:20])], sentence)
 
 
-def _rephrased(text: str, statement: str, reference: str) -> str:
-    """A text that ends as its reference is written: 3:4 for "3 to 4", "does not exist" for "doesn't"."""
-    text, end = text[:-_END], _IT_HAS.sub("It", text[-_END:])
-    sentence = last_sentence(last_line(end))
-    if _ROUNDED.search(statement) and stems(sentence) <= stems(statement):
-        end = _NEARLY.sub("", end) if only_number(_NEARLY.sub("", sentence)) else end
-    if "ratio" in statement:
-        end = re.sub(r"(?<!from )(?<!\d)(\d+) to (?=\d)", r"\1:", end)
-    elif "mod" in reference:
-        end = re.sub(r"(?<=\d) mod (\d+)(?=[.$*\s]*\Z)", r" \\pmod{\1}", end)
-    elif "implif" in statement:
-        end = _EXCLUDED.sub("", end)
-    elif (words := _TEXT.fullmatch(reference)) and not _ANOTHER_CASE.search(sentence):
-        for said in _LAST_WORDS.finditer(end):
+def _rephrased(line: str, statement: str, reference: str) -> str:
+    """A line that ends as its reference is written: 3:4 for "3 to 4", "does not exist" for "doesn't"."""
+    line = re.sub(r"(?<=\d) mod (\d+)(?=[.$*\s]*\Z)", r" \\pmod{\1}", _EQUATION_HAS.sub("It has", line))
+    sentence = last_sentence(line)
+    if "ratio" in sentence:
+        line = re.sub(r"(?<!from )(?<!\d)(\d+) to (?=\d)", r"\1:", line)
+    if "implif" in statement:
+        line = _EXCLUDED.sub("", line)
+    plain = _NEARLY.sub("", sentence) if _ROUNDED.search(statement) else ""
+    if only_number(plain) and stems(plain) <= stems(statement):
+        return plain
+    if (words := _TEXT.fullmatch(reference)) and not _ANOTHER_CASE.search(sentence):
+        for said in _LAST_WORDS.finditer(line):
             if normal_text(said[1]) == normal_text(words[1]):
-                return text + end[: said.start()] + words[1] + end[said.end(1) :]
-    return text + end
+                return line[: said.start()] + words[1] + line[said.end(1) :]
+    return line
 
 
 def _in_words(name: re.Match[str]) -> str:
@@ -225,9 +213,8 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
-    if no := _NO.match(sentence):  # "No, it is not prime."
-        sure = is_asked(statement, without_remarks(no[2] + no[3]), sure=True)
-        return no[1] if sure and not doubtful(no[2] + no[3]) else None
+    if (no := _NO.match(sentence)) and stems(said := without_remarks(no[2] + no[3])):  # "No, it is not prime"
+        return no[1] if is_asked(statement, said, sure=True) and not doubtful(said) else None
     if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", sentence), statement))):
         return None
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
@@ -242,12 +229,9 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         subject = unshared(MATH_SPAN.sub(" ", sentence[: breaks[-1].start()]), statement)
         if doubtful(subject, beside_number=True) or new_measure(statement, subject):
             return None
-    words, who = _TEXT.fullmatch(reference), _WHO.match(sentence[start:].strip(" ,:*.!"))
-    if words and who and who[1] == words[1] and not unshared(who[2], statement) and alike(statement, who[2]):
-        return words[1]  # "Bob is the one of middle height"
     found = []
     for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
-        if (none := _NO_SOLUTION.search(clause)) or _VERDICT.match(clause):
+        if (none := _NONE.search(clause)) or _VERDICT.match(clause):
             return "no solution" if none else undelimited(clause)
         claim = _claim(statement, clause)
         if claim is None or not (ended or claim.marked) or OTHER_CASE.match(claim.words):

@@ -72,7 +72,6 @@ _QUANTITY = re.compile(
 )
 _WITH_PART = re.compile(r"\d+ ([a-z]+),? (?:and )?\Z")  # "2 hours and" before "24 minutes"
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
-_IDLE = re.compile(r"\b(?:(?:square|cubic) (?=[a-z]{2})|(?:sin|cos|tan|ln|log)\b)")
 _NO_VALUE = re.compile(r"[是为得即]|等于|\A[^\d]*[\u4e00-\u9fff][^\n]*\d")
 _PRICED = re.compile(r"\d\D*(?!\b(?:and|or)\b)\b[A-Za-z]{2,}\s+\\?\s*[$€£]\s*\d")
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
@@ -111,7 +110,7 @@ def is_value(text: str) -> bool:
         return False
     if date(text):
         return True
-    plain = _IDLE.sub("", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
+    plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
     if CONCLUDES.search(plain) or _NO_VALUE.search(plain) or _PRICED.search(plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]

@@ -44,9 +44,8 @@ def is_label(node: Node) -> bool:
     if node.kind == "call" and node.name in _LABELLED:  # not b x a, which is -(a x b)
         return all(child.kind in ("sym", "matrix") for child in node.args)
     if node.kind in ("group", "ratio", "matrix", "row"):
-        names = [part.name for part in node.walk() if part.kind == "sym"]  # the last first
-        coordinates = [name for name in names if name in ("x", "y", "z")]
-        return coordinates == sorted(coordinates, reverse=True) and all(map(is_label, node.args))
+        names = [part.name for part in node.walk() if part.value in ("x", "y", "z")]  # the last first
+        return names == sorted(names, reverse=True) and all(map(is_label, node.args))
     return node.kind in EXPRESSIONS and len(free_symbols(node)) >= 2 and not _has_coefficient(node)
 
 

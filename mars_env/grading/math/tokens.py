@@ -140,13 +140,12 @@ _INDEX = re.compile(
 _ONE_MODULUS = re.compile(r"\A((?:(?!\\pmod)[^()\n])*)\\pmod\s*\{?(\d+)\}?\s*\Z")
 _BETWEEN = re.compile(rf"{_GAP}(?:(?:,|\\text\s*\{{\s*(?:or|and)\s*\}}|\b(?:or|and)\b){_GAP}){{1,2}}|\Z")
 _BOTH_REAL = re.compile(r",(?:\\ |\s)*([a-z]),(?=\s*[a-z]\s*\\in\s*\\mathbb\{R\}\s*\Z)")
-_SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _SAID = (
     r"\s*,?\s*(?:(?:where|for|with|any|all|some|every|an?|arbitrary|real|is|are|constants?|numbers?|reals"
     r"|integers?|of|integration)\b\s*)+"
 )
 _REMARK = re.compile(
-    rf"{_SPACE},?{_SPACE}(?:\\text\w*\s*\{{)?{_SAID}\}}?\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})"
+    rf"{_GAP},?{_GAP}(?:\\text\w*\s*\{{)?{_SAID}\}}?\s*\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{{\s*and\s*\}})\s*[a-zA-Z]){{0,5}})"
     r"(?:\s*\\in\s*\\mathbb\s*\{R\})?\$?\s*"
     rf"(?:(?:\\text\w*\s*\{{)?{_SAID}\}}?\s*)?\Z"
 )
@@ -233,8 +232,7 @@ def _system(match: re.Match[str]) -> str:
 
 _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (r"\\[", re.compile(r"\\\\\[-?[\d.]+(?:pt|em|ex|mm|cm|in)\]"), r"\\\\"),
-    (r"\(", re.compile(r"\\[()]"), " "),
-    (r"\[", re.compile(r"(?<!\\)\\[\[\]]"), " "),
+    ("\\", re.compile(r"\\[()]|(?<!\\)\\[\[\]]"), " "),
     ("{", _INVISIBLE, " "),
     ("{", _BUILDER, r"\\{\1 | \2\\}"),
     ("cancel", re.compile(r"(?<=[{)}])\\b?cancel\s*(?=\{)"), ""),
@@ -251,9 +249,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\pmod", _ONE_MODULUS, lambda m: _BETWEEN.sub(rf" \\pmod{{{m[2]}}}\g<0>", m[1])),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),
     (r"\$", _EACH, r"\1\\text{ per \2}"),
-    (r"\text", _REMARK, _declared),
-    ("integer", _REMARK, _declared),
-    ("constant", _REMARK, _declared),
+    ("t", _REMARK, _declared),
     (r"\text", re.compile(r"(?<=[0-9}\s])(\\text\s*\{)\s*\(\s*([A-Za-z ]{2,40})\)\s*\}"), r"\1\2}"),
 )
 """A text that must occur, what is then looked for, and what is written in its place."""

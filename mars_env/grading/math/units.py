@@ -91,8 +91,7 @@ NOT_UNITS = word_set(
     aber casi circa environ et etwa falsch faux fois höchstens incorrect mais mal mehr menos mindestens más
     moins nein nicht no. non oder ou où pas peut-être pero plus presque quizá quizás si sino tal times to true
     twice u und ungefähr veces vez vielleicht wenn wrong
-    has have had gives makes
-    to true twice unless unknown until up upon wait when which while with without x y z"""
+    has have had gives makes unless unknown until up upon wait when which while with without x y z"""
 )
 
 
