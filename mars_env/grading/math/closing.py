@@ -134,8 +134,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
 
     sentence = last_sentence(line)
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
-    of = _RATIO_OF.search(sentence)
-    if of and not (of[1] in statement and of[2] in statement):
+    if (of := _RATIO_OF.search(sentence)) and not (of[1] in statement and of[2] in statement):
         return None
     value, said = _asked_formula(statement, sentence), hidden(sentence)
     if value and not doubtful(said) and not doubtful(_CLAUSE.split(said)[-1], beside_number=True):
@@ -213,8 +212,9 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
-    if (no := _NO.match(sentence)) and stems(said := without_remarks(no[2] + no[3])):  # "No, it is not prime"
-        return no[1] if is_asked(statement, said, sure=True) and not doubtful(said) else None
+    if no := _NO.match(sentence):  # "No, it is not prime"
+        said = without_remarks(no[2] + no[3])
+        return no[1] if stems(said) and is_asked(statement, said, sure=True) and not doubtful(said) else None
     if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", sentence), statement))):
         return None
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
