@@ -96,6 +96,7 @@ _WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _ABOUT = re.compile(r"\s*(?:≈|\\approx)")
+_BOLD_AND_ABOUT = re.compile(r"\*\*([^*\n]+)\*\*(?=\s*≈)")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
 
@@ -107,7 +108,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
-    text = _COMMON.sub(_in_words, text)
+    text = _COMMON.sub(_in_words, _BOLD_AND_ABOUT.sub(r"\1", text))
     statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()

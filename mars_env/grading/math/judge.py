@@ -63,7 +63,7 @@ _QUANTITY = re.compile(
     r"|\\nabla\s*[A-Za-z](?:\([^()=]{1,30}\))?"
     r"|\\mathcal\s*\{?\s*[A-Z]\s*\}?(?:\^\{-1\})?\s*(?:\\left)?\\\{[^=]{1,60}\\\}"
     r"|P\s*(?:\\left)?\([^()=]{1,30}(?:\\mid|\|)[^()=]{1,30}\)"
-    r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*\\(?:cap|cup|setminus)\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
+    r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*(?:\\(?:cap|cup|setminus)|[∩∪])\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
     r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)"
     r")\s*=(?!=)\s*(?=\S)"
 )

@@ -40,6 +40,7 @@ _REMARK = re.compile(
     r"|with equality|including(?=[^,]*\Z))\b"
     r"|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
     r"|,?\s+where\s+(?:000|[A-Z])\s+(?:is|denotes)\s[^,]*\Z|\s\((?:that\s+is|i\.e\.)[,\s][^()]{1,100}\)"
+    r"|\s+is\s+the\s+(?:only|unique)\s+(?:such\s+\w+|solution|function|possibility|answer)[\s.]*\Z"
     r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z|(?<=[\w$*)%]),?\s+(?:because|since)\s[^\n]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,

@@ -26,7 +26,7 @@ SYNONYMS = {
     "min": "minimum",
 }
 _NUMBERS = word_set("Z N Q R C")
-_LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm")
+_LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm cross")
 """Functions of a name that may be what is asked for."""
 
 
@@ -41,10 +41,11 @@ def is_label(node: Node) -> bool:
         return True
     if node.kind == "call" and len(node.name.rstrip("'")) == 1:
         return True
-    if node.kind == "call" and node.name in _LABELLED:
+    if node.kind == "call" and node.name in _LABELLED:  # not b x a, which is -(a x b)
         return all(child.kind in ("sym", "matrix") for child in node.args)
     if node.kind in ("group", "ratio", "matrix", "row"):
-        return all(map(is_label, node.args))
+        names = [part.name for part in node.walk() if part.value in ("x", "y", "z")]  # the last first
+        return names == sorted(names, reverse=True) and all(map(is_label, node.args))
     return node.kind in EXPRESSIONS and len(free_symbols(node)) >= 2 and not _has_coefficient(node)
 
 
@@ -301,7 +302,7 @@ def _choose(node: Node, choice: Iterator[bool]) -> Node:
 
 def normal_text(text: str) -> str:
     """Words in the form in which they are compared: without case, articles and punctuation."""
-    text = text.casefold().replace("-", " ")
+    text = re.sub(r"n['’]t\b", " not", text.casefold().replace("-", " "))
     text = _FORMS.sub(lambda word: f"{word[1]}ges" if word[1] else f"{word[2]}ly", text)
     kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
     kept = re.sub(r"^(first|second|third|fourth) (\w+)$", lambda nth: f"{nth[2]} {_ROMAN[nth[1]]}", kept)

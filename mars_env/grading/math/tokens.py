@@ -161,6 +161,7 @@ _EACH = re.compile(r"(?<=\d)(\s*)(?:/|per\b)\s*(?:\\text\s*\{\s*)?([A-Za-z]{2,})
 _INVISIBLE = re.compile(
     r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*\{[^{}]*\}"
 )
+_BUILDER = re.compile(r"(?<![\\A-Za-z0-9_^}])\{\s*([a-z])\s*[|:]((?:[^{}|]|\{[^{}]*\})+)\}\s*\Z")
 _END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
 """A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
@@ -235,6 +236,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\(", re.compile(r"\\[()]"), " "),
     (r"\[", re.compile(r"(?<!\\)\\[\[\]]"), " "),
     ("{", _INVISIBLE, " "),
+    ("{", _BUILDER, r"\\{\1 | \2\\}"),
     ("cancel", re.compile(r"(?<=[{)}])\\b?cancel\s*(?=\{)"), ""),
     (":}", re.compile(r"\\text\{:\}|\{:\}"), ":"),
     (r"\right", _SYSTEM, _system),

@@ -1,6 +1,6 @@
 r"""Reads products of vectors and of matrices, which do not commute, and derivatives as names."""
 
-from mars_env.grading.math.nodes import Node, num, substitute
+from mars_env.grading.math.nodes import Node, num, operators, substitute
 
 BOLD = "bold "
 """Before the name of a letter in bold."""
@@ -54,6 +54,8 @@ def as_tuple(node: Node) -> Node:
         >>> as_tuple(read_answer(r"2\mathbf{i}-7\mathbf{j}")) == read_answer("(2, -7)")
         True
     """
+    if operators(node) == ("=",) and node.args[0].kind in ("sym", "call"):
+        return Node("relation", (node.args[0], as_tuple(node.args[1])), node.value)
     letters = {part for part in node.walk() if part.kind == "sym" or part.value in ("e", "i")}
     axes = {letter.name.rpartition(" ")[2]: letter for letter in letters}
     fonts = letters and all(letter.name.startswith(_VECTORS) for letter in letters)
