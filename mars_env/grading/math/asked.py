@@ -36,8 +36,8 @@ _COMPLEMENT = re.compile(
     r"\b(?:of|between|for|by|in|at|with|that|to|from|on|when|after|over|among|through|obtained)\b",
     re.IGNORECASE,
 )
-_TRANSPARENT = re.compile(
-    r"\b(?:number|value|amount|set|total|measure|size|cups?|litres?|liters?|pieces?) of\b", re.IGNORECASE
+_AMOUNT = re.compile(
+    r"(?i)\b(?:number|value|amount|set|total|measure|size|cups?|lit(?:re|er)s?|pieces?) of\b"
 )
 _SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
 _CHINESE_CLAUSE = re.compile(r"[，,。；;]")
@@ -295,7 +295,7 @@ def _of_conditions(text: str, said: str) -> bool:
 
 def _parts(said: str) -> tuple[str, str]:
     """What a sentence is about, and its complement: "the midpoint", "of the segment"."""
-    said = _TRANSPARENT.sub(" ", said)
+    said = _AMOUNT.sub(" ", said)
     start = _COMPLEMENT.search(said)
     return (said[: start.start()], said[start.start() :]) if start else (said, "")
 
