@@ -158,7 +158,8 @@ def _rephrased(line: str, statement: str, reference: str) -> str:
     if "implif" in statement:
         line = _EXCLUDED.sub("", line)
     plain = _NEARLY.sub("", sentence) if _ROUNDED.search(statement) else ""
-    if only_number(plain) and stems(plain) <= stems(statement):
+    unit = "percent|%" if "percent" in statement else ""
+    if only_number(plain) and re.search(unit, plain) and stems(plain) <= stems(statement):
         return plain
     if (words := _TEXT.fullmatch(reference)) and not _ANOTHER_CASE.search(sentence):
         for said in _LAST_WORDS.finditer(line):
