@@ -101,7 +101,7 @@ _EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided)\s+\$?[a-z]\s*(?:≠|\\
 _LAST_WORDS = re.compile(r"(?<![\w'’])(?=([A-Za-z'’]+(?: [A-Za-z'’]+){0,3})[.!*]*\Z)")
 _ANOTHER_CASE = re.compile(r"[\d−]|(?<!\w)-|\b(?:if|when|left|right|one)\b", re.IGNORECASE)
 _RATIO_OF = re.compile(r"\bratio of [^,.:]*?\b(\w+ to) (?:all |the )*(\w+)", re.IGNORECASE)
-_NO = re.compile(r"(no)\b[,.](.*?)\b(?:(?:can)?not|\w+n['’]t)\b(.*)", re.IGNORECASE)
+_NO = re.compile(r"(no)\b[,.]([^,:;]*?)\b(?:(?:can)?not|\w+n['’]t)\b([^,:;]*)\Z", re.IGNORECASE)
 _BOLD_AND_ABOUT = re.compile(r"\*\*([^*\n]+)\*\*(?=\s*≈)")
 _MORE = re.compile(r"[\d$,，]")
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
@@ -154,12 +154,11 @@ def _rephrased(line: str, statement: str, reference: str) -> str:
     line = re.sub(r"(?<=\d) mod (\d+)(?=[.$*\s]*\Z)", r" \\pmod{\1}", _EQUATION_HAS.sub("It has", line))
     sentence = last_sentence(line)
     if "ratio" in sentence:
-        line = re.sub(r"(?<!from )(?<!\d)(\d+) to (?=\d)", r"\1:", line)
+        line = re.sub(r"(?<!from )(?<!\d)(\d+) to (?=\d+[.$*\s]*\Z)", r"\1:", line)
     if "implif" in statement:
         line = _EXCLUDED.sub("", line)
-    plain = _NEARLY.sub("", sentence) if _ROUNDED.search(statement) else ""
-    unit = "percent|%" if "percent" in statement else ""
-    if only_number(plain) and re.search(unit, plain) and stems(plain) <= stems(statement):
+    plain = _NEARLY.sub("", sentence) if "percent" in statement and _ROUNDED.search(statement) else ""
+    if only_number(plain) and re.search("percent|%", plain) and stems(plain) <= stems(statement):
         return plain
     if (words := _TEXT.fullmatch(reference)) and not _ANOTHER_CASE.search(sentence):
         for said in _LAST_WORDS.finditer(line):
