@@ -2,20 +2,17 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mars_env.errors import ConfigError
 from mars_env.lazy import needs
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # After Okabe and Ito, for colour-blind readers; the blue is lighter, to be legible on black too.
 COLOURS = ("#2A85C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK = "#808080"
 
 
-def _axes() -> "tuple[Any, Axes]":
+def _figure() -> Any:
     """A figure outside pyplot: no global state, no window."""
     with needs("plots", "plots need matplotlib"):
         from matplotlib.figure import Figure
@@ -31,7 +28,7 @@ def _axes() -> "tuple[Any, Axes]":
     axes.yaxis.label.set_color(INK)
     axes.grid(axis="y", color=INK, alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
-    return figure, axes
+    return figure
 
 
 def _saved(figure: Any) -> bytes:
@@ -51,7 +48,8 @@ def training_curves(
     """Lines of (step, value), one per name; at most six."""
     if not 0 < len(curves) <= len(COLOURS):
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
-    figure, axes = _axes()
+    figure = _figure()
+    axes = figure.axes[0]
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
         line: dict[str, Any] = {"color": colour, "linewidth": 1.8, "marker": "o", "markersize": 2.5}
         axes.plot(*zip(*points, strict=True), label=_plain(name), **line)

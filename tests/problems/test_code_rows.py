@@ -233,9 +233,10 @@ def test_only_plain_data_is_unpickled(capsys):
         with raises(BadField):
             unpack(data, "tests")
     assert capsys.readouterr().out == ""
-    bomb = base64.b64encode(zlib.compress(pickle.dumps("0" * 100))[:-8]).decode()
-    with pytest.raises(BadField):
-        unpack(bomb, "tests")
+    cut, room = zlib.compress(pickle.dumps("0" * 100))[:-8], zlib.compress(b"Nr\xff\xff\xff\x7f.")
+    for bomb in (cut, room, zlib.compress(b"\x80\x05\x96\xff\xff\xff\xff\x07\0\0\0.")):
+        with pytest.raises(BadField):
+            unpack(base64.b64encode(bomb).decode(), "tests")
 
 
 @given(st.binary(max_size=80))
