@@ -31,7 +31,7 @@ def unpack(text: str, field: str) -> Any:
         raise BadField(field, f"is cut off, or larger than {_MAX_BYTES} bytes")
     try:
         # A place in a table makes room for the whole table; genops reads no more than there is.
-        if any("PUT" in code.name and (place or 0) > len(data) for code, place, _ in pickletools.genops(data)):
+        if any("PUT" in code.name and (n or 0) > len(data) for code, n, _ in pickletools.genops(data)):
             raise pickle.UnpicklingError("it numbers more values than it has")
         return _PlainUnpickler(io.BytesIO(data)).load()
     except Exception as error:  # a broken pickle can raise almost anything
