@@ -228,8 +228,9 @@ def _read(written: str) -> tuple[_Call, str]:
     """A call, without a name if it cannot be read, and what is wrong with it."""
     try:
         return _Call.model_validate_json(written), ""
-    except ValueError as error:
-        return _Call(name=""), f"the call cannot be read: {validation_message(error)}"
+    except ValidationError as error:
+        invalid, why = error.errors()[0]["type"] == "json_invalid", validation_message(error)
+        return _Call(name=""), f"the call {'is not valid JSON' if invalid else f'cannot be read: {why}'}"
 
 
 def _with_tool_calls(text: str, calls: Sequence[ToolCall]) -> list[Message]:

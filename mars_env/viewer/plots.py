@@ -12,7 +12,7 @@ COLOURS = ("#2A85C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK = "#808080"
 
 
-def _figure() -> Any:
+def _axes() -> Any:
     """A figure outside pyplot: no global state, no window."""
     with needs("plots", "plots need matplotlib"):
         from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ def _figure() -> Any:
     axes.yaxis.label.set_color(INK)
     axes.grid(axis="y", color=INK, alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
-    return figure
+    return axes
 
 
 def _saved(figure: Any) -> bytes:
@@ -48,14 +48,13 @@ def training_curves(
     """Lines of (step, value), one per name; at most six."""
     if not 0 < len(curves) <= len(COLOURS):
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
-    figure = _figure()
-    axes = figure.axes[0]
+    axes = _axes()
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
         line: dict[str, Any] = {"color": colour, "linewidth": 1.8, "marker": "o", "markersize": 2.5}
         axes.plot(*zip(*points, strict=True), label=_plain(name), **line)
     axes.set_xlabel(_plain(xlabel))
     axes.set_ylabel(_plain(ylabel))
-    return _saved(figure)
+    return _saved(axes.figure)
 
 
 def _plain(text: str) -> str:
