@@ -195,12 +195,14 @@ def _floats_match(expected: float, actual: float, tolerance: float | None) -> bo
         return True
     if isinstance(actual, int) and actual.bit_length() > 1024:
         return False  # no float is that large
-    if not math.isfinite(expected) or not math.isfinite(actual):
+    if not math.isfinite(expected) or (isinstance(actual, float) and not math.isfinite(actual)):
         return False
     return _close(Decimal(repr(expected)), Decimal(repr(actual)), _decimals(repr(expected)), tolerance)
 
 
 def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | None) -> bool:
+    if len(actual) != len(expected):
+        return False
     found: dict[str, Any] = {}
     for key, value in actual:
         if type(key) is int and key.bit_length() <= 1024:
@@ -209,10 +211,8 @@ def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | 
             return False
         found[key] = value
     wanted = {str(key): value for key, value in expected.items()}
-    return (
-        found.keys() == wanted.keys()
-        and len(actual) == len(wanted)
-        and all(values_match(value, found[key], tolerance=tolerance) for key, value in wanted.items())
+    return found.keys() == wanted.keys() and all(
+        values_match(value, found[key], tolerance=tolerance) for key, value in wanted.items()
     )
 
 
@@ -250,7 +250,7 @@ def value_key(data: bytes) -> str | None:
         value = queue.pop()
         if isinstance(value, Handle):
             return None
-        if len(pieces) > _KEYED:  # a few bytes may hold much: what occurs twice is sent once
+        if len(pieces) + len(queue) > _KEYED:  # a few bytes may hold much: what occurs twice is sent once
             return hashlib.sha256(data).hexdigest()
         if isinstance(value, Pairs):
             pieces.append(f"{{{len(value)}")
