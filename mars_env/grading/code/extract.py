@@ -16,7 +16,7 @@ from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
 _PYTHON = r"(?:python|py|pypy|ipython)[0-9.]*"
 _FENCE = re.compile(
-    rf"^(?:([ \t]*)(`{{3,}}|~{{3,}})([^\n`]*)"
+    rf"^(?:([ \t]*)(`{{3,}}+|~{{3,}}+)([^\n`]*+)"
     rf"|[^\s#\"'`>][^\n\"]*?(?<=[\s:>])(`{{3,}})({_PYTHON})[ \t]*)$",
     re.MULTILINE | re.IGNORECASE,
 )

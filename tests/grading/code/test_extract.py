@@ -18,12 +18,9 @@ def test_programs(row):
 
 
 def test_the_block_that_defines_the_function():
-    text = "```python\ndef f(x):\n    return x\n```\nFor example:\n```python\nprint(f(2))\n```"
-    assert extract_program(text, "f")[0].startswith("def f")
-    assert extract_program(text)[0].startswith("print")
-    assert extract_program(text, "g")[0].startswith("print")
-    bound = "```python\nf = lambda x: x\n```\n```python\nf == 2\n```"
-    assert extract_program(bound, "f")[0].startswith("f = ")
+    text = "```python\nf = lambda x: x\n```\nFor example:\n```python\nf(2) == 2\n```"
+    assert extract_program(text, "f")[0].startswith("f = ")
+    assert extract_program(text)[0] == extract_program(text, "g")[0] == "f(2) == 2\n"
 
 
 @given(st.text(st.sampled_from("`~\npython <think>/a")))
@@ -32,38 +29,19 @@ def test_any_text(text):
     assert (found is None) == bool(why)
 
 
-def test_a_docstring_without_fences_around_it_is_no_block():
-    program = "def f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n"
-    assert extract_program(program) == (program, "")
-
-
 @pytest.mark.parametrize(
-    "piece", ["'<|im_end|>' ", "    ```python\n", "- ```\n", "<|im_end|>#\n", "```", "a```\n"]
+    "piece", ["'<|im_end|>' ", "    ```python\n", "- ```\n", "<|im_end|>#\n", "```", "~", " "]
 )
 def test_long_texts(piece):
     assert extract_program("x = 1 #" + piece * 100_000)[0]
-
-
-PROMPT = "from typing import List\n\n\ndef near(x: List[int]) -> bool:\n    ''' Doc. '''\n"
+    extract_program("~~~" + piece * 100_000 + "`")
 
 
 @pytest.mark.parametrize(
     "code",
-    [
-        "    return bool(x)\n",
-        "    y = x\n    return bool(y)",
-        "return bool(x)",
-        "y = x\n    return bool(y)",
-        "if x:\n    return True\nreturn False",
-        "for i in x:\n        return True\n    return False",
-        "def near(x: List[int]) -> bool:\n    return bool(x)",
-        "from typing import List\n\ndef near(x: List[int]) -> bool:\n    return bool(x)",
-        PROMPT + "    return bool(x)",
-        "\n\n    return bool(x)\n",
-        "# a comment\n    return bool(x)",
-    ],
+    ["y = x\n    return y", "if x:\n    return x\nreturn 0", "for i in x:\n        return x\n    return 0"],
 )
 def test_completing_a_prompt(code):
     namespace = {}
-    exec(complete_prompt(PROMPT, code, "near"), namespace)  # noqa: S102  (texts of this test)
-    assert namespace["near"]([1]) is True and namespace["near"]([]) in (False, None)
+    exec(complete_prompt("def f(x):\n", code, "f"), namespace)  # noqa: S102  (texts of this test)
+    assert namespace["f"]([1]) == [1] and not namespace["f"]([])
