@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from mars_env.envs.visibility import public_tests, shown_problem
 from mars_env.errors import ConfigError, SandboxError, explained
 from mars_env.grading.code import CodeGrader
+from mars_env.grading.code.validate import fenced
 from mars_env.lazy import import_object, is_object_name
 from mars_env.problems import ProblemSet
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
@@ -206,7 +207,7 @@ def public_tests_tool(
             problem = known.get(str(observation.get("problem")))
             if problem is None:
                 return "Error: this problem has no public tests"
-            grade = await judge.grade(problem, f"```python\n{code}\n```")
+            grade = await judge.grade(problem, fenced(code))
             if grade.score is None:
                 raise SandboxError(grade.reason)
             return grade.feedback or grade.reason

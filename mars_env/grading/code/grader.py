@@ -161,11 +161,11 @@ class CodeGrader:
         if fault is not None:
             return Grade.unknown(fault.why, backend=backend)
         passed = sum(each.passed for each in results)
-        feedback = _feedback(results, total, self.feedback)
+        feedback = _encodable(_feedback(results, total, self.feedback))
         if passed == total:
             return Grade.correct(backend=backend, feedback=feedback)
         at, first = next((i, each) for i, each in enumerate(results) if not each.passed)
-        reason = f"test {at + 1} of {total}: {first.why}" if total > 1 else first.why
+        reason = _encodable(f"test {at + 1} of {total}: {first.why}" if total > 1 else first.why)
         fraction = passed / total if score == "fraction" else 0.0
         return Grade.wrong(reason, score=fraction, backend=backend, feedback=feedback)
 
@@ -387,6 +387,11 @@ def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _
             right = kind == "result" and any(values_match(e, value, tolerance=tolerance) for e in accept)
             return _Sent(kind, right, preview(value, SHOWN))
     return _Sent()
+
+
+def _encodable(text: str) -> str:
+    """A text without the lone surrogates of a program's words, which no tokenizer takes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _feedback(results: Sequence[TestResult], total: int, scope: str) -> str:
