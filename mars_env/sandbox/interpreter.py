@@ -126,8 +126,7 @@ class Interpreter:
         assert self._session is not None
         if self._channel:
             self._channel[1].close()
-        await asyncio.wait([self._session], timeout=self._seconds)
-        if not self._session.done():
+        if not (await asyncio.wait([self._session], timeout=self._seconds))[0]:
             return Ended.KILLED.value  # it answers no more, and is killed after this
         result = await self._session
         if result.ended is Ended.LOST:

@@ -71,12 +71,13 @@ async def test_a_call_that_takes_too_long_is_undone():
     await interpreter.aclose()
 
 
-@pytest.mark.parametrize("rude", ["os.write(4, b'no JSON\\n')", "socket.socket(fileno=4).shutdown(2)"])
-async def test_no_call_outlives_its_time(rude):
+async def test_no_call_outlives_its_time():
     sandboxes.need_a_sandbox()
     interpreter = Interpreter(Interpreters(), seconds=1)
-    await interpreter.run("import os, socket, sys, time\ntime.sleep(0 if sys.stdout.room else 600)")
-    assert (await interpreter.run(f"{rude}; time.sleep(600)")).startswith("Error: it ended")
+    await interpreter.run("import os, sys, time\ntime.sleep(0 if sys.stdout.room else 600)")
+    assert (await interpreter.run("os.write(4, b'no JSON\\n'); time.sleep(600)")).startswith(
+        "Error: it ended"
+    )
     assert "do not run again" in await interpreter.run("1")
     await interpreter.aclose()
 

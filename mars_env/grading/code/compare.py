@@ -203,17 +203,14 @@ def _floats_match(expected: float, actual: float, tolerance: float | None) -> bo
 def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | None) -> bool:
     if len(actual) != len(expected):
         return False
-    found: dict[str, Any] = {}
-    for key, value in actual:
-        if type(key) is int and key.bit_length() <= 1024:
-            key = str(key)
-        if type(key) is not str:
-            return False
-        found[key] = value
     wanted = {str(key): value for key, value in expected.items()}
-    return found.keys() == wanted.keys() and all(
-        values_match(value, found[key], tolerance=tolerance) for key, value in wanted.items()
-    )
+    for key, value in actual:
+        name = str(key) if type(key) is int and key.bit_length() <= 1024 else key
+        if type(name) is not str or name not in wanted:
+            return False
+        if not values_match(wanted.pop(name), value, tolerance=tolerance):
+            return False
+    return True
 
 
 def output_key(output: bytes) -> str:
