@@ -168,6 +168,8 @@ class TrainConfig(Credit, frozen=True):
             raise ValueError('with old_logprobs="rollout" the ratio corrects: leave tis_cap out')
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
             raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must be at least 0 and below 1, got {self.betas}")
         return self
 
     @property
