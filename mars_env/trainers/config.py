@@ -254,8 +254,7 @@ def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) 
         >>> [has_no_gradient(TrainConfig(), _example_group([1.0, r])) for r in (1.0, 0.0)]
         [True, False]
     """
-    differing = config.model_copy(update={"uniform_groups": "drop"})
-    advantages = estimator_of(differing)([group])
+    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))([group])
     return not any(
         (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
         and turn.policy not in frozen
