@@ -48,8 +48,8 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint under another name, sync it to disk, and rename it; returns its directory.
 
-    Older ones are deleted, so that `keep` up to this one are left; later ones stay. A `StoreError` if it
-    cannot be written, on a full disk for example.
+    Older ones are deleted, so that `keep` up to this one are left, at least this one; later ones
+    stay. A `StoreError` if it cannot be written, on a full disk for example.
     """
     target = directory / f"step-{step:08d}"
     # safetensors has an error of its own for a full disk
@@ -72,7 +72,7 @@ def save_checkpoint(
                 "files": {path.relative_to(scratch).as_posix(): path.stat().st_size for path in files},
             }
             (scratch / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-        for _, old in [found for found in numbered(directory, _NAME) if found[0] <= step][keep:]:
+        for _, old in [found for found in numbered(directory, _NAME) if found[0] <= step][max(1, keep) :]:
             remove_folder(old)
     return target
 

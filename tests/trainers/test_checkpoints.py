@@ -52,6 +52,7 @@ def test_only_the_newest_are_kept(toy, tmp_path):
     for tiny.steps in (1, 2, 3, 4):
         tiny.save(tmp_path, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
+    assert [tiny.save(tmp_path, keep=0)] == [*tmp_path.iterdir()]
 
 
 def test_a_checkpoint_stays_beside_later_ones(toy, tmp_path):
