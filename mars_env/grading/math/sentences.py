@@ -46,7 +46,8 @@ _REMARK = re.compile(
     r"|[;,]\s[^;,]*\b(?:discarded|rejected|extraneous|invalid|inadmissible)\b"
     r"(?:,?\s(?:since|because|as)\b.*)?[\s.]*\Z"
     r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z|(?<=[\w$*)%]),?\s+(?:because|since)\s[^\n]*\Z"
-    r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.]|\d[^()]*[a-z]{2})[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
+    r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.]|\d[^()]*[a-z]{2})[^()]{1,200}\)"
+    r"(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
 _AGAIN = re.compile(r"[\s*]*\(\d")
