@@ -183,15 +183,12 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
     return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters)
 
 
-def public_tests_tool(
-    problems: ProblemSet, *, seconds: float = 60.0, grader: CodeGrader | None = None
-) -> Tool:
+def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
     """The tool ``public_tests``: runs a program on the public tests of the turn's problem, in the sandbox.
 
     Args:
         problems: Those that are played; the agent's statement says which one.
         seconds: How long one call may take.
-        grader: Judges by public tests; by default a `CodeGrader` with its limits.
 
     Raises:
         ConfigError: The problem set is endless.
@@ -199,7 +196,7 @@ def public_tests_tool(
     if problems.endless:
         raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
     known = {problem.statement: shown_problem(problem) for problem in problems if public_tests(problem)}
-    judge = grader or CodeGrader(tests="public", run_all=True)
+    judge = CodeGrader(tests="public", run_all=True)
 
     def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
         async def run(given: Mapping[str, Any]) -> str:
