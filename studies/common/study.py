@@ -25,10 +25,11 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.provenance import Provenance, commit_of, provenance
+from mars_env.evaluation.provenance import Provenance, provenance
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
 from studies.common.claims import Claim
+from studies.common.commits import commit_of, committed
 from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
 from studies.common.pages import STUDIES, rendered, write
 
@@ -313,7 +314,7 @@ class Study:
             numbers = type(self.recipe).model_validate_json(recipe.read_text(encoding="utf-8"))
         rerun = quick or check is not None
         owed = [] if rerun else self.wanted(seeds, arms, tuning)
-        origin = provenance(allow_dirty=allow_dirty or rerun)
+        origin = provenance() if allow_dirty or rerun else committed(provenance())
         with tempfile.TemporaryDirectory() as folder, (self.resources or nullcontext)() as resource:
             place = self.place(cache, folder, not rerun, numbers)
             run = Run(0, numbers, place, resource)

@@ -333,7 +333,7 @@ def checked(path: Path) -> HFModel:
 
 async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
     """Rows of a seed; what the folder has already is not done again."""
-    place, origin = run.cache / str(run.seed), provenance(allow_dirty=True)
+    place, origin = run.cache / str(run.seed), provenance()
     place.mkdir(parents=True, exist_ok=True)
     begun = place / "commit.json"
     if not begun.exists():

@@ -50,7 +50,7 @@ def shown(rows):
 
 @pytest.fixture
 def study(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "provenance", lambda allow_dirty: ORIGIN)
+    monkeypatch.setattr(module, "provenance", lambda: ORIGIN)
     return Study(
         name="one", task="a task", starts="1", arms=("none", "all"), recipe=Recipe(),
         quick=Recipe(number=9.0), play=play, shown=shown, claims=(CLAIM,),
@@ -167,12 +167,7 @@ def test_a_plan_is_committed_before_the_first_row(study, monkeypatch):
 
 
 def test_uncommitted_code_records_nothing(study, monkeypatch):
-    def refuse(allow_dirty):
-        if not allow_dirty:
-            raise ConfigError("the working tree differs")
-        return ORIGIN
-
-    monkeypatch.setattr(module, "provenance", refuse)
+    monkeypatch.setattr(module, "provenance", lambda: replace(ORIGIN, commit="c" * 40 + "-dirty"))
     assert isinstance(run(study).exception, ConfigError) and not study.ledger.path.exists()
     assert run(study, "--allow-dirty", "--seeds", "0").exit_code == 0
 
