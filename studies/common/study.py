@@ -97,7 +97,7 @@ class Study:
         beside: What decides a result beside the recipe; part of the settings' hash.
         columns: Metrics that are shown of a row, and their titles; by default all.
         measured: Metrics that need not repeat, such as seconds.
-        unrepeatable: Arms whose rows depend on timing.
+        unrepeatable: Arms whose rows depend on timing, or on the code of their commit.
         plan_of: The study whose plan holds; by default this one. None if there is no plan.
         widen: Adds to the rows what another study's ledger holds.
         resources: What is open while rows are made; they are then made in this process.
@@ -346,7 +346,7 @@ def _changed(recipe: BaseModel, path: str, value: int) -> BaseModel:
 
 def _first(detail: Mapping[str, Any], updates: int) -> Any:
     """Rewards of the first updates, of all roles together or by role; None where there are none."""
-    rewards = detail.get("rewards", detail.get("curve"))
+    rewards = detail.get("rewards")
     if isinstance(rewards, Mapping):
         found = {role: values[:updates] for role, values in rewards.items() if values}
         return found or None

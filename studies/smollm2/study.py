@@ -403,6 +403,6 @@ STUDY = Study(
     together=True,
     beside=beside,
     columns=COLUMNS,
-    updates="marsrl.steps",
+    unrepeatable=ARMS,
     state=Path("runs/smollm2"),
 )
