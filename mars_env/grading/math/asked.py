@@ -70,6 +70,7 @@ _ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|(?<!s)s)\Z")
 _PAST = {
     "sold": "sell", "bought": "buy", "paid": "pay", "spent": "spend", "ate": "eat", "drove": "drive",
     "sent": "send", "rode": "ride", "wrote": "write", "ran": "run", "gave": "give", "lost": "lose",
+    "found": "find", "fed": "feed", "saw": "see", "won": "win", "grew": "grow", "threw": "throw",
 }  # fmt: skip
 
 
@@ -195,7 +196,7 @@ def _things(statement: str, words: frozenset[str], asked: str) -> frozenset[str]
 def stems(text: str) -> frozenset[str]:
     """The stems of the words that mean something, other than units of measurement."""
     words = {word for word in _WORD.findall(MATH_SPAN.sub(" ", text).lower()) if known_unit(word) is None}
-    return frozenset(map(_stem, words)) - _IDLE
+    return frozenset(stem.removesuffix("e") for stem in {*map(_stem, words)} - _IDLE)
 
 
 def is_asked(statement: str, said: str, *, sure: bool) -> bool:
@@ -256,7 +257,7 @@ def contradicts(statement: str, said: str, *, sure: bool) -> bool:
 def new_measure(statement: str, said: str) -> bool:
     """Whether words name what a value measures, and the problem does not: an area."""
     asked = question(statement)
-    of = {_stem(word.lower()) for word in MEASURE.findall(said)}
+    of = stems(" ".join(MEASURE.findall(said)))
     return bool(of - (asked.words | asked.known if asked else stems(statement)))
 
 
