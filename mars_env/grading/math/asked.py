@@ -29,6 +29,7 @@ _ON_FORM = re.compile(
     r"\b(?:answers?|form|places?|nearest|terms|percentage|decimal|fraction|number|yes|true)\b",
     re.IGNORECASE,
 )
+_NOT_ASKED = re.compile(r"\[asy\].*?\[/asy\]|\(not [^()]*\)", re.DOTALL)
 _OPERATION = re.compile(r"\b(?:sum|product|difference|quotient|ratio)\b", re.IGNORECASE)
 _COUNTS = re.compile(r"\bnumber of\b|\bhow many\b|\bcount\b", re.IGNORECASE)
 _CONDITION = re.compile(r"\b(?:if|when|that|such|given|where|knowing|assuming|from|who)\b", re.IGNORECASE)
@@ -106,7 +107,7 @@ _QUALIFIERS = tuple(
         r"\bsum\b|之和|总和",
         r"\bproduct\b|乘积|之积",
         r"\b(?:ratio|quotient)\b",
-        r"\b(?:not|without|non|never)\b|n['’]t\b|不",
+        r"\b(?:(?:can)?not|without|non|never)\b|n['’]t\b|不",
         r"\b(?:larg|great|bigg|high|long)(?:er|est)\b|\b(?:old|tall)est\b|\bmaxim(?:um|al)\b|(?<!at )\bmost\b"
         r"|较大|最[大多高长]",
         r"\b(?:small|low|short)(?:er|est)\b(?! terms)|\byoungest\b|\bminim(?:um|al)\b|(?<!at )\bleast\b"
@@ -130,7 +131,8 @@ _NEEDED = (
 )
 """Words of a question, and what a sentence about it must have then."""
 _IMPLIED = {
-    "how far": "distance travel", "how long": "time last long", "how old": "age old", "when": "time end",
+    "how far": "distance travel", "how long": "time last long", "long": "length", "wide": "width",
+    "tall": "height", " high": "height", "deep": "depth", "how old": "age old", "when": "time end",
     "how much": "cost price pay earn spend", "how fast": "speed", "how many": "count", "solve": "root",
     "find all": "root", "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative", "factor": "factored",
     "percent": "percentage", "maximum": "largest", "minimum": "smallest", " than ": "difference",
@@ -160,7 +162,8 @@ class Question(NamedTuple):
 @lru_cache(maxsize=4096)
 def questions(statement: str) -> tuple[str, ...]:
     """The sentences of a problem that ask."""
-    return tuple(filter(_ASKS.search, _SENTENCES.split(statement[-_LENGTH:])))
+    text = _NOT_ASKED.sub(" ", statement[-_LENGTH:])
+    return tuple(filter(_ASKS.search, _SENTENCES.split(text)))
 
 
 @lru_cache(maxsize=4096)

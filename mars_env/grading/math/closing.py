@@ -126,8 +126,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return None if opening < 0 else formula if readable else formula.rpartition("=")[2]
     if items := list_items(text):
         return ", ".join(items)
-    line = last_line(text)[-4000:]
-
+    line = re.sub(r"(?<!\\)\\[()]", "$", last_line(text)[-4000:])
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
     line = _SIGN.sub("", line.replace("**答**", "答")).strip()
