@@ -46,6 +46,8 @@ _SUBJECT = re.compile(
 )
 _STEP = re.compile(r"we\b|let\b|[a-z]+ing\b|.*[:\"]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_LOOKS = re.compile(r"\s+|\\(?:[,;:! ]|left\b|right\b)|(?<=\\)[dt](?=frac)")
+"""What changes only the looks of a formula."""
 PHRASE = re.compile(r"[^\W_]+")
 _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
@@ -212,7 +214,7 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     if asked is None:
         named = stems(said) or any(qualifier.search(said) for qualifier in _QUALIFIERS)
         return sure or (not named and _ALWAYS.search(said) is not None)
-    if any(undelimited(formula) not in statement for formula in formulas):
+    if _strange(formulas, statement):
         return False
     text = MATH_SPAN.sub(" ", asked.text)
     if asked.words <= {"your"} and not _CONDITION.search(text):
@@ -231,6 +233,12 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
 
 
+def _strange(formulas: list[str], statement: str) -> bool:
+    """Whether one of the formulas is none of the problem's."""
+    theirs = _LOOKS.sub("", statement) if formulas else ""
+    return any(_LOOKS.sub("", undelimited(formula)) not in theirs for formula in formulas)
+
+
 def contradicts(statement: str, said: str, *, sure: bool) -> bool:
     """Whether a sentence speaks of something else than what a problem asks for.
 
@@ -245,7 +253,7 @@ def contradicts(statement: str, said: str, *, sure: bool) -> bool:
     text, subject = MATH_SPAN.sub(" ", asked.text), _SUBJECT.match(said)
     if not sure:
         others = stems(subject[1]) - asked.words if subject else ()
-        strange = any(undelimited(formula) not in statement for formula in formulas)
+        strange = _strange(formulas, statement)
         case = _STEP.match(said) or OTHER_CASE.search(said)
         if others or strange or case or not _same_qualifiers(text, said) or _of_conditions(text, said):
             return True
