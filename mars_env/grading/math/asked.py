@@ -32,6 +32,7 @@ _ON_FORM = re.compile(
 _NOT_ASKED = re.compile(r"\[asy\].*?\[/asy\]|\(not [^()]*\)", re.DOTALL)
 _OPERATION = re.compile(r"\b(?:sum|product|difference|quotient|ratio)\b", re.IGNORECASE)
 _COUNTS = re.compile(r"\bnumber of\b|\bhow many\b|\bcount\b", re.IGNORECASE)
+_COUNTED = re.compile(r"[\s*$]*((?!ways|possib)[a-z]{2,}s)\b")
 _CONDITION = re.compile(r"\b(?:if|when|that|such|given|where|knowing|assuming|from|who)\b", re.IGNORECASE)
 _COMPLEMENT = re.compile(
     r"\b(?:of|between|for|by|in|at|with|that|to|from|on|when|after|over|among|through|obtained)\b",
@@ -164,8 +165,7 @@ class Question(NamedTuple):
 @lru_cache(maxsize=4096)
 def questions(statement: str) -> tuple[str, ...]:
     """The sentences of a problem that ask."""
-    text = _NOT_ASKED.sub(" ", statement[-_LENGTH:])
-    return tuple(filter(_ASKS.search, _SENTENCES.split(text)))
+    return tuple(filter(_ASKS.search, _SENTENCES.split(_NOT_ASKED.sub(" ", statement[-_LENGTH:]))))
 
 
 @lru_cache(maxsize=4096)
@@ -239,16 +239,18 @@ def _strange(formulas: list[str], statement: str) -> bool:
     return any(_LOOKS.sub("", undelimited(formula)) not in theirs for formula in formulas)
 
 
-def contradicts(statement: str, said: str, *, sure: bool) -> bool:
+def contradicts(statement: str, before: str, after: str, *, sure: bool) -> bool:
     """Whether a sentence speaks of something else than what a problem asks for.
 
-    It has a qualifier that the question has not (more, smallest), or names another thing of the problem. If
+    It has a qualifier that the question has not (more, smallest), or names another thing of the problem, or
+    counts what the problem does not speak of: "12 vertices". `before` and `after` stand around its number. If
     it is not `sure` that the sentence concludes, it must have the question's qualifiers, too, what it says
     "is" something must be what is asked, and its formulas must be the problem's.
     """
     asked = question(statement)
     if asked is None:
         return True
+    said = f"{before} {after}"
     formulas, said = MATH_SPAN.findall(said), MATH_SPAN.sub(" ", said).strip()
     text, subject = MATH_SPAN.sub(" ", asked.text), _SUBJECT.match(said)
     if not sure:
@@ -257,8 +259,10 @@ def contradicts(statement: str, said: str, *, sure: bool) -> bool:
         case = _STEP.match(said) or OTHER_CASE.search(said)
         if others or strange or case or not _same_qualifiers(text, said) or _of_conditions(text, said):
             return True
+    counted = _COUNTED.match(after) if _COUNTS.search(text) else None
+    new = new_measure(statement, said) or (counted and stems(counted[1]) - asked.known - asked.words)
     unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
-    if new_measure(statement, said) or any(unasked):
+    if new or any(unasked):
         return True
     subject = _CHINESE_SUBJECT.match(said)
     others = (stems(said) & asked.known) - asked.words - asked.things

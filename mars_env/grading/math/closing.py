@@ -433,7 +433,7 @@ def _last_number(statement: str, context: str, sentence: str) -> str | None:
     value = _last_member(number)
     repeats = rf"=[\s$*\\]*{re.escape(value.lstrip(_MONEY))}(?!\.?\d)[^=\d]{{0,40}}\Z"
     sure = conclusion is not None or re.search(repeats, context) is not None
-    if not (sure or ended) or contradicts(statement, f"{before} {after}", sure=sure):
+    if not (sure or ended) or contradicts(statement, before, after, sure=sure):
         return None
     words = unshared(MATH_SPAN.sub(" ", said if sure else whole), statement)
     if doubtful(words, beside_number=True) or RELATIVE.search(before):
