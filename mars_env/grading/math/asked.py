@@ -326,8 +326,7 @@ def _same_qualifiers(asked: str, said: str) -> bool:
     A sentence without a complement may leave out those of the question's complement: "the length is 15" for
     "the length of its longer side".
     """
-    start = _ASKS.search(asked) if _CONDITION.match(asked) else None
-    needed = _main_part(asked[start.start() :] if start else asked)
+    needed = _main_part(asked)
     if not _parts(said)[1]:
         needed = _parts(needed)[0]
     for qualifier in _QUALIFIERS:
