@@ -195,7 +195,7 @@ async def play_plan(
         for agent in play.agents.values():
             price_of(agent.policy, plan.prices)
     try:
-        made_by = provenance(allow_dirty=True)
+        made_by = provenance()
     except ConfigError as error:
         log.warning("the report names no commit: %s", error)
         made_by = Provenance(None, versions())

@@ -256,7 +256,7 @@ def test_diversity_of_right_programs_counts_no_wrong_ones():
 
 
 def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
-    origin = provenance(allow_dirty=True)
+    origin = provenance()
     run = Run(0, TINY, tmp_path)
     rows = [row for arm in ARMS for row in study.STUDY.made([arm.name], run, origin, None)]
     by_name = {row.arm: row for row in rows}
