@@ -29,8 +29,10 @@ _ON_FORM = re.compile(
     r"\b(?:answers?|form|places?|nearest|terms|percentage|decimal|fraction|number|yes|true)\b",
     re.IGNORECASE,
 )
+_NOT_ASKED = re.compile(r"\[asy\].*?\[/asy\]|\(not [^()]*\)", re.DOTALL)
 _OPERATION = re.compile(r"\b(?:sum|product|difference|quotient|ratio)\b", re.IGNORECASE)
 _COUNTS = re.compile(r"\bnumber of\b|\bhow many\b|\bcount\b", re.IGNORECASE)
+_COUNTED = re.compile(r"[\s*$]*((?!ways|possib)[a-z]{2,}s)\b")
 _CONDITION = re.compile(r"\b(?:if|when|that|such|given|where|knowing|assuming|from|who)\b", re.IGNORECASE)
 _COMPLEMENT = re.compile(
     r"\b(?:of|between|for|by|in|at|with|that|to|from|on|when|after|over|among|through|obtained)\b",
@@ -45,6 +47,8 @@ _SUBJECT = re.compile(
 )
 _STEP = re.compile(r"we\b|let\b|[a-z]+ing\b|.*[:\"]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_LOOKS = re.compile(r"\s+|\\(?:[,;:! ]|left\b|right\b)|(?<=\\)[dt](?=frac)")
+"""What changes only the looks of a formula."""
 PHRASE = re.compile(r"[^\W_]+")
 _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
@@ -70,6 +74,7 @@ _ENDING = re.compile(r"(?<=[a-z]{3})(?:ing|ed|(?<!s)s)\Z")
 _PAST = {
     "sold": "sell", "bought": "buy", "paid": "pay", "spent": "spend", "ate": "eat", "drove": "drive",
     "sent": "send", "rode": "ride", "wrote": "write", "ran": "run", "gave": "give", "lost": "lose",
+    "found": "find", "fed": "feed", "saw": "see", "won": "win", "grew": "grow", "threw": "throw",
 }  # fmt: skip
 
 
@@ -105,7 +110,7 @@ _QUALIFIERS = tuple(
         r"\bsum\b|之和|总和",
         r"\bproduct\b|乘积|之积",
         r"\b(?:ratio|quotient)\b",
-        r"\b(?:not|without|non|never)\b|n['’]t\b|不",
+        r"\b(?:(?:can)?not|without|non|never)\b|n['’]t\b|不",
         r"\b(?:larg|great|bigg|high|long)(?:er|est)\b|\b(?:old|tall)est\b|\bmaxim(?:um|al)\b|(?<!at )\bmost\b"
         r"|较大|最[大多高长]",
         r"\b(?:small|low|short)(?:er|est)\b(?! terms)|\byoungest\b|\bminim(?:um|al)\b|(?<!at )\bleast\b"
@@ -129,7 +134,8 @@ _NEEDED = (
 )
 """Words of a question, and what a sentence about it must have then."""
 _IMPLIED = {
-    "how far": "distance travel", "how long": "time last long", "how old": "age old", "when": "time end",
+    "how far": "distance travel", "how long": "time last long", "long": "length", "wide": "width",
+    "tall": "height", " high": "height", "deep": "depth", "how old": "age old", "when": "time end",
     "how much": "cost price pay earn spend", "how fast": "speed", "how many": "count", "solve": "root",
     "find all": "root", "\\lim": "limit", "\\int": "integral", "\\frac{d": "derivative", "factor": "factored",
     "percent": "percentage", "maximum": "largest", "minimum": "smallest", " than ": "difference",
@@ -159,7 +165,7 @@ class Question(NamedTuple):
 @lru_cache(maxsize=4096)
 def questions(statement: str) -> tuple[str, ...]:
     """The sentences of a problem that ask."""
-    return tuple(filter(_ASKS.search, _SENTENCES.split(statement[-_LENGTH:])))
+    return tuple(filter(_ASKS.search, _SENTENCES.split(_NOT_ASKED.sub(" ", statement[-_LENGTH:]))))
 
 
 @lru_cache(maxsize=4096)
@@ -195,7 +201,7 @@ def _things(statement: str, words: frozenset[str], asked: str) -> frozenset[str]
 def stems(text: str) -> frozenset[str]:
     """The stems of the words that mean something, other than units of measurement."""
     words = {word for word in _WORD.findall(MATH_SPAN.sub(" ", text).lower()) if known_unit(word) is None}
-    return frozenset(map(_stem, words)) - _IDLE
+    return frozenset(stem.removesuffix("e") for stem in {*map(_stem, words)} - _IDLE)
 
 
 def is_asked(statement: str, said: str, *, sure: bool) -> bool:
@@ -208,7 +214,7 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     if asked is None:
         named = stems(said) or any(qualifier.search(said) for qualifier in _QUALIFIERS)
         return sure or (not named and _ALWAYS.search(said) is not None)
-    if any(undelimited(formula) not in statement for formula in formulas):
+    if _strange(formulas, statement):
         return False
     text = MATH_SPAN.sub(" ", asked.text)
     if asked.words <= {"your"} and not _CONDITION.search(text):
@@ -227,26 +233,36 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
     return bool(sure or shared or _ALWAYS.search(said) or any(has.search(text) for has, _ in _NEEDED))
 
 
-def contradicts(statement: str, said: str, *, sure: bool) -> bool:
+def _strange(formulas: list[str], statement: str) -> bool:
+    """Whether one of the formulas is none of the problem's."""
+    theirs = _LOOKS.sub("", statement) if formulas else ""
+    return any(_LOOKS.sub("", undelimited(formula)) not in theirs for formula in formulas)
+
+
+def contradicts(statement: str, before: str, after: str, *, sure: bool) -> bool:
     """Whether a sentence speaks of something else than what a problem asks for.
 
-    It has a qualifier that the question has not (more, smallest), or names another thing of the problem. If
+    It has a qualifier that the question has not (more, smallest), or names another thing of the problem, or
+    counts what the problem does not speak of: "12 vertices". `before` and `after` stand around its number. If
     it is not `sure` that the sentence concludes, it must have the question's qualifiers, too, what it says
     "is" something must be what is asked, and its formulas must be the problem's.
     """
     asked = question(statement)
     if asked is None:
         return True
+    said = f"{before} {after}"
     formulas, said = MATH_SPAN.findall(said), MATH_SPAN.sub(" ", said).strip()
     text, subject = MATH_SPAN.sub(" ", asked.text), _SUBJECT.match(said)
     if not sure:
         others = stems(subject[1]) - asked.words if subject else ()
-        strange = any(undelimited(formula) not in statement for formula in formulas)
+        strange = _strange(formulas, statement)
         case = _STEP.match(said) or OTHER_CASE.search(said)
         if others or strange or case or not _same_qualifiers(text, said) or _of_conditions(text, said):
             return True
+    counted = _COUNTED.match(after) if _COUNTS.search(text) else None
+    new = new_measure(statement, said) or (counted and stems(counted[1]) - asked.known - asked.words)
     unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
-    if new_measure(statement, said) or any(unasked):
+    if new or any(unasked):
         return True
     subject = _CHINESE_SUBJECT.match(said)
     others = (stems(said) & asked.known) - asked.words - asked.things
@@ -256,7 +272,7 @@ def contradicts(statement: str, said: str, *, sure: bool) -> bool:
 def new_measure(statement: str, said: str) -> bool:
     """Whether words name what a value measures, and the problem does not: an area."""
     asked = question(statement)
-    of = {_stem(word.lower()) for word in MEASURE.findall(said)}
+    of = stems(" ".join(MEASURE.findall(said)))
     return bool(of - (asked.words | asked.known if asked else stems(statement)))
 
 

@@ -62,7 +62,8 @@ _CLAUSES = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNO
 _NO_CLAIM = re.compile(r"(?i)\(|not\s\W|(?:what|which|how|find|compute|solve|see|take|let|add|subtract)\b")
 _COMPUTATION = re.compile(
     rf"({MATH_SPAN.pattern})|(?<![\w.:,\\^{{}}()+*/×÷·−-])(?<![+*/×÷·−-] )[(√⌊]*\\?\$?\d"
-    r"[\d\s.,+×*/÷()⌊⌋−·\\$!√²³⁴⁵⁶⁷⁸⁹^%-]*=(?=[\s*\\$(√]*\d)",
+    r"(?:[\d\s.,+×*/÷()⌊⌋−–·\\$!√²³⁴⁵⁶⁷⁸⁹^%-]|x (?=\\?\$?\d)|[a-z]{3,}(?:/[a-z]+)?(?= ?[+×*/÷–=-]| x ))*"
+    r"=(?=[\s*$\\(√]*\d)",
     re.DOTALL,
 )
 """A formula, which stays, or the left side of a computation."""
@@ -126,8 +127,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return None if opening < 0 else formula if readable else formula.rpartition("=")[2]
     if items := list_items(text):
         return ", ".join(items)
-    line = last_line(text)[-4000:]
-
+    line = re.sub(r"(?<!\\)\\[()]", "$", last_line(text)[-4000:])
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
     line = _SIGN.sub("", line.replace("**答**", "答")).strip()
@@ -283,11 +283,11 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     clause = re.sub(r"(?<=\d)-gon\b", " sides", undelimited(clause.replace("**", "")))
     if is_value(clause) or _is_equation(clause):
         return _Claim(clause, _words(clause), marked="=" in clause, alone=True)
-    clause = _COMPUTATION.sub(lambda found: found[1] or "", clause)
+    whole, clause = clause, _COMPUTATION.sub(lambda found: found[1] or "", clause)
     if found := at_end(clause):
         value, before, link = found
         said = f"{_before_sign(before) if link == '=' else before} {_words(value)}"
-        marked = link in "=:：" or "=" in value or clause.endswith("$")
+        marked = clause != whole or link in "=:：" or "=" in value or clause.endswith("$")
         return _Claim(_last_member(value), said, marked=marked, at_end=True)
     return _only_new_number(statement, clause)
 
@@ -433,7 +433,7 @@ def _last_number(statement: str, context: str, sentence: str) -> str | None:
     value = _last_member(number)
     repeats = rf"=[\s$*\\]*{re.escape(value.lstrip(_MONEY))}(?!\.?\d)[^=\d]{{0,40}}\Z"
     sure = conclusion is not None or re.search(repeats, context) is not None
-    if not (sure or ended) or contradicts(statement, f"{before} {after}", sure=sure):
+    if not (sure or ended) or contradicts(statement, before, after, sure=sure):
         return None
     words = unshared(MATH_SPAN.sub(" ", said if sure else whole), statement)
     if doubtful(words, beside_number=True) or RELATIVE.search(before):

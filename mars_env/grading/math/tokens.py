@@ -165,7 +165,7 @@ _END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
 """A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
 _MONEY = re.compile(
-    r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
+    r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t+*/=-]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
 )
 
 
