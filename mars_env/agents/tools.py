@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from mars_env.envs.visibility import public_tests, shown_problem
 from mars_env.errors import ConfigError, SandboxError, explained
 from mars_env.grading.code import CodeGrader
+from mars_env.grading.code.validate import fenced
 from mars_env.lazy import import_object, is_object_name
 from mars_env.problems import ProblemSet
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
@@ -182,15 +183,12 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
     return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters)
 
 
-def public_tests_tool(
-    problems: ProblemSet, *, seconds: float = 60.0, grader: CodeGrader | None = None
-) -> Tool:
+def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
     """The tool ``public_tests``: runs a program on the public tests of the turn's problem, in the sandbox.
 
     Args:
         problems: Those that are played; the agent's statement says which one.
         seconds: How long one call may take.
-        grader: Judges by public tests; by default a `CodeGrader` with its limits.
 
     Raises:
         ConfigError: The problem set is endless.
@@ -198,7 +196,7 @@ def public_tests_tool(
     if problems.endless:
         raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
     known = {problem.statement: shown_problem(problem) for problem in problems if public_tests(problem)}
-    judge = grader or CodeGrader(tests="public", run_all=True)
+    judge = CodeGrader(tests="public", run_all=True)
 
     def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
         async def run(given: Mapping[str, Any]) -> str:
@@ -206,7 +204,7 @@ def public_tests_tool(
             problem = known.get(str(observation.get("problem")))
             if problem is None:
                 return "Error: this problem has no public tests"
-            grade = await judge.grade(problem, f"```python\n{code}\n```")
+            grade = await judge.grade(problem, fenced(code))
             if grade.score is None:
                 raise SandboxError(grade.reason)
             return grade.feedback or grade.reason

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from mars_env.checks import finite, valid_count
 from mars_env.errors import ConfigError, ModelError, SandboxError, explained
-from mars_env.grading.code.extract import extract_program
+from mars_env.grading.code.extract import asked_names, extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.parser import read_integer
 from mars_env.sync import awaitable
@@ -78,11 +78,12 @@ class Vote:
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
         """The first candidate that gives the most frequent answer; without any answer, the first."""
         texts = [turn.text for turn in candidates]
-        by_text = self.by_text and problem.kind == "code"
-        cast = [answer_key("code", text) for text in texts] if by_text else await cast_votes(problem, texts)
+        names = asked_names(problem.reference)
+        programs = [answer_key("code", text, "", *names) for text in texts] if problem.kind == "code" else []
+        cast = programs if self.by_text and programs else await cast_votes(problem, texts)
         ranked = _most_frequent(range(len(cast)), cast)
-        if ranked and problem.kind == "code":
-            ranked = _most_frequent(ranked, [answer_key("code", text) for text in texts]) or ranked
+        if ranked and programs:
+            ranked = _most_frequent(ranked, programs) or ranked
         return Choice(candidates[ranked[0] if ranked else 0].id)
 
 
@@ -104,7 +105,8 @@ async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | 
 
     grader = grader_for(problem.kind)
     if not (isinstance(grader, CodeGrader) and has_inputs(problem)):
-        return [answer_key(problem.kind, text, problem.statement) for text in texts]
+        about = problem.statement, *asked_names(problem.reference)
+        return [answer_key(problem.kind, text, *about) for text in texts]
     distinct = list(dict.fromkeys(texts))
     with explained(ModelError, "the programs could not be run for a vote", SandboxError):
         outputs = await asyncio.gather(*(grader.outputs(problem, text) for text in distinct))
@@ -145,18 +147,19 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
     return Ratings(scores, tokens)
 
 
-def answer_key(kind: str, text: str, statement: str = "") -> Hashable | None:
+def answer_key(kind: str, text: str, statement: str = "", *names: str) -> Hashable | None:
     r"""What a solution votes for; None where it holds no answer.
 
     Integers vote as numbers, other answers as texts without white space, programs line by line. The problem's
-    statement helps to find an answer without a box (`mars_env.grading.math.extract`).
+    statement helps to find an answer without a box (`mars_env.grading.math.extract`), and the names that its
+    tests ask for a program among several blocks.
 
     Example:
         >>> answer_key("math", r"\boxed{025}"), answer_key("math", "I do not know, sorry.")
         (25, None)
     """
     if kind == "code":
-        program, _ = extract_program(text)
+        program, _ = extract_program(text, *names)
         lines = [line.rstrip() for line in (program or "").splitlines()]
         return "\n".join(line for line in lines if line) or None
     answer = extract_answer(text, statement=statement).answer

@@ -69,7 +69,8 @@ class Interpreter:
             try:
                 answers = await self._send([*((0, call) for call in again), (self._characters, source)])
                 for _ in again:
-                    await _answer(answers)
+                    async with asyncio.timeout(self._seconds):
+                        await _answer(answers)
                 again = []
                 async with asyncio.timeout(self._seconds):
                     text = await _answer(answers)
@@ -125,6 +126,8 @@ class Interpreter:
         assert self._session is not None
         if self._channel:
             self._channel[1].close()
+        if not (await asyncio.wait([self._session], timeout=self._seconds))[0]:
+            return Ended.KILLED.value  # it answers no more, and is killed after this
         result = await self._session
         if result.ended is Ended.LOST:
             raise SandboxError(f"the sandbox of an interpreter was lost: {result.detail}")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mars_env.envs.selection import answer_key
-from mars_env.envs.visibility import Visibility
+from mars_env.envs.visibility import EXAMPLES, Visibility
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
-from mars_env.grading.code.extract import extract_program
+from mars_env.grading.code.extract import asked_names, extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.text import counted
 from mars_env.types import Tree, Turn
@@ -71,7 +71,7 @@ def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
     """The solution that a finished tree without a fault ends with; `visibility` is that of the game."""
     final = next(turn for turn in tree.turns if turn.id == tree.final)
     if tree.problem.kind == "code":
-        answer, _ = extract_program(final.text)
+        answer, _ = extract_program(final.text, *asked_names(tree.problem.metadata.get(EXAMPLES)))
     else:
         answer = extract_answer(final.text, statement=tree.problem.statement).answer
     return Solution(final.text, answer, *_confidence(tree, final, visibility), tree)

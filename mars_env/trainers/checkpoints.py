@@ -1,8 +1,8 @@
 """Checkpoints: if the process is killed at any moment, each is either complete or ignored.
 
 In ``step-00000012`` each policy has an ordinary Hugging Face checkpoint, which transformers and vLLM can
-load, with ``optimizer.safetensors`` beside it. ``state.json`` has the step, settings, versions, and the size
-of every file.
+load, with ``optimizer.state`` beside it. ``state.json`` has the step, settings, versions, and the size of
+every file.
 """
 
 import hashlib
@@ -36,7 +36,8 @@ _FORMAT = 1
 _NAME = re.compile(r"step-([0-9]{8})")
 _SCRATCH = ".scratch-"
 _GENERATION = "generation_config.json"
-_OPTIMIZER = "optimizer.safetensors"
+_OPTIMIZER = "optimizer.state"
+"""In the format of safetensors, but not named so: vLLM reads all ``*.safetensors`` as weights."""
 _HEAD = 64
 """Values of each parameter that a fingerprint reads."""
 log = logger(__name__)
@@ -47,8 +48,8 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint under another name, sync it to disk, and rename it; returns its directory.
 
-    Older ones are deleted, so that `keep` up to this one are left; later ones stay. A `StoreError` if it
-    cannot be written, on a full disk for example.
+    Older ones are deleted, so that `keep` up to this one are left, at least this one; later ones
+    stay. A `StoreError` if it cannot be written, on a full disk for example.
     """
     target = directory / f"step-{step:08d}"
     # safetensors has an error of its own for a full disk
@@ -71,7 +72,7 @@ def save_checkpoint(
                 "files": {path.relative_to(scratch).as_posix(): path.stat().st_size for path in files},
             }
             (scratch / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-        for _, old in [found for found in numbered(directory, _NAME) if found[0] <= step][keep:]:
+        for _, old in [found for found in numbered(directory, _NAME) if found[0] <= step][max(1, keep) :]:
             remove_folder(old)
     return target
 
@@ -131,7 +132,8 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: "Mapping[
         raise StoreError(f"{path} has the policies {sorted(state['policies'])}, not {sorted(policies)}")
     for name, policy in policies.items():
         _load_weights(policy.model, path / name)
-        policy.optimiser.restore(safetensors.torch.load_file(path / name / _OPTIMIZER))
+        [moments] = (path / name).glob("optimizer.*")  # of earlier checkpoints optimizer.safetensors
+        policy.optimiser.restore(safetensors.torch.load_file(moments))
         policy.version = state["policies"][name]["version"]
         policy.updates = state["policies"][name]["updates"]
     return int(state["step"])

@@ -168,6 +168,8 @@ class TrainConfig(Credit, frozen=True):
             raise ValueError('with old_logprobs="rollout" the ratio corrects: leave tis_cap out')
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
             raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must be at least 0 and below 1, got {self.betas}")
         return self
 
     @property
@@ -252,8 +254,7 @@ def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) 
         >>> [has_no_gradient(TrainConfig(), _example_group([1.0, r])) for r in (1.0, 0.0)]
         [True, False]
     """
-    differing = config.model_copy(update={"uniform_groups": "drop"})
-    advantages = estimator_of(differing)([group])
+    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))([group])
     return not any(
         (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
         and turn.policy not in frozen

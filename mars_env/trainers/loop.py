@@ -102,19 +102,11 @@ async def train(
         raise ConfigError(f"the problem {shown(bare.id)} has no reference: leave it out or change the grader")
     trained = check_run(game, team, settings)
     settings = checked(settings)
-    config = settings.train
-    scaffolds = any(isinstance(agent, TrainingAgent) for agent in team.agents.values())
-    if not scaffolds and (apart := sampled_elsewhere(team, config)):
-        config = config.corrected(settings.pipeline.staleness)
-        log.info(
-            "%s sampled by another engine or precision than trains: old_logprobs=%s, tis_cap=%s",
-            ", ".join(apart), config.denominator(settings.pipeline.staleness), config.tis_cap,
-        )  # fmt: skip
     await preflight(team.agents, game, trained)
     await require_room(game.rules, team.agents, problems)
     also = {"made_by": team.made_by, "max_turns": game.rules.max_turns, "problems": problems.content_hash()}
     return await fit(
-        trainer_of(game, team, settings, config, also),
+        trainer_of(game, team, settings, settings.train, also),
         lambda done: rollouts(game, team, problems, settings, done=done, directory=directory),
         settings.steps,
         refresh=team.refresh,
@@ -129,8 +121,16 @@ def trainer_of(
 ) -> LocalTrainer:
     """The trainer of a run; no other run continues from its checkpoints.
 
-    `config` are the settings of the update, `also` is what else the run depends on, as plain data.
+    `config` are the settings of the update, corrected where another engine or precision samples; `also` is
+    what else the run depends on, as plain data.
     """
+    scaffolds = any(isinstance(agent, TrainingAgent) for agent in team.agents.values())
+    if not scaffolds and (apart := sampled_elsewhere(team, config)):
+        config = config.corrected(settings.pipeline.staleness)
+        log.info(
+            "%s sampled by another engine or precision than trains: old_logprobs=%s, tis_cap=%s",
+            ", ".join(apart), config.denominator(settings.pipeline.staleness), config.tis_cap,
+        )  # fmt: skip
     return LocalTrainer(
         team.policies,
         config.model_copy(update={"seed": settings.seed}),

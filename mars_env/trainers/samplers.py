@@ -21,8 +21,8 @@ from mars_env.types import Completion, Prompt
 TOLERANCE: Final = {"float32": 2e-3, "float16": 0.05}
 """How far log-probabilities of the probe may differ on average, by the coarser precision of the two."""
 
-COARSE: Final = 0.25
-"""The same for bfloat16, and for engines that do not name their precision."""
+COARSE: Final = 1.0
+"""The same for bfloat16, which rounds unlikely tokens most, and for engines of unknown precision."""
 
 PROBE = 32
 """Tokens of the probe."""

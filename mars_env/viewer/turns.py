@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from mars_env.evaluation.trees import is_right, judged_turn, sampled_tokens
-from mars_env.grading.code.extract import extract_program
+from mars_env.grading.code.extract import asked_names, extract_program
 from mars_env.text import one_line, visible
 from mars_env.types import INTERRUPTIONS, Completion, Tree, Turn, Verdict
 from mars_env.viewer.mathml import mathml
@@ -203,8 +203,8 @@ def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> _Fold | None:
 
 def _program(turn: Turn, tree: Tree) -> str:
     """The program in a turn's text where programs are asked for; otherwise the text."""
-    program = extract_program(turn.text)[0] if tree.problem.kind == "code" else None
-    return turn.text if program is None else program
+    program, _ = extract_program(turn.text, *asked_names(tree.problem.reference))
+    return turn.text if program is None or tree.problem.kind != "code" else program
 
 
 def _logprobs(completions: Sequence[Completion]) -> _Fold | None:

@@ -201,7 +201,7 @@ class Study:
         calls = []
         for seed in sorted({seed for _, seed in wanted}):
             arms = [(arm,) for arm, other in wanted if other == seed]
-            groups = [tuple(self.arms)] if self.together else arms
+            groups = [tuple(arm for (arm,) in arms)] if self.together else arms
             calls += [(group, replace(run, seed=seed), origin, plan) for group in groups]
         for rows in _in_processes(self.made, calls, jobs) if jobs else (self.made(*call) for call in calls):
             yield from rows
@@ -252,10 +252,10 @@ class Study:
         short = replace(run, seed=seed, recipe=_changed(run.recipe, self.updates, updates))
         same = bool(stored)
         for arm, row in stored.items():
-            then = _first(row.detail.get("rewards"), updates)
+            then = _first(row.detail, updates)
             if then is None or arm in self.unrepeatable:
                 continue
-            now = _first(asyncio.run(self.play([arm], short))[arm].detail["rewards"], updates)  # type: ignore[arg-type]
+            now = _first(asyncio.run(self.play([arm], short))[arm].detail, updates)  # type: ignore[arg-type]
             same &= then == now
             said = "the same" if then == now else f"{now} instead of {then}"
             console.print(f"{arm}, seed {seed}, first {updates} updates: {said}", highlight=False)
@@ -343,8 +343,9 @@ def _changed(recipe: BaseModel, path: str, value: int) -> BaseModel:
     return recipe.model_copy(update={name: _changed(getattr(recipe, name), rest, value) if rest else value})
 
 
-def _first(rewards: Any, updates: int) -> Any:
+def _first(detail: Mapping[str, Any], updates: int) -> Any:
     """Rewards of the first updates, of all roles together or by role; None where there are none."""
+    rewards = detail.get("rewards", detail.get("curve"))
     if isinstance(rewards, Mapping):
         found = {role: values[:updates] for role, values in rewards.items() if values}
         return found or None

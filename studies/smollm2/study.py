@@ -278,7 +278,8 @@ class Training:
     def spent(self) -> dict[str, float]:
         """Seconds of each stage that are in the state; those that a kill lost are not."""
         runs = [read_run(kept).manifest["config"]["cpu"] for kept in (self.place / "played").iterdir()]
-        logs = {name: read_jsonl(self.place / f"{name}.jsonl") for name in ("taught", "rewarded")}
+        paths = {name: self.place / f"{name}.jsonl" for name in ("taught", "rewarded")}
+        logs = {name: read_jsonl(path) if path.exists() else [] for name, path in paths.items()}
         return {
             "teaching": sum(row["cpu"] for row in logs["taught"]),
             "MarsRL, wall clock": sum(
@@ -330,8 +331,8 @@ def checked(path: Path) -> HFModel:
     return HFModel(path, device="cpu", dtype="float32", name=NAME)
 
 
-async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
-    """All rows of a seed; what the folder has already is not done again."""
+async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
+    """Rows of a seed; what the folder has already is not done again."""
     place, origin = run.cache / str(run.seed), provenance(allow_dirty=True)
     place.mkdir(parents=True, exist_ok=True)
     begun = place / "commit.json"
@@ -343,12 +344,16 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
         )
     model = tiny_model(name=NAME) if run.recipe == QUICK else real_model()
     training = Training(run.seed, run.recipe, model, place)
-    found = {BEFORE: await training.row(BEFORE)}
-    training.teach()
-    found[TAUGHT] = await training.row(TAUGHT)
-    await training.reward()
-    found[REWARDED] = await training.row(REWARDED)
-    found[REWARDED][1]["curve"], spent = training.curve(), training.spent()
+    found = {}
+    for arm in arms:
+        if arm != BEFORE and TAUGHT not in found:
+            training.teach()
+        if arm == REWARDED:
+            await training.reward()
+        found[arm] = await training.row(arm)
+        if arm == REWARDED:
+            found[arm][1]["curve"] = training.curve()
+    spent = training.spent()
     seconds = sum(spent.values()) / len(found)
     return {
         arm: Result(figures, {**detail, "seconds": spent}, seconds)
@@ -398,5 +403,6 @@ STUDY = Study(
     together=True,
     beside=beside,
     columns=COLUMNS,
+    updates="marsrl.steps",
     state=Path("runs/smollm2"),
 )

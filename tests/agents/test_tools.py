@@ -259,7 +259,7 @@ async def test_public_tests_are_run_on_the_problem_of_the_turn():
     tests = [{"input": "3", "output": "6", "public": True}, {"input": "8", "output": "77", "public": False}]
     problem = Problem("double", "Double it.", {"form": "stdin", "tests": tests}, "code")
     checked = public_tests_tool(ProblemSet("p", [problem]))
-    programs = "print(2 * int(input()))", "print(5)"
+    programs = "'''\n```\n'''\nprint(2 * int(input()))", "print(5)"
     asked = "".join(call("public_tests", code=program) for program in programs)
     model = writes(asked, "done")
     [action] = await Coder(model, tools=[checked], prompt="{{ problem }}").act(

@@ -55,6 +55,9 @@ async def test_programs_vote_by_their_text():
     texts = ["```python\nprint(2)\n```", "```python\nprint(1)\n```", "Here:\n```python\nprint(1)  \n\n```"]
     assert (await Vote().choose(problem, turns(*texts), 0)).turn == "1"
     assert answer_key("code", "<think>hm") is None
+    asked = Problem("c", "Return 1.", {"entry_point": "f"}, "code")
+    texts = [f"```python\ndef f(): return {n}\n```\nSo:\n```python\nf()\n```" for n in (2, 1, 1)]
+    assert (await Vote().choose(asked, turns(*texts), 0)).turn == "1"
 
 
 ROW = {"id": "c", "prompt": "Double.", "public_tests": 2}

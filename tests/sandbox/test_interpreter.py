@@ -71,6 +71,17 @@ async def test_a_call_that_takes_too_long_is_undone():
     await interpreter.aclose()
 
 
+async def test_no_call_outlives_its_time():
+    sandboxes.need_a_sandbox()
+    interpreter = Interpreter(Interpreters(), seconds=1)
+    await interpreter.run("import os, sys, time\ntime.sleep(0 if sys.stdout.room else 600)")
+    assert (await interpreter.run("os.write(4, b'no JSON\\n'); time.sleep(600)")).startswith(
+        "Error: it ended"
+    )
+    assert "do not run again" in await interpreter.run("1")
+    await interpreter.aclose()
+
+
 async def test_calls_that_do_not_run_again_cost_the_names_and_not_the_turn(home):
     interpreter = Interpreter(home)
     await interpreter.run("import os, sys\nx = 2 if sys.stdout.room else os._exit(0)")  # none when repeated

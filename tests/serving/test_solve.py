@@ -91,6 +91,10 @@ def test_public_tests_are_shown_and_never_a_grade():
     )
     assert (solution.confidence, solution.answer.strip()) == (1.0, "print(input())")
     assert solution.tree.turns[0].grade is None
+    two = "```python\ndef f(): return 1\n```\nSo:\n```python\nf()\n```"
+    asked = {"entry_point": "f", "tests": ["assert f() == 1"]}
+    solution = mars_env.solve("1?", agents=lambda seen: two, env_id="tree-search", tests=asked, nodes=1)
+    assert solution.answer == "def f(): return 1\n"
     with raises(ConfigError):
         make_question("Echo.", tests=[{"input": "a"}])
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import UpdateBatch
-from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, checkpoints, fit
 from mars_env.trainers.checkpoints import newest_checkpoint
 
 
@@ -22,7 +22,10 @@ def trained(toy, steps, config=None):
     return tiny
 
 
-def test_a_checkpoint_is_the_whole_state_bit_by_bit(toy, tmp_path):
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_checkpoint_is_the_whole_state_bit_by_bit(toy, tmp_path, monkeypatch, earlier):
+    if earlier:
+        monkeypatch.setattr(checkpoints, "_OPTIMIZER", "optimizer.safetensors")
     first = trained(toy, 3)
     path = first.save(tmp_path)
     assert path.name == "step-00000003"
@@ -37,7 +40,9 @@ def test_a_checkpoint_is_the_whole_state_bit_by_bit(toy, tmp_path):
 
 def test_a_policy_is_an_ordinary_checkpoint_of_transformers(toy, tmp_path):
     tiny = trained(toy, 1)
-    loaded = AutoModelForCausalLM.from_pretrained(tiny.save(tmp_path) / "mars")
+    path = tiny.save(tmp_path) / "mars"
+    assert [file.name for file in path.glob("*.safetensors")] == ["model.safetensors"]  # vLLM reads all
+    loaded = AutoModelForCausalLM.from_pretrained(path)
     ids = torch.tensor([[1, 2, 3]])
     assert torch.equal(loaded(ids).logits, tiny.policies["mars"].model(ids).logits)
 
@@ -47,6 +52,7 @@ def test_only_the_newest_are_kept(toy, tmp_path):
     for tiny.steps in (1, 2, 3, 4):
         tiny.save(tmp_path, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
+    assert [tiny.save(tmp_path, keep=0)] == [*tmp_path.iterdir()]
 
 
 def test_a_checkpoint_stays_beside_later_ones(toy, tmp_path):
@@ -98,7 +104,7 @@ def shortened(path, by):
         lambda torn: shortened(torn / "mars" / "model.safetensors", 1),
         lambda torn: shortened(torn / "state.json", 20),
         lambda torn: (torn / "state.json").unlink(),
-        lambda torn: (torn / "mars" / "optimizer.safetensors").unlink(),
+        lambda torn: (torn / "mars" / "optimizer.state").unlink(),
         lambda torn: shutil.rmtree(torn) or torn.mkdir(),
     ],
     ids=["cut weights", "cut state", "no state", "no optimiser", "empty"],

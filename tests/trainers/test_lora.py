@@ -175,7 +175,7 @@ def test_a_checkpoint_holds_adapters_that_peft_loads(toy, tmp_path):
     stir(adapters["verifier"])
     path = trainer_of(adapters).save(tmp_path) / "verifier"
     names = {file.name for file in path.iterdir()}
-    assert names == {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"}
+    assert names == {"adapter_config.json", "adapter_model.safetensors", "optimizer.state"}
     loaded = PeftModel.from_pretrained(toy.tiny_model(), path)
     assert torch.equal(loaded(input_ids=IDS).logits, adapters["verifier"](input_ids=IDS).logits)
 

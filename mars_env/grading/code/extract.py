@@ -10,14 +10,16 @@ r"""Finds the program in a completion, in time linear in its length.
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from mars_env.grading.message import CONTROL, without_opening
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
 _PYTHON = r"(?:python|py|pypy|ipython)[0-9.]*"
 _FENCE = re.compile(
-    rf"^(?:([ \t]*)(`{{3,}}|~{{3,}})[ \t]*([^\n`]*)"
-    rf"|[^\s#\"'`>][^\n\"]*?(?<=[\s:>])(`{{3,}})({_PYTHON}))[ \t]*$",
+    rf"^(?:([ \t]*)(`{{3,}}+|~{{3,}}+)([^\n`]*+)"
+    rf"|[^\s#\"'`>][^\n\"]*?(?<=[\s:>])(`{{3,}})({_PYTHON})[ \t]*)$",
     re.MULTILINE | re.IGNORECASE,
 )
 """A fence on its own line, or one labelled as Python that ends a line."""
@@ -60,6 +62,18 @@ def extract_program(text: str, *names: str) -> tuple[str | None, str]:
         return None, NO_PROGRAM
     defining = [code for code in chosen if any(defines(code, name) for name in names)]
     return (defining or chosen)[-1], ""
+
+
+def asked_names(reference: Any) -> tuple[str, ...]:
+    """The functions and classes of which the tests of a code problem ask for one; none without tests.
+
+    Example:
+        >>> asked_names({"form": "asserts", "entry_point": "f"}), asked_names(None)
+        (('f',), ())
+    """
+    found = reference if isinstance(reference, Mapping) else {}
+    names = found.get("fn_name"), found.get("entry_point"), found.get("method") and "Solution"
+    return tuple(name for name in names if isinstance(name, str) and name)
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from mars_env.grading.code.compare import (
     value_key,
     values_match,
 )
-from mars_env.grading.code.extract import extract_program
+from mars_env.grading.code.extract import asked_names, extract_program
 from mars_env.grading.code.outcomes import (
     SHOWN,
     SMALL,
@@ -36,7 +36,7 @@ from mars_env.grading.code.outcomes import (
 from mars_env.grading.code.reference import check_tests
 from mars_env.problems.code import with_integer_keys
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
-from mars_env.text import describe_error
+from mars_env.text import describe_error, visible
 from mars_env.types import Grade, Problem
 
 T = TypeVar("T")
@@ -161,11 +161,12 @@ class CodeGrader:
         if fault is not None:
             return Grade.unknown(fault.why, backend=backend)
         passed = sum(each.passed for each in results)
-        feedback = _feedback(results, total, self.feedback)
+        # A program's words may hold lone surrogates, which no tokenizer takes.
+        feedback = visible(_feedback(results, total, self.feedback))[:FEEDBACK_CHARACTERS]
         if passed == total:
             return Grade.correct(backend=backend, feedback=feedback)
         at, first = next((i, each) for i, each in enumerate(results) if not each.passed)
-        reason = f"test {at + 1} of {total}: {first.why}" if total > 1 else first.why
+        reason = visible(f"test {at + 1} of {total}: {first.why}" if total > 1 else first.why)
         fraction = passed / total if score == "fraction" else 0.0
         return Grade.wrong(reason, score=fraction, backend=backend, feedback=feedback)
 
@@ -212,8 +213,7 @@ def _task(problem: Problem, scope: Scope, run_all: bool, limits: Limits) -> Task
         limits = replace(limits, **{name: value for name, value in stated.items() if value})
     except ConfigError as error:
         raise ProblemError(str(error)) from error
-    names = [reference.get("fn_name"), reference.get("entry_point"), reference.get("method") and "Solution"]
-    return Task(reference, tuple(tests), tuple(filter(None, names)), run_all, limits)
+    return Task(reference, tuple(tests), asked_names(reference), run_all, limits)
 
 
 async def _judge(lease: Lease, task: Task, program: str) -> tuple[str, list[TestResult]]:
@@ -398,4 +398,4 @@ def _feedback(results: Sequence[TestResult], total: int, scope: str) -> str:
     if not failed.public and scope == "public":
         return f"{number}, then a hidden test failed: {failed.why}."
     detail = f"\n{failed.detail}" if failed.detail else ""
-    return f"{number}. The first failure: {failed.why}.{detail}"[:FEEDBACK_CHARACTERS]
+    return f"{number}. The first failure: {failed.why}.{detail}"

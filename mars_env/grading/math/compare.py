@@ -239,12 +239,14 @@ def _paired(r: Sequence[Node], a: Sequence[Node], same: Callable[[Node, Node], b
 
 def _group(r: Node, a: Node, tolerance: float | None) -> bool:
     if r.kind != a.kind:  # a vector may be written as a row or a column, but a matrix is no vector
-        return r.kind == "group" and _each(r.args, _components(a), tolerance)
+        return _each(_components(r), _components(a), tolerance)
     return (r.value == a.value or len(r.args) > 2) and _each(r.args, a.args, tolerance)
 
 
 def _components(node: Node) -> tuple[Node, ...]:
-    """The components of a matrix with one row or one column; otherwise its rows."""
+    """The components of a point, and of a matrix with one row or one column; otherwise its rows."""
+    if node.kind != "matrix":
+        return () if node.value in (("[", ")"), ("(", "]")) else node.args
     if len(node.args) == 1:
         return node.args[0].args
     return tuple(row.args[0] if len(row.args) == 1 else row for row in node.args)

@@ -50,11 +50,13 @@ _OFFER_OR_REMARK = re.compile(
     r"|(?:and )?that['’]s (?:the answer|my answer|it)|if you(?:['’]d| would)? (?:like|want|have|need)"
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
-    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?:\(?\**(?:(?:you|we|one) can )?(?:double-)?(?:check|verif\w+"
+    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?:\(?\**(?:(?:you|we|one) can )?(?:(?:as )?an? )?"
+    r"(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?(?:check|verif\w+"
     r"|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))\b(?P<check>[^\n]{1,300})"
     r"|(?P<remark>\([A-Z][^()\n]{1,300}\)\.?))\Z",
     re.IGNORECASE,
 )
+_NEARLY = re.compile(r"\b(?:about|approximately|roughly)\b", re.IGNORECASE)
 _EVERY_INTEGER = re.compile(
     r"(?<!\s),?\s+(?:where|with|for)\s+(?:(?:any|all|every|each)\s+integers?\s+\$?([a-z])\$?"
     r"|\$?([a-z])\$?\s+(?:is\s+)?(?:an|any)(?:\s+arbitrary)?\s+integer)(?=\.?\s*\Z)"
@@ -128,7 +130,7 @@ def _unboxed(text: str, statement: str, reference: str) -> Extraction:
     text, end = text[:-_LAST], _END_MARK.sub("", text[-_LAST:])
     text += _EVERY_INTEGER.sub(r", $\1\2\\in\\mathbb{Z}$", end) if "integer" in end else end
     while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
-        remark = offer["remark"] or offer["check"] or ""
+        remark = _NEARLY.sub(" ", offer["remark"] or offer["check"] or "")
         if doubtful(remark, beside_number=True) or CORRECTION.search(remark):
             break
         text = text[: offer.start()].rstrip()

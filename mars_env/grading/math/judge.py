@@ -33,10 +33,11 @@ _FONTS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
 )
 _SUBJECT = (
-    r"(?:the|it|this|that)"
+    r"(?:(?:the|it|this|that)"
     r"(?: (?!(?:is|was|are|were|not|no|never|often|always|sometimes|only|[a-z]+ly)\b)[a-z]+){0,2}"
-    r" (?:(?:is|was|are|were) )?(?:an? )?"
+    r" (?:(?:is|was|are|were) )?|[a-z] is )?(?:an? )?"
 )
+_NOUN = "(?: (?:function|triangle|series|sequence|number|integer))?"
 _WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
 
 
@@ -64,7 +65,7 @@ _QUANTITY = re.compile(
     r"|\\mathcal\s*\{?\s*[A-Z]\s*\}?(?:\^\{-1\})?\s*(?:\\left)?\\\{[^=]{1,60}\\\}"
     r"|P\s*(?:\\left)?\([^()=]{1,30}(?:\\mid|\|)[^()=]{1,30}\)"
     r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*(?:\\(?:cap|cup|setminus)|[∩∪])\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
-    r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)"
+    r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)|(?:s|\\sigma)\^\{?2\}?"
     r")\s*=(?!=)\s*(?=\S)"
 )
 _VERDICT = re.compile(
@@ -217,7 +218,7 @@ def _same_words(reference: str, answer: str) -> bool | None:
     words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
     if words and (
         normal_text(a) in (said := normal_text(r), said.removeprefix("quadrant "))
-        or re.fullmatch(_SUBJECT + re.escape(r), a, re.IGNORECASE)
+        or re.fullmatch(_SUBJECT + re.escape(r) + _NOUN, a, re.IGNORECASE)
     ):
         return True
     if (day := date(r)) and (other := date(a)):

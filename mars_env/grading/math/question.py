@@ -131,7 +131,7 @@ def names_another(statement: str, answer: str) -> bool:
         return False
     if _CALL.fullmatch(left) and _CALL.fullmatch(asked[0]):
         return True
-    if (name := _NAME.fullmatch(left)) is None:
+    if (name := _NAME.fullmatch(left)) is None or name[0] == r"\det":
         return False
     other = _NAME.fullmatch(asked[0])
     if other and (

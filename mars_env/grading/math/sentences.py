@@ -17,6 +17,7 @@ MATH_SPAN = re.compile(
 )
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+_BOLDS = re.compile(r"\*\*([^*\n]{1,99})\*\*(,? (?:and|or) |, )\*\*(?=[^*\n]{1,99}\*\*)")
 _DELIMITERS = (
     ("$$", "$$"),
     ("$", "$"),
@@ -36,16 +37,21 @@ _EXPLANATION = re.compile(
     re.IGNORECASE,
 )
 _REMARK = re.compile(
-    r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
+    r",\s*(?:(?:not|rather than|(?:or )?(?:about|approximately|roughly))\s"
     r"|(?:(?:which|and (?:it|this)) (?:is |occurs ))?(?:attained|achieved|reached|(?<=occurs )at"
     r"|with equality|including(?=[^,]*\Z))\b"
     r"|which is (?:about|approximately|roughly)|(?:while|whereas)\s)[^$]*\Z"
     r"|,?\s+where\s+(?:000|[A-Z])\s+(?:is|denotes)\s[^,]*\Z|\s\((?:that\s+is|i\.e\.)[,\s][^()]{1,100}\)"
-    r"|\s+is\s+the\s+(?:only|unique)\s+(?:such\s+\w+|solution|function|possibility|answer)[\s.]*\Z"
+    r"|\s+is\s+(?:valid|admissible|the\s+(?:only|unique)\s+(?:such\s+\w+|solution|function|possibility|answer|one))[\s.]*\Z"
+    r"|[;,]\s[^;,]*\b(?:discarded|rejected|extraneous|invalid|inadmissible)\b"
+    r"(?:,?\s(?:since|because|as)\b.*)?[\s.]*\Z"
     r"|\s+for\s+(?:all|every|any|each)\s[^,=]*\Z|(?<=[\w$*)%]),?\s+(?:because|since)\s[^\n]*\Z"
-    r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
+    r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.]|\d[^()]*[a-z]{2})[^()]{1,200}\)"
+    r"(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
+_AGAIN = re.compile(r"[\s*]*\(\d")
+_MEASURED = re.compile(r"\d\S*(?: [A-Za-z]+){0,2}\Z")
 _CHINESE_REST = re.compile(r"(?<=\d)\s?(?!平方|立方)(?![^\d]*[万亿百千以多左半])[\u4e00-\u9fff]{3,}\Z")
 _LETTER_UNIT = re.compile(r"(?<=[\d⁰¹²³⁴⁵⁶⁷⁸⁹]) ([mgsLNJWVA])\Z")
 _ADVERB = re.compile(
@@ -55,7 +61,8 @@ _ADVERB = re.compile(
 )
 _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by|(?:located\s+)?at))*[\s:,*_]+"
-    r"|\b(?:simplif(?:y|ies)|reduces?|evaluates?|amounts?|comes?)\s+to\s+"
+    r"|\b(?:simplif(?:y|ies)|reduces?|evaluates?|amounts?|comes?|converges?|tends?)\s+to\s+"
+    r"|\bfalls?\s+on\s+"
     r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d)(?<!\d ):\s*|:(?![\d ])\s*"
     r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
     r"|(?:[是为得故]|等于|所以|因此|最[大小]值)[\s,:、，]*(?=[\d$\\(\[-])",
@@ -77,7 +84,7 @@ _PRICED = re.compile(r"\d\D*(?!\b(?:and|or)\b)\b[A-Za-z]{2,}\s+\\?\s*[$€£]\s*
 _WORD = re.compile(r"[^\W\d_²³⁰¹⁴⁵⁶⁷⁸⁹]{2,}")
 
 
-_WORDS_AFTER = re.compile(r"(?<=[\d%$)}])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}\Z")
+_WORDS_AFTER = re.compile(r"(?<=[\d%$)}])(?: (?!(?:and|or|but)\b)[A-Za-z]{2,}){1,6}(?: \$?[a-z]\$?)?\Z")
 
 
 def undelimited(text: str) -> str:
@@ -144,7 +151,8 @@ def clause(text: str) -> tuple[str, bool]:
 
 def last_line(text: str) -> str:
     """The last line of a text, with the signs of money escaped."""
-    return escape_money(text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎"))
+    line = text[text.rfind("\n") + 1 :].strip(" \t✓✔✅∎")
+    return escape_money(_BOLDS.sub(r"**\1\2", line))
 
 
 def last_sentence(line: str) -> str:
@@ -156,7 +164,8 @@ def last_sentence(line: str) -> str:
 def without_remarks(text: str) -> str:
     """A sentence without "(about 31%)", ", attained at ..." and ", not 35"."""
     for remark in reversed(list(_REMARK.finditer(hidden(text)))):
-        if remark.start():
+        again = _AGAIN.match(remark[0]) is None or _MEASURED.search(hidden(text[: remark.start()]))
+        if remark.start() and again:
             text = text[: remark.start()] + "**" * remark[0].startswith("**") + text[remark.end() :]
     return text
 

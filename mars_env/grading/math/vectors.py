@@ -56,6 +56,8 @@ def as_tuple(node: Node) -> Node:
     """
     if operators(node) == ("=",) and node.args[0].kind in ("sym", "call"):
         return Node("relation", (node.args[0], as_tuple(node.args[1])), node.value)
+    if node.kind == "pow" and node.args[1] == _OF_MATRICES[1] and node.args[0].kind == "group":
+        return node.args[0]  # [1, 2]^T
     letters = {part for part in node.walk() if part.kind == "sym" or part.value in ("e", "i")}
     axes = {letter.name.rpartition(" ")[2]: letter for letter in letters}
     fonts = letters and all(letter.name.startswith(_VECTORS) for letter in letters)

@@ -88,7 +88,7 @@ async def make_problems(
         "protected": f"{derive_seed(*sorted(' '.join(run) for run in runs.runs)):x}",
         "of": dict(of or {}),
     }
-    with _journal(folder / JOURNAL, depends, settings.concurrency) as (journal, rows):
+    with _journal(folder / JOURNAL, depends, settings) as (journal, rows):
         while len(rows) < settings.tries:
             places = range(len(rows), min(settings.tries, len(rows) + settings.concurrency))
             made = await _round(places, write, refer, settings, runs, rows)
@@ -149,9 +149,9 @@ def _problem(index: int, design: Design, reference: Reference) -> Problem:
 
 @contextmanager
 def _journal(
-    path: Path, depends: Mapping[str, Any], concurrency: int
+    path: Path, depends: Mapping[str, Any], settings: CandidateSettings
 ) -> Iterator[tuple[IO[str], list[dict[str, Any]]]]:
-    """The journal, open at its end, and its whole rounds; what follows them is cut off."""
+    """The journal, open at its end, and its lines; if more are to be made, those of whole rounds alone."""
     head = {"format": _FORMAT, "made with": json.loads(json.dumps(dict(depends)))}
     with open_file(path, "a") as file:
         try:
@@ -159,7 +159,8 @@ def _journal(
         except OSError as error:
             raise StoreError(f"another process is making {path}") from error
         found = list(rows_of(path))
-        found = found[: 1 + (len(found) - 1) // concurrency * concurrency] if found else []
+        if 0 < len(found) <= settings.tries:  # the first line is the head
+            found = found[: 1 + (len(found) - 1) // settings.concurrency * settings.concurrency]
         file.truncate(sum(len(line) for line, _ in found))
         if not found:
             append(file, json.dumps(head) + "\n", sync=True)

@@ -205,8 +205,7 @@ async def em_batches(
             every = [joint for row in scores for joint in row]
             metrics = {"unreadable": float(len(batch) * loop.candidates - len(every))}
             if every:
-                best = float(np.mean([max(row) for row in scores]))
-                metrics |= {"best": best, "mean": float(np.mean(every))}
+                metrics |= {"best": float(np.mean([*map(max, scores)])), "mean": float(np.mean(every))}
             yield replace(texts, metrics=metrics)
         texts = await m_step(designers, batch, loop)
         yield replace(texts, metrics={"unreadable": float(len(batch) - len(texts.completions[PROBLEM]))})

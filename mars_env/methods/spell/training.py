@@ -225,8 +225,7 @@ async def spell_batches(
         if on_trees is not None:
             on_trees(step, trees)
         memory, new = memory.updated(trees)
-        added = [asdict(each) for each in new]
-        log.write(step + 1, {"new": added})  # before its checkpoint; without one the line is removed
+        log.write(step + 1, {"new": [*map(asdict, new)]})  # before its checkpoint; without one it is removed
         groups = role_groups(trees, spell, derive_seed(settings.seed, "turns of step", step))
         yield UpdateBatch(step, tuple(groups), (0,) * len(groups), tuple(tree.id for tree in trees))
 

@@ -41,7 +41,7 @@ _REASONS: Final = {
         "--algo.advantage.gamma", "--algo.advantage.lambd", "--algo.advantage.no_std_norm",
         "--critic.model_name_or_path", "--reward.normalize_enable", "--reward.clip_range",
     ),
-    "groups of equal rewards are left out in any case": (
+    "groups of equal rewards are left out by --mars.uniform_groups drop": (
         "--algo.dynamic_filtering_enable", "--algo.dynamic_filtering_range",
     ),
     "rewards are the environment's: --mars.rewards, --mars.team_reward": (

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import read_rows
 
-from mars_env.grading.code.compare import has_room_for, outputs_match, preview, values_match
+from mars_env.grading.code.compare import has_room_for, outputs_match, preview, value_key, values_match
 from mars_env.grading.code.values import decode, encode
 
 ROWS = read_rows(Path(__file__).with_name("outputs.jsonl"))
@@ -30,6 +31,13 @@ def test_tolerance_and_exactness():
     assert outputs_match("a b \n", "a b ", exact=True)
 
 
+def test_a_key_takes_little_memory():
+    tracemalloc.start()
+    assert value_key(b'["tuple","result",["list"' + b',["seen",1]' * 1000 + b"]]")
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+
+
 def through(value):
     return decode(encode(value), hashed=False)
 
@@ -45,6 +53,7 @@ def through(value):
         (2, 2.0, False),
         (2.0, 2, True),
         (2.0, True, False),
+        (2.0, 2**1024 - 1, False),
         (0.3, 0.1 + 0.2, True),
         ([0.3, [0.7]], [0.1 + 0.2, [0.1 * 7]], True),
         ([1, 2], (1, 2), True),

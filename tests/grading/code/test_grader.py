@@ -131,6 +131,7 @@ def test_assert_lists(graders):
     assert promised.reason.startswith("test 2 of 3: it raised")
     wrong = judge(graders(), row, "def add(a, b): return 4").feedback
     assert "Test: assert math.isclose(add(1, 2), 3)" in wrong and "add(1, 2) returned 4" in wrong
+    assert judge(graders(), row, r"def add(a, b): raise OSError('\ud800')").feedback.isascii()
     part = judge(graders(score="fraction"), row, "def add(a, b): return 3")
     assert part.score == pytest.approx(1 / 3)
     assert judge(graders(), row, "def plus(a, b): return a + b").reason == "test 1 of 3: it raised NameError"

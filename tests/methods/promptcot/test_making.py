@@ -83,11 +83,14 @@ async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path)
             raise ModelError("the server is gone")
         return Reference("1", 1.0, {"by": "test"})
 
-    making = CandidateSettings(tries=8, concurrency=4)
+    making = CandidateSettings(tries=7, concurrency=4)
     with raises(ModelError):
         await make_problems(tmp_path, write, refer, making)
     assert len(lines(tmp_path)) == 1 + 4  # the first round
-    assert len(await make_problems(tmp_path, write, refer, making)) == 8
+    assert len(made := await make_problems(tmp_path, write, refer, making)) == 7
+    done = calls
+    assert list(await make_problems(tmp_path, write, refer, making)) == list(made)
+    assert calls == done  # all was there
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="locks of files need a POSIX system")

@@ -11,8 +11,10 @@ import spell_team
 from kills import killed
 from messages import raises
 from spell_team import ASKED, played
+from tiny_team import tiny
 
 from mars_env.errors import ConfigError
+from mars_env.methods.spell import training
 from mars_env.methods.spell.agents import AnswerVerifier, spell_agent
 from mars_env.methods.spell.memory import FRESH, QuestionMemory, Remembered, question_job
 from mars_env.methods.spell.rules import cluster
@@ -20,7 +22,7 @@ from mars_env.methods.spell.training import SpellRun, SpellSettings, role_groups
 from mars_env.models.scripted import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.trainers import RunSettings, Team
+from mars_env.trainers import RunSettings, Team, TrainConfig, make_team
 from mars_env.types import Problem
 
 SETTINGS = SpellSettings(group=4, verifiers=4)
@@ -180,6 +182,18 @@ def test_settings_that_spell_cannot_follow_are_refused(agents, settings, spell):
     team = Team(dict.fromkeys(agents), {})
     with raises(ConfigError):
         SpellRun(team, ProblemSet("c", [spell_team.CLUSTER]), settings, *filter(None, [spell]))
+
+
+@pytest.mark.parametrize(("autocast", "cap"), [(False, None), (True, 2.0)])
+async def test_samples_of_another_precision_are_corrected(monkeypatch, autocast, cap):
+    async def fit(trainer, *others, **options):
+        return trainer.config.tis_cap
+
+    monkeypatch.setattr(training, "fit", fit)
+    settings = OWN.model_copy(update={"train": TrainConfig(autocast=autocast)})
+    players = make_team(settings, tuple(spell_team.team()), [tiny("one")], agent=spell_agent)
+    clusters = ProblemSet("c", [spell_team.CLUSTER])
+    assert await training.train_spell(SpellRun(players, clusters, settings)) == cap
 
 
 def test_an_agent_of_another_role_is_refused():
