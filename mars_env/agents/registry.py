@@ -143,7 +143,10 @@ def make_agents(
             agents[name] = trained(one).agent(name, roles)
         else:
             value_of, how = loaded(one)
-            agents[name] = as_agent(value_of(role_of(name)), name, roles=roles, **how)
+            value = value_of(role_of(name))
+            if "?" in one and (isinstance(value, Agent) or not isinstance(value, Model)):
+                raise ConfigError(f"{shown(one)} is an agent of your own: options are for models")
+            agents[name] = as_agent(value, name, roles=roles, **how)
     return agents
 
 

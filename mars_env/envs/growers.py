@@ -86,10 +86,13 @@ def child_ids(parent: TreeNode, start: int, n: int) -> tuple[str, ...]:
 
 
 class Linear:
-    """An episode: every turn has one child. Turns are grouped by tree and agent."""
+    """An episode: every turn has one child.
+
+    The first turns of all episodes of a problem are a group; each later turn has an input of its own.
+    """
 
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
-        self._rules, self._tree = rules, tree
+        self._rules, self._tree, self._first = rules, tree, f"{problem.id}/0"
         self._leaf = TreeNode(None, rules.start(problem))
         self._submitted: list[str] = []
         self._under_way = False
@@ -100,7 +103,9 @@ class Linear:
         if agent is None:
             return []
         self._under_way = True
-        return [Expansion(self._leaf, agent, child_ids(self._leaf, 0, 1), f"{self._tree}/{agent}")]
+        ids = child_ids(self._leaf, 0, 1)
+        group = f"{self._tree}/{ids[0]}" if self._leaf.turn else self._first
+        return [Expansion(self._leaf, agent, ids, group)]
 
     def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Continue from the new node; a lost turn ends the episode without an answer."""

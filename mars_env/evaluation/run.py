@@ -151,7 +151,8 @@ class CostBound:
 
 def cost_bound(plan: Plan) -> CostBound:
     """Upper bounds for the agents' calls and sampled tokens, without baselines and models that judge."""
-    agents, episodes, turns = plan.make_agents(), len(plan.jobs), plan.game.rules.max_turns
+    agents, turns = plan.make_agents(), plan.game.rules.max_turns
+    episodes = plan.samples * len(plan.problems)
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
     tokens = episodes * turns * max(known) if known and len(known) == len(limits) else None

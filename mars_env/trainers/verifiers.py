@@ -17,7 +17,6 @@ from mars_env.agents.registry import as_agent, roles_of
 from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
-from mars_env.envs.growers import Linear
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import check_reference
 from mars_env.lazy import needs
@@ -191,8 +190,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         job = Job(self._tasks.problems[task.data.place], task.data.sample)
         tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
         traces = {key: trace for model in models.values() for key, trace in model.traces.items()}
-        # An agent's turns in one episode have different inputs: they are no group.
-        record_tree(tree, traces, None if self.game.grower is Linear else self.config.advantage)
+        record_tree(tree, traces, self.config.advantage)
         if tree.fault:
             raise ModelError(tree.fault)
 

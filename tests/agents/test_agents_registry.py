@@ -1,12 +1,13 @@
 import importlib
 import sys
+from types import SimpleNamespace
 
 import pytest
 from exact_engine import Engine
 from messages import raises
 
 from mars_env.agents import registry
-from mars_env.agents.registry import as_agent, make_agents, team_size
+from mars_env.agents.registry import as_agent, make_agents, team_size, with_tools
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError
 from mars_env.models.scripted import ScriptedModel
@@ -208,3 +209,11 @@ async def test_fields_and_headers_of_requests_are_options(monkeypatch):
     assert (headers["X-Team"], headers["X-Api-Key"]) == ("maths", "sk-secret-1")
     assert model.extra_body["reasoning_effort"] == "low" and model.limit_field == "max_completion_tokens"
     assert "sk-secret" not in repr(vars(model)["extra_body"])
+
+
+@pytest.mark.parametrize("agent", [Solver(ScriptedModel(["4"])), lambda observation: "4"])
+def test_options_are_for_models(monkeypatch, agent):
+    monkeypatch.setitem(sys.modules, "own_agents", SimpleNamespace(agent=agent, make=lambda role: agent))
+    for name in ("own_agents:make?max_tokens=5", with_tools("own_agents:make", "python")):
+        with raises(ConfigError):
+            make_agents(name, ["solver_0"])

@@ -142,6 +142,13 @@ def test_linear_waits_to_be_told_and_names_the_answer():
         grower.final()
 
 
+def test_turns_of_episodes_are_compared_only_where_they_answer_one_input():
+    groups = [
+        [e.group for e in grow(Linear(RULES, PROBLEM, f"p#{i}", 0), noisy, random.Random(0))] for i in (0, 1)
+    ]
+    assert groups[0][0] == groups[1][0] and len({*groups[0], *groups[1]}) == len(groups[0] + groups[1]) - 1
+
+
 def test_a_lost_turn_ends_an_episode_without_an_answer():
     grower = Linear(RULES, PROBLEM, "p#0", 0)
     [order] = grower.ask(1)
