@@ -132,8 +132,7 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: "Mapping[
         raise StoreError(f"{path} has the policies {sorted(state['policies'])}, not {sorted(policies)}")
     for name, policy in policies.items():
         _load_weights(policy.model, path / name)
-        [moments] = (path / name).glob("optimizer.*")  # of earlier checkpoints optimizer.safetensors
-        policy.optimiser.restore(safetensors.torch.load_file(moments))
+        policy.optimiser.restore(safetensors.torch.load_file(path / name / _OPTIMIZER))
         policy.version = state["policies"][name]["version"]
         policy.updates = state["policies"][name]["updates"]
     return int(state["step"])

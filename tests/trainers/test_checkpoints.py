@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import UpdateBatch
-from mars_env.trainers import LocalTrainer, Policy, TrainConfig, checkpoints, fit
+from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
 from mars_env.trainers.checkpoints import newest_checkpoint
 
 
@@ -22,10 +22,7 @@ def trained(toy, steps, config=None):
     return tiny
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_checkpoint_is_the_whole_state_bit_by_bit(toy, tmp_path, monkeypatch, earlier):
-    if earlier:
-        monkeypatch.setattr(checkpoints, "_OPTIMIZER", "optimizer.safetensors")
+def test_a_checkpoint_is_the_whole_state_bit_by_bit(toy, tmp_path):
     first = trained(toy, 3)
     path = first.save(tmp_path)
     assert path.name == "step-00000003"
