@@ -41,7 +41,7 @@ _COMPLEMENT = re.compile(
 _AMOUNT = re.compile(r"(?i)\b(number|value|amount|set|total|measure|size|cups?|lit(re|er)s?|pieces?) of\b")
 _SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
 _CHINESE_CLAUSE = re.compile(r"[，,。；;]")
-_CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,:：])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
+_CHINESE_SUBJECT = re.compile(r"(?:.*[，,:：]|\A)\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
 _SUBJECT = re.compile(
     r"(?:the|its|their|his|her) ([^.,;:]{3,60}?) (?:is|was|are|were|equals?)\b", re.IGNORECASE
 )

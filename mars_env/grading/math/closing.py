@@ -1,6 +1,7 @@
 """Finds the answer at the end of a text that does not announce it: a value, or what a sentence says of it."""
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
@@ -10,12 +11,13 @@ from typing import NamedTuple
 from mars_env.grading.math.asked import alike, contradicts, is_asked, new_measure, question, stems, unshared
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit
+from mars_env.grading.math.nodes import Node, OverLimit, operators
 from mars_env.grading.math.question import asked_formulas, form, given
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
     NUMBER,
+    _SENTENCE_END,
     at_end,
     hidden,
     is_value,
@@ -33,7 +35,7 @@ from mars_env.grading.math.shapes import normal_text, value_of
 from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, OTHER_CASE, RELATIVE
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, CORRECTION, MARKER, OTHER_CASE, RELATIVE
 
 _COMMON = re.compile(
     r"(?<!\\)\b(?:(lcm|lowest common multiple)|gcd|gcf|hcf|(?:greatest|highest) common factor)\b( ?\()?",
@@ -105,6 +107,13 @@ _RATIO_OF = re.compile(r"\bratio of [^,.:]*?\b(\w+ to) (?:all |the )*(\w+)", re.
 _NO = re.compile(r"(no)\b[,.]([^,:;]*?)\b(?:(?:can)?not|\w+n['’]t)\b([^,:;]*)\Z", re.IGNORECASE)
 _BOLD_AND_ABOUT = re.compile(r"\*\*([^*\n]+)\*\*(?=\s*≈)")
 _MORE = re.compile(r"[\d$,，]")
+_OBJECTS = re.compile(r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|which (?:means|implies|shows|gives|makes|leaves)|finally|let|if|can|is|are|does|do|what|how)\b", re.I)
+_REMARKS = re.compile(r"\b(?:check\w*|confirm\w*|verif\w*|match\w*|consistent|as (?:it|they|we) (?:should|expected)|as expected|plausible|reasonable|sanity|compar\w+|numerically|approximately|about|conversely|indeed|substitut\w+|plugg\w+|recall|note|makes sense)\b|验证|检验|代入", re.I)
+_REASON = re.compile(r",?\s(?:because|since)\b|，?因为|, as (?:it|they|we) (?:should|expected)", re.I)
+_SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.I)
+_ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely)\b(?!.*\b(?:than|less|more)\b)", re.I)
+_STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()")
+_GOES_ON = re.compile(r"\w+ of (?:which|them)|(?:and |or |but )?[\d$\\*(+−-]|or\b|but\b|giving|making|leaving|或|[A-Za-z]\s*[=<>≤≥≠]|\w+\W*\Z", re.I)
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
 
 
@@ -117,6 +126,81 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         return None
     text = _COMMON.sub(_in_words, _BOLD_AND_ABOUT.sub(r"\1", text))
     statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
+    first = value = _value_at_end(text, statement, reference)
+    if not reference:
+        return first
+    telling = _telling(reference) is not None
+    for _ in range(4):
+        if value and _same(value, reference):
+            return value
+        before, sentence = _parts_of(text)
+        for shorter in _without_clauses(before, sentence, reference):
+            part = _value_at_end(shorter, statement, reference)
+            if part and _same(part, reference):
+                return part
+        if value or not before or CORRECTION.search(sentence) or CONCLUDES.search(sentence) or MARKER.search(sentence) or not _is_remark(sentence, reference):
+            return first
+        if not telling and re.search(r"\d", sentence) and not _REMARKS.search(sentence):
+            return first
+        text = before.rstrip()
+        value = _value_at_end(text, statement, reference)
+    return first
+
+
+def _parts_of(text: str) -> tuple[str, str]:
+    tail = text[-2000:].rstrip()
+    stops = [stop.end() for stop in _SENTENCE_END.finditer(hidden(tail)) if stop.end() < len(tail)]
+    start = next((end for end in reversed(stops) if tail[end:].strip(" .*_$)\n")), 0)
+    return text[: len(text.rstrip()) - len(tail) + start], tail[start:]
+
+
+def _same(value: str, reference: str) -> bool:
+    """Whether a value is the reference, at first sight."""
+    mine, theirs = form(value), form(reference)
+    if mine == theirs or isinstance(mine, str) or isinstance(theirs, str):
+        return mine == theirs
+    if operators(mine) == ("=",):
+        mine = mine.args[-1]
+    if operators(theirs) == ("=",):
+        theirs = theirs.args[-1]
+    if mine.kind == "quantity":
+        mine = mine.args[0]
+    if theirs.kind == "quantity":
+        theirs = theirs.args[0]
+    if mine == theirs:
+        return True
+    with suppress(OverLimit, Undefined):
+        return (value := exact_value(mine)) is not None and value == exact_value(theirs)
+    return False
+
+
+def _is_remark(rest: str, reference: str) -> bool:
+    """Whether a sentence or a clause only remarks on an answer that stands before it."""
+    said = _NEARLY.sub(" ", _REASON.split(MATH_SPAN.sub(" 0 ", rest))[0])
+    if _OBJECTS.match(rest) or len(rest.split()) < 2 and rest.isascii() or doubtful(said, beside_number=True):
+        return False
+    value, number = at_end(rest), last_number(said)
+    if (value and not _same(value[0], reference)) or is_value(undelimited(rest)):
+        return False
+    if number and _ONCE_MORE.match(rest):
+        return _same(number[1], reference)
+    return not (number and _same(number[1], reference) and "bout" in rest)
+
+
+def _without_clauses(before: str, sentence: str, reference: str) -> Iterator[str]:
+    masked = hidden(sentence)
+    if _TEXT.fullmatch(reference) or _SUBORDINATE.match(masked):
+        return
+    for stop in reversed(list(_STOP.finditer(masked))[-4:]):
+        rest = sentence[stop.end() :]
+        if _GOES_ON.match(rest) or CORRECTION.search(rest) or not _is_remark(rest, reference):
+            return
+        if CONCLUDES.search(rest) and re.search(r"\d", rest):
+            return
+        yield before + sentence[: stop.start()] + "."
+
+
+def _value_at_end(text: str, statement: str, reference: str) -> str | None:
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
         return undelimited(last[1:]) if last.startswith("=") else None
