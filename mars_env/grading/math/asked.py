@@ -97,7 +97,7 @@ _IDLE = frozenset(
         altogether together between respectively missing exact must base last compute evaluate
         calculate express write give unknown correct overall entire whole actual resulting
         corresponding complete full general simplest reduced equivalent quantity ordered closed
-        open here again indeed our"""
+        open here again indeed our ll ve re"""
     )
 )
 """Words that do not say what a sentence is about."""
@@ -107,7 +107,7 @@ _QUALIFIERS = tuple(
         r"\b(?:more|fewer|less|older|younger|taller|farther|further|heavier)\b(?! than \$?\d)"
         r"|\b(?:difference|exceeds?)\b|多(?!少)|比",
         r"\b(?:left|remain(?!der)\w*|still|now|rest)\b|剩|余下",
-        r"\bsum\b|之和|总和",
+        r"\b(?:sum|series)\b|之和|总和",
         r"\bproduct\b|乘积|之积",
         r"\b(?:ratio|quotient)\b",
         r"\b(?:(?:can)?not|without|non|never)\b|n['’]t\b|不",
@@ -341,7 +341,8 @@ def _same_qualifiers(asked: str, said: str) -> bool:
 def _in_han(subject: str, text: str) -> bool:
     """Whether two characters of a Chinese subject stand side by side in a text."""
     pairs = map("".join, pairwise(subject)) if len(subject) > 1 else subject
-    return any(pair in text + "答案结果原式" for pair in pairs)
+    total = "总数" * bool(re.search("[共总]", text))
+    return any(pair in text + "答案结果原式" + total for pair in pairs)
 
 
 def unshared(sentence: str, statement: str) -> str:

@@ -1,7 +1,6 @@
 """Finds the answer at the end of a text that does not announce it: a value, or what a sentence says of it."""
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
@@ -11,13 +10,13 @@ from typing import NamedTuple
 from mars_env.grading.math.asked import alike, contradicts, is_asked, new_measure, question, stems, unshared
 from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, operators
+from mars_env.grading.math.nodes import Node, OverLimit
 from mars_env.grading.math.question import asked_formulas, form, given
+from mars_env.grading.math.remarks import is_same, without_clauses, without_remark
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
     NUMBER,
-    _SENTENCE_END,
     at_end,
     hidden,
     is_value,
@@ -35,7 +34,7 @@ from mars_env.grading.math.shapes import normal_text, value_of
 from mars_env.grading.math.spelled import spelled_number
 from mars_env.grading.math.tokens import CHINESE_UNITS, FUNCTIONS
 from mars_env.grading.math.units import known_unit
-from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, CORRECTION, MARKER, OTHER_CASE, RELATIVE
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, OTHER_CASE, RELATIVE
 
 _COMMON = re.compile(
     r"(?<!\\)\b(?:(lcm|lowest common multiple)|gcd|gcf|hcf|(?:greatest|highest) common factor)\b( ?\()?",
@@ -53,7 +52,7 @@ _BREAK = re.compile(
     r"|(?:\bwe\s+(?:now\s+|then\s+)?(?:get|obtain|find|see|conclude|have)"
     r"|\b(?:giving|(?:which|this|that|formula)\s+(?:gives|yields))|\A[A-Z][a-z]+ing\b[^,;]*?\b(?:gives|yields))\b"
     r"(?:\s+us\b)?(?:\s+that\b)?[\s,:]*"
-    r"|(?P<same>(?:,\s+|\A)(?:which|that)\s+(?:is|equals|(?:reduces|simplifies|comes|amounts)\s+to|as\s+an?\s+\w+\s+is)\s"
+    r"|(?P<same>(?:,\s+|\A)(?:which|that)\s+(?:is|equals|(?:reduces|simplifies|comes|amounts|corresponds)\s+to|as\s+an?\s+\w+\s+is)\s"
     r"(?:(?:option|choice)\s)?|,?\s(?:namely|i\.e\.),?\s)\s*"
     r"|因此|所以|综上所?述?|故|即|[解可求]?得(?!到)[，,\s]*|得到",
     re.IGNORECASE,
@@ -93,7 +92,7 @@ _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [A-Za-z]+){0,3})\}?\s
 _PREDICATE = (
     r"\b(?:(?:(?:lie|i)s|are|was|were|be|has|have|on)(?: an?| in| the)*|series|integral|sequence|limit|it) "
 )
-_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,})\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,}|['’]s|i\.e\.)\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _ABOUT = re.compile(r"\s*(?:≈|\\approx)")
@@ -107,13 +106,6 @@ _RATIO_OF = re.compile(r"\bratio of [^,.:]*?\b(\w+ to) (?:all |the )*(\w+)", re.
 _NO = re.compile(r"(no)\b[,.]([^,:;]*?)\b(?:(?:can)?not|\w+n['’]t)\b([^,:;]*)\Z", re.IGNORECASE)
 _BOLD_AND_ABOUT = re.compile(r"\*\*([^*\n]+)\*\*(?=\s*≈)")
 _MORE = re.compile(r"[\d$,，]")
-_OBJECTS = re.compile(r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|which (?:means|implies|shows|gives|makes|leaves)|finally|let|if|can|is|are|does|do|what|how)\b", re.I)
-_REMARKS = re.compile(r"\b(?:check\w*|confirm\w*|verif\w*|match\w*|consistent|as (?:it|they|we) (?:should|expected)|as expected|plausible|reasonable|sanity|compar\w+|numerically|approximately|about|conversely|indeed|substitut\w+|plugg\w+|recall|note|makes sense)\b|验证|检验|代入", re.I)
-_REASON = re.compile(r",?\s(?:because|since)\b|，?因为|, as (?:it|they|we) (?:should|expected)", re.I)
-_SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.I)
-_ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely)\b(?!.*\b(?:than|less|more)\b)", re.I)
-_STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()")
-_GOES_ON = re.compile(r"\w+ of (?:which|them)|(?:and |or |but )?[\d$\\*(+−-]|or\b|but\b|giving|making|leaving|或|[A-Za-z]\s*[=<>≤≥≠]|\w+\W*\Z", re.I)
 _CLAUSE = re.compile(r"[,;，；]\s*(?=\S)")
 
 
@@ -127,86 +119,30 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     text = _COMMON.sub(_in_words, _BOLD_AND_ABOUT.sub(r"\1", text))
     statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
     first = value = _value_at_end(text, statement, reference)
-    if not reference:
-        return first
-    telling = _telling(reference) is not None
-    for _ in range(4):
-        if value and _same(value, reference):
-            return value
-        before, sentence = _parts_of(text)
-        for shorter in _without_clauses(before, sentence, reference):
+    telling = _telling(reference) is not None if 0 < len(reference) <= 400 else None
+    while telling is not None and not is_same(value, reference):
+        for shorter in () if _TEXT.fullmatch(reference) else without_clauses(text, statement, reference):
             part = _value_at_end(shorter, statement, reference)
-            if part and _same(part, reference):
+            if is_same(part, reference):
                 return part
-        if value or not before or CORRECTION.search(sentence) or CONCLUDES.search(sentence) or MARKER.search(sentence) or not _is_remark(sentence, reference):
+        before = None if value else without_remark(text, statement, reference, telling=telling)
+        if before is None:
             return first
-        if not telling and re.search(r"\d", sentence) and not _REMARKS.search(sentence):
-            return first
-        text = before.rstrip()
+        text = before
         value = _value_at_end(text, statement, reference)
-    return first
-
-
-def _parts_of(text: str) -> tuple[str, str]:
-    tail = text[-2000:].rstrip()
-    stops = [stop.end() for stop in _SENTENCE_END.finditer(hidden(tail)) if stop.end() < len(tail)]
-    start = next((end for end in reversed(stops) if tail[end:].strip(" .*_$)\n")), 0)
-    return text[: len(text.rstrip()) - len(tail) + start], tail[start:]
-
-
-def _same(value: str, reference: str) -> bool:
-    """Whether a value is the reference, at first sight."""
-    mine, theirs = form(value), form(reference)
-    if mine == theirs or isinstance(mine, str) or isinstance(theirs, str):
-        return mine == theirs
-    if operators(mine) == ("=",):
-        mine = mine.args[-1]
-    if operators(theirs) == ("=",):
-        theirs = theirs.args[-1]
-    if mine.kind == "quantity":
-        mine = mine.args[0]
-    if theirs.kind == "quantity":
-        theirs = theirs.args[0]
-    if mine == theirs:
-        return True
-    with suppress(OverLimit, Undefined):
-        return (value := exact_value(mine)) is not None and value == exact_value(theirs)
-    return False
-
-
-def _is_remark(rest: str, reference: str) -> bool:
-    """Whether a sentence or a clause only remarks on an answer that stands before it."""
-    said = _NEARLY.sub(" ", _REASON.split(MATH_SPAN.sub(" 0 ", rest))[0])
-    if _OBJECTS.match(rest) or len(rest.split()) < 2 and rest.isascii() or doubtful(said, beside_number=True):
-        return False
-    value, number = at_end(rest), last_number(said)
-    if (value and not _same(value[0], reference)) or is_value(undelimited(rest)):
-        return False
-    if number and _ONCE_MORE.match(rest):
-        return _same(number[1], reference)
-    return not (number and _same(number[1], reference) and "bout" in rest)
-
-
-def _without_clauses(before: str, sentence: str, reference: str) -> Iterator[str]:
-    masked = hidden(sentence)
-    if _TEXT.fullmatch(reference) or _SUBORDINATE.match(masked):
-        return
-    for stop in reversed(list(_STOP.finditer(masked))[-4:]):
-        rest = sentence[stop.end() :]
-        if _GOES_ON.match(rest) or CORRECTION.search(rest) or not _is_remark(rest, reference):
-            return
-        if CONCLUDES.search(rest) and re.search(r"\d", rest):
-            return
-        yield before + sentence[: stop.start()] + "."
+    return value
 
 
 def _value_at_end(text: str, statement: str, reference: str) -> str | None:
+    """The value with which a text ends."""
     if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
         last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
         return undelimited(last[1:]) if last.startswith("=") else None
     if text.endswith(("$$", "\\]")):
         opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
         formula = undelimited(text[opening:]).lstrip("= ")
+        if reference and _telling(reference) and is_same(formula, reference) and "=" not in reference:
+            return formula.rpartition("=")[2]
         readable = isinstance(form(formula), Node)
         return None if opening < 0 else formula if readable else formula.rpartition("=")[2]
     if items := list_items(text):
@@ -249,6 +185,10 @@ def _rephrased(line: str, statement: str, reference: str) -> str:
             if normal_text(said[1]) == normal_text(words[1]):
                 return line[: said.start()] + words[1] + line[said.end(1) :]
     return line
+
+
+def _unwrapped(clause: str) -> str:
+    return clause.rstrip(" .。)") if clause.count(")") > clause.count("(") and "[" not in clause else clause
 
 
 def _in_words(name: re.Match[str]) -> str:
@@ -297,7 +237,8 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     """The value that a sentence gives to what a problem asks for; None if it gives none, or with a doubt."""
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
-    if no := _NO.match(sentence):  # "No, it is not prime"
+    opening = CONCLUSION.match(sentence)
+    if no := _NO.match(sentence, opening.end() + 1 if opening else 0):  # "No, it is not prime"
         said = without_remarks(no[2] + no[3])
         return no[1] if stems(said) and is_asked(statement, said, sure=True) and not doubtful(said) else None
     if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", sentence), statement))):
@@ -315,7 +256,7 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
         if doubtful(subject, beside_number=True) or new_measure(statement, subject):
             return None
     found = []
-    for clause in _CLAUSES.split(sentence[start:].strip(" ,:，")):
+    for clause in _CLAUSES.split(_unwrapped(sentence[start:].strip(" ,:，"))):
         if (none := _NONE.search(clause)) or _VERDICT.match(clause):
             return "no solution" if none else undelimited(clause)
         claim = _claim(statement, clause)
@@ -331,6 +272,8 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     asked, meant = question(statement), _telling(reference) if 0 < len(reference) <= 400 else None
     if meant is not None and meant.kind in ("list", "group") and _says_each(sentence, meant.args):
         return reference
+    if found and is_same(found[-1], reference):
+        return with_long_unit(found[-1])
     if len(found) == 1 or (found and asked and _SEVERAL.search(asked.text)):
         return ", ".join(map(with_long_unit, found))
     return _last_value(statement, sentence, reference, start) if 0 < len(reference) <= 400 else None
@@ -370,7 +313,7 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     whole, clause = clause, _COMPUTATION.sub(lambda found: found[1] or "", clause)
     if found := at_end(clause):
         value, before, link = found
-        said = f"{_before_sign(before) if link == '=' else before} {_words(value)}"
+        said = f"{_before_sign(before) if link == '=' else before} {link * (link > '一')} {_words(value)}"
         marked = clause != whole or link in "=:：" or "=" in value or clause.endswith("$")
         return _Claim(_last_member(value), said, marked=marked, at_end=True)
     return _only_new_number(statement, clause)
@@ -462,7 +405,8 @@ def _last_value(statement: str, sentence: str, reference: str, start: int) -> st
         found = undelimited(spans[-1]) + rf"\text{{{unit}}}" * bool(unit)
     else:
         starts = [stop.end() for stop in _WORDS_BEFORE.finditer(hidden(sentence))]
-        found = next(filter(_balanced, (sentence[start:] for start in reversed([0, *starts]))), "")
+        tails = (sentence[start:] for start in reversed([0, *starts]))
+        found = next((tail for tail in tails if _balanced(tail) and _is_finished(tail)), "")
         found = sentence[with_part(sentence, len(sentence) - len(found)) :]
         if meant is not None and meant.kind == "list":
             (items, *_) = at_end(sentence) or ("",)  # not any "2,3", which is also a decimal
@@ -525,6 +469,10 @@ def _last_number(statement: str, context: str, sentence: str) -> str | None:
     if _NUMBERS.search(said) or _ANOTHER.search(after) or form(value) in given(statement):
         return None
     return _with_unit(value, after) if is_value(value) else None
+
+
+def _is_finished(tail: str) -> bool:
+    return is_value(undelimited(_EQUALITY.split(tail)[-1]))
 
 
 def _balanced(text: str) -> bool:

@@ -1,0 +1,123 @@
+"""What may follow an answer in a text: a check, a comparison, a reason, a remark on another value.
+
+With the reference at hand, a value that stands before such remarks can be the answer. A sentence or a clause is no
+remark if it concludes, corrects, doubts or objects, or if it has another value for what was said before it.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+from mars_env.grading.math.asked import contradicts
+from mars_env.grading.math.doubt import doubtful
+from mars_env.grading.math.exact import Undefined, exact_value
+from mars_env.grading.math.nodes import OverLimit, operators
+from mars_env.grading.math.question import form
+from mars_env.grading.math.sentences import (
+    MATH_SPAN,
+    SENTENCE_END,
+    at_end,
+    hidden,
+    is_value,
+    last_number,
+    undelimited,
+)
+from mars_env.grading.math.vocabulary import CONCLUDES, CORRECTION, MARKER
+
+_CHECKS = re.compile(
+    r"\W*(?:(?:(?:as )?an? |to )?(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?check|verif\w+|conversely|indeed"
+    r"|for comparison|numerically|note\b|验证|检验|验算|代入)|\(.*\)\W*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_COMPARES = re.compile(
+    r"\b(?:confirm\w*|match\w*|consistent|as (?:it|they) should|(?:as|is) expected|plausible|reasonable|compar\w+"
+    r"|makes sense)\b",
+    re.IGNORECASE,
+)
+_OBJECTS = re.compile(
+    r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how"
+    r"|which (?:means|implies|shows|gives|makes|leaves)|\w+ of (?:which|them)|giving|making|leaving)\b|或|\w*\W*\Z",
+    re.IGNORECASE,
+)
+_REASON = re.compile(r",?\s(?:because|since)\b|，?因为|, as (?:it|they) should", re.IGNORECASE)
+_REJECTS = re.compile(
+    r"\b(?:less|more|than|would|false|extraneous|rejected|discarded|invalid|undefined|negative|impossible|not (?:defined|valid|allowed|a solution))\b"
+)
+_NEARLY = re.compile(r"\b(?:about|approximately|roughly)\b|≈", re.IGNORECASE)
+_SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.IGNORECASE)
+_ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely|or)\b(?!.*\b(?:than|less|more)\b),?", re.IGNORECASE)
+_STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\([即约或])")
+_GOES_ON = re.compile(r"(?:and |or |but )?[\d$\\*+−-]|[A-Za-z]\s*[=<>≤≥≠]", re.IGNORECASE)
+
+
+def is_same(value: str | None, reference: str) -> bool:
+    """Whether a value is the reference, as far as can be seen without computing much."""
+    mine, theirs = form(value or ""), form(reference)
+    if isinstance(mine, str) or isinstance(theirs, str) or mine == theirs:
+        return mine == theirs
+    sides = [node.args[-1] if {*operators(node)} == {"="} else node for node in (mine, theirs)]
+    for pair in (sides, [node.args[0] if node.kind == "quantity" else node for node in sides]):
+        with suppress(OverLimit, Undefined):
+            values = [exact_value(node) for node in pair]
+            if pair[0] == pair[1] or (values[0] is not None and values[0] == values[1]):
+                return True
+    return False
+
+
+def without_clauses(text: str, statement: str, reference: str) -> Iterator[str]:
+    """A text without its last clauses that only remark on what is before them, one by one."""
+    before, sentence = _last_sentence(text)
+    if _SUBORDINATE.match(sentence):
+        return
+    for stop in reversed(list(_STOP.finditer(hidden(sentence)))[-4:]):
+        rest = sentence[stop.end() :]
+        again = _ONCE_MORE.match(rest)
+        if not (again and is_same(undelimited(rest[again.end() :]), reference)):
+            concludes = CONCLUDES.search(rest) and re.search(r"\d", rest)
+            if concludes or _GOES_ON.match(rest) or not _remarks(rest, statement, reference):
+                return
+        yield before + sentence[: stop.start()] + "."
+
+
+def without_remark(text: str, statement: str, reference: str, *, telling: bool) -> str | None:
+    """A text without its last sentence; None if that may be more than a remark.
+
+    Unless the reference is `telling`, so that chance does not repeat it, a remark with numbers must compare.
+    """
+    before, sentence = _last_sentence(text)
+    if not before.strip() or MARKER.search(sentence):
+        return None
+    if checks := _CHECKS.match(sentence):
+        words = _words(sentence[checks.end() :], reference)
+        found = not CORRECTION.search(sentence) and not doubtful(words, beside_number=True)
+    else:
+        compares = telling or _COMPARES.search(sentence) or not re.search(r"\d", sentence)
+        found = compares and not CONCLUDES.search(sentence) and _remarks(sentence, statement, reference)
+    return before.rstrip() if found else None
+
+
+def _last_sentence(text: str) -> tuple[str, str]:
+    tail = text[-2000:].rstrip()
+    stops = [stop.end() for stop in SENTENCE_END.finditer(hidden(tail))]
+    start = next((end for end in reversed(stops) if re.search(r"[^\s.*_$)]", tail[end:])), 0)
+    return text[: len(text.rstrip()) - len(tail) + start], tail[start:].strip()
+
+
+def _words(rest: str, reference: str) -> str:
+    """The words that may doubt the answer: not reasons, "about", and what rejects another value."""
+    said = _REASON.split(_NEARLY.sub(" ", MATH_SPAN.sub(" 0 ", rest)))[0]
+    number = last_number(rest)
+    return _REJECTS.sub(" ", said) if number and not is_same(number[1], reference) else said
+
+
+def _remarks(rest: str, statement: str, reference: str) -> bool:
+    """Whether a sentence or a clause neither corrects nor doubts nor objects, nor has another value."""
+    if CORRECTION.search(rest) or _OBJECTS.match(rest) or is_value(undelimited(rest)):
+        return False
+    if doubtful(_words(rest, reference), beside_number=True):
+        return False
+    number, value = last_number(rest), at_end(rest)
+    if value and not is_same(value[0], reference):
+        return contradicts(statement, value[1] + value[2], "", sure=True)
+    another = number is not None and not is_same(number[1], reference)
+    return not another if _ONCE_MORE.match(rest) else another or _NEARLY.search(rest) is None
