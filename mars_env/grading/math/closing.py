@@ -12,7 +12,7 @@ from mars_env.grading.math.doubt import QUOTED, doubtful, without_quotations
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit
 from mars_env.grading.math.question import asked_formulas, form, given
-from mars_env.grading.math.remarks import is_same, without_clauses, without_remark
+from mars_env.grading.math.remarks import is_near, is_same, without_clauses, without_remark
 from mars_env.grading.math.sentences import (
     BOLD,
     MATH_SPAN,
@@ -53,7 +53,7 @@ _BREAK = re.compile(
     r"|\b(?:giving|(?:which|this|that|formula)\s+(?:gives|yields))|\A[A-Z][a-z]+ing\b[^,;]*?\b(?:gives|yields))\b"
     r"(?:\s+us\b)?(?:\s+that\b)?[\s,:]*"
     r"|(?P<same>(?:,\s+|\A)(?:which|that)\s+(?:is|equals|(?:reduces|simplifies|comes|amounts|corresponds)\s+to|as\s+an?\s+\w+\s+is)\s"
-    r"(?:(?:option|choice)\s)?|,?\s(?:namely|i\.e\.),?\s)\s*"
+    r"(?:(?:option|choice)\s)?|,?\s(?:namely|i\.e\.|that is),?\s)\s*"
     r"|因此|所以|综上所?述?|故|即|[解可求]?得(?!到)[，,\s]*|得到",
     re.IGNORECASE,
 )
@@ -84,7 +84,7 @@ _UNIT = re.compile(
     rf"\s*({'|'.join(CHINESE_UNITS)})|\s+(?!in\b)((?:square |cubic )?[a-z]+(?:\s+per\s+[a-z]+|/[a-z]+)?)"
 )
 
-_NEXT = re.compile(r"(?:[,，;；和]|,?\s+and\b)\s*(?!\Z)")
+_NEXT = re.compile(r"(?:,(?!\d)|[，;；和]|,?\s+(?:and|to)\b)\s*(?!\Z)")
 _NUMBERS = re.compile(r"\d\$?,? (?:and|or) [$\d]|\d[和或、]\d")
 _MONEY = "\\$"
 _ANOTHER = re.compile(r"[A-Za-z]\s*=|\b(?:and|or|but|not)\b")
@@ -121,11 +121,11 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     first = value = _value_at_end(text, statement, reference)
     telling = _telling(reference) is not None if 0 < len(reference) <= 400 else None
     while telling is not None and not is_same(value, reference):
-        for shorter in () if _TEXT.fullmatch(reference) else without_clauses(text, statement, reference):
+        for shorter in () if _TEXT.fullmatch(reference) else without_clauses(text, statement, reference, telling=telling):
             part = _value_at_end(shorter, statement, reference)
             if is_same(part, reference):
                 return part
-        before = None if value else without_remark(text, statement, reference, telling=telling)
+        before = None if value and not is_near(value, reference) else without_remark(text, statement, reference, telling=telling)
         if before is None:
             return first
         text = before
@@ -157,6 +157,8 @@ def _value_at_end(text: str, statement: str, reference: str) -> str | None:
     bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
     if (of := _RATIO_OF.search(sentence)) and not (of[1] in statement and of[2] in statement):
         return None
+    if (word := _TEXT.fullmatch(reference)) and normal_text(line.strip(" *.")) == normal_text(word[1]):
+        return word[1]
     value, said = _asked_formula(statement, sentence), hidden(sentence)
     if value and not doubtful(said) and not doubtful(_CLAUSE.split(said)[-1], beside_number=True):
         return value
@@ -241,7 +243,10 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     if no := _NO.match(sentence, opening.end() + 1 if opening else 0):  # "No, it is not prime"
         said = without_remarks(no[2] + no[3])
         return no[1] if stems(said) and is_asked(statement, said, sure=True) and not doubtful(said) else None
-    if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", sentence), statement))):
+    meant = _telling(reference) if 0 < len(reference) <= 400 else None
+    sure = [stop.start() for stop in _BREAK.finditer(hidden(sentence))][-1:] if meant else []
+    doubts = sentence[sure[0] :] if sure else sentence
+    if doubtful(_without_word(reference, unshared(MATH_SPAN.sub(" ", doubts), statement))):
         return None
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")
     sentence = without_remarks(sentence)
@@ -269,7 +274,7 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
             return None
         if is_asked(statement, claim.words, sure=start > 0 or claim.alone):
             found.append(claim.value)
-    asked, meant = question(statement), _telling(reference) if 0 < len(reference) <= 400 else None
+    asked = question(statement)
     if meant is not None and meant.kind in ("list", "group") and _says_each(sentence, meant.args):
         return reference
     if found and is_same(found[-1], reference):
@@ -313,7 +318,8 @@ def _claim(statement: str, clause: str) -> _Claim | None:
     whole, clause = clause, _COMPUTATION.sub(lambda found: found[1] or "", clause)
     if found := at_end(clause):
         value, before, link = found
-        said = f"{_before_sign(before) if link == '=' else before} {link * (link > '一')} {_words(value)}"
+        before = _before_sign(before) if link == "=" else before.rstrip() + link * (link > "一")
+        said = f"{before} {_words(value)}"
         marked = clause != whole or link in "=:：" or "=" in value or clause.endswith("$")
         return _Claim(_last_member(value), said, marked=marked, at_end=True)
     return _only_new_number(statement, clause)
@@ -433,10 +439,11 @@ def _says_each(sentence: str, values: tuple[Node, ...]) -> bool:
     Those of one name may stand in any order: "The critical points are at $x = 2$ and $x = -2$".
     """
     stops = [0, *(stop.end() for stop in _NEXT.finditer(hidden(sentence))), len(sentence)]
-    said, names = [], set[str]()
+    said, names, bracketed = [], set[str](), re.search(r"[(\[]", hidden(sentence)) is not None
     for part in (sentence[start:end] for start, end in pairwise(stops)):
-        formulas = MATH_SPAN.findall(part)
-        value = undelimited(formulas[-1]) if formulas else (at_end(_NEXT.sub("", part)) or ("",))[0]
+        formulas, part = MATH_SPAN.findall(part), _NEXT.sub("", part)
+        number = (at_end(part) or (not bracketed and last_number(part) or ("", ""))[1:])[0]
+        value = undelimited(formulas[-1]) if formulas else number
         if value:
             *sides, last = _EQUALITY.split(value)
             said.append(form(last))

@@ -7,6 +7,7 @@ remark if it concludes, corrects, doubts or objects, or if it has another value 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from fractions import Fraction
 
 from mars_env.grading.math.asked import contradicts
 from mars_env.grading.math.doubt import doubtful
@@ -22,10 +23,11 @@ from mars_env.grading.math.sentences import (
     last_number,
     undelimited,
 )
+from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.vocabulary import CONCLUDES, CORRECTION, MARKER
 
 _CHECKS = re.compile(
-    r"\W*(?:(?:(?:as )?an? |to )?(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?check|verif\w+|conversely|indeed"
+    r"\W*(?:(?:you|we|this|it|one) (?:can|could|may) also|equivalently|alternatively|in other words|(?:(?:as )?an? |to )?(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?check|verif\w+|conversely|indeed"
     r"|for comparison|numerically|note\b|验证|检验|验算|代入)|\(.*\)\W*\Z",
     re.IGNORECASE | re.DOTALL,
 )
@@ -44,9 +46,10 @@ _REJECTS = re.compile(
     r"\b(?:less|more|than|would|false|extraneous|rejected|discarded|invalid|undefined|negative|impossible|not (?:defined|valid|allowed|a solution))\b"
 )
 _NEARLY = re.compile(r"\b(?:about|approximately|roughly)\b|≈", re.IGNORECASE)
+_HARMLESS = re.compile(rf"{_NEARLY.pattern}|\bdoes(?:n[’']t| not) (?:affect|change|matter)\b|\bif you (?:prefer|like|wish)\b", re.IGNORECASE)
 _SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.IGNORECASE)
 _ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely|or)\b(?!.*\b(?:than|less|more)\b),?", re.IGNORECASE)
-_STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\([即约或])")
+_STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\((?:[即约或]|\$[a-z]\\in))")
 _GOES_ON = re.compile(r"(?:and |or |but )?[\d$\\*+−-]|[A-Za-z]\s*[=<>≤≥≠]", re.IGNORECASE)
 
 
@@ -64,18 +67,36 @@ def is_same(value: str | None, reference: str) -> bool:
     return False
 
 
-def without_clauses(text: str, statement: str, reference: str) -> Iterator[str]:
+def is_near(value: str, reference: str) -> bool:
+    """Whether a decimal is the reference, rounded."""
+    _, point, digits = value.rstrip("%\\").partition(".")
+    mine, theirs = form(value), form(reference)
+    if not point or not digits.isdecimal() or isinstance(mine, str) or isinstance(theirs, str):
+        return False
+    with suppress(OverLimit, Undefined):
+        values = exact_value(mine), exact_value(theirs)
+        if values[0] is not None and values[1] is not None:
+            unit = Fraction(1, 10 ** (len(digits) + 2 * value.endswith("%")))
+            return 0 < abs(values[0] - values[1]) <= unit / 2
+    return False
+
+
+def without_clauses(text: str, statement: str, reference: str, *, telling: bool) -> Iterator[str]:
     """A text without its last clauses that only remark on what is before them, one by one."""
     before, sentence = _last_sentence(text)
     if _SUBORDINATE.match(sentence):
         return
     for stop in reversed(list(_STOP.finditer(hidden(sentence)))[-4:]):
         rest = sentence[stop.end() :]
-        again = _ONCE_MORE.match(rest)
-        if not (again and is_same(undelimited(rest[again.end() :]), reference)):
+        again, number = _ONCE_MORE.match(rest), last_number(rest)
+        same = again and is_same(undelimited(rest[again.end() :]), reference)
+        if not same and not (again and number and is_near(number[1], reference)):
             concludes = CONCLUDES.search(rest) and re.search(r"\d", rest)
-            if concludes or _GOES_ON.match(rest) or not _remarks(rest, statement, reference):
+            goes_on = _GOES_ON.match(rest) and not _rejects(rest, reference)
+            if concludes or goes_on or not _remarks(rest, statement, reference):
                 return
+        elif telling and same and not doubtful(sentence[: stop.start()]):
+            yield before + rest[again.end() :]
         yield before + sentence[: stop.start()] + "."
 
 
@@ -87,9 +108,12 @@ def without_remark(text: str, statement: str, reference: str, *, telling: bool) 
     before, sentence = _last_sentence(text)
     if not before.strip() or MARKER.search(sentence):
         return None
+    number = last_number(sentence)
+    if (number and is_near(number[1], reference)) and not CORRECTION.search(sentence):
+        return before.rstrip()
     if checks := _CHECKS.match(sentence):
         words = _words(sentence[checks.end() :], reference)
-        found = not CORRECTION.search(sentence) and not doubtful(words, beside_number=True)
+        found = not CORRECTION.search(sentence) and not doubtful(words)
     else:
         compares = telling or _COMPARES.search(sentence) or not re.search(r"\d", sentence)
         found = compares and not CONCLUDES.search(sentence) and _remarks(sentence, statement, reference)
@@ -97,17 +121,22 @@ def without_remark(text: str, statement: str, reference: str, *, telling: bool) 
 
 
 def _last_sentence(text: str) -> tuple[str, str]:
-    tail = text[-2000:].rstrip()
+    tail = escape_money(text[-2000:].rstrip())
     stops = [stop.end() for stop in SENTENCE_END.finditer(hidden(tail))]
     start = next((end for end in reversed(stops) if re.search(r"[^\s.*_$)]", tail[end:])), 0)
-    return text[: len(text.rstrip()) - len(tail) + start], tail[start:].strip()
+    return text.rstrip()[:-2000] + tail[:start], tail[start:].strip()
+
+
+def _rejects(rest: str, reference: str) -> bool:
+    """Whether words reject another value than the reference, or compare with it."""
+    number = last_number(rest)
+    return bool(number and not is_same(number[1], reference) and _REJECTS.search(rest))
 
 
 def _words(rest: str, reference: str) -> str:
     """The words that may doubt the answer: not reasons, "about", and what rejects another value."""
-    said = _REASON.split(_NEARLY.sub(" ", MATH_SPAN.sub(" 0 ", rest)))[0]
-    number = last_number(rest)
-    return _REJECTS.sub(" ", said) if number and not is_same(number[1], reference) else said
+    said = _REASON.split(_HARMLESS.sub(" ", MATH_SPAN.sub(" 0 ", rest)))[0]
+    return _REJECTS.sub(" ", said) if _rejects(rest, reference) else said
 
 
 def _remarks(rest: str, statement: str, reference: str) -> bool:
