@@ -40,7 +40,7 @@ _COMPLEMENT = re.compile(
 )
 _AMOUNT = re.compile(r"(?i)\b(number|value|amount|set|total|measure|size|cups?|lit(re|er)s?|pieces?) of\b")
 _SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
-_CHINESE_CLAUSE = re.compile(r"[，,。；;]")
+_CHINESE_CLAUSE = re.compile(r"[，。；]|[,;](?=(?:[^$]*\$[^$]*\$)*[^$]*\Z)")  # not inside of formulas
 _CHINESE_SUBJECT = re.compile(r"(?:.*[，,:：]|\A)\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
 _SUBJECT = re.compile(
     r"(?:the|its|their|his|her) ([^.,;:]{3,60}?) (?:is|was|are|were|equals?)\b", re.IGNORECASE
@@ -342,8 +342,7 @@ def _same_qualifiers(asked: str, said: str) -> bool:
 def _in_han(subject: str, text: str) -> bool:
     """Whether two characters of a Chinese subject stand side by side in a text."""
     pairs = map("".join, pairwise(subject)) if len(subject) > 1 else subject
-    total = "总数" * bool(re.search("[共总]", text))
-    return any(pair in text + "答案结果原式" + total for pair in pairs)
+    return any(pair in text + "答案结果原式" for pair in pairs)
 
 
 def unshared(sentence: str, statement: str) -> str:

@@ -160,6 +160,7 @@ def _value_at_end(text: str, statement: str, reference: str) -> str | None:
     if (word := _TEXT.fullmatch(reference)) and normal_text(line.strip(" *.")) == normal_text(word[1]):
         return word[1]
     value, said = _asked_formula(statement, sentence), hidden(sentence)
+    value = value or _asked_formula(statement, without_remarks(sentence))
     if value and not doubtful(said) and not doubtful(_CLAUSE.split(said)[-1], beside_number=True):
         return value
     whole = not _SENTENCES.search(bare) and (is_value(bare) or _is_equation(bare))
@@ -258,7 +259,7 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     start = max([opening.end() if opening else 0, *(stop.end() for stop in breaks)])
     if breaks and breaks[-1]["same"]:  # what the value is stands before
         subject = unshared(MATH_SPAN.sub(" ", sentence[: breaks[-1].start()]), statement)
-        if doubtful(subject, beside_number=True) or new_measure(statement, subject):
+        if doubtful(re.sub(r"\bor\b", " ", subject), beside_number=True) or new_measure(statement, subject):
             return None
     found = []
     for clause in _CLAUSES.split(_unwrapped(sentence[start:].strip(" ,:，"))):
@@ -483,7 +484,9 @@ def _is_finished(tail: str) -> bool:
 
 
 def _balanced(text: str) -> bool:
-    return all(text.count(left) == text.count(right) for left, right in ("()", "[]", "{}"))
+    """Whether all brackets are closed; those of ``[0, 1)`` are, too."""
+    opening, closing = (sum(map(text.count, signs)) for signs in ("([", ")]"))
+    return opening == closing and text.count("{") == text.count("}")
 
 
 @lru_cache(maxsize=4096)

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 
-from mars_env.grading.math.asked import contradicts
+from mars_env.grading.math.asked import contradicts, question
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.exact import Undefined, exact_value
-from mars_env.grading.math.nodes import OverLimit, operators
+from mars_env.grading.math.nodes import Node, OverLimit, operators
 from mars_env.grading.math.question import form
 from mars_env.grading.math.sentences import (
     MATH_SPAN,
+    NUMBER,
     SENTENCE_END,
     at_end,
     hidden,
@@ -28,7 +29,7 @@ from mars_env.grading.math.vocabulary import CONCLUDES, CORRECTION, MARKER
 
 _CHECKS = re.compile(
     r"\W*(?:(?:you|we|this|it|one) (?:can|could|may) also|equivalently|alternatively|in other words|(?:(?:as )?an? |to )?(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?check|verif\w+|conversely|indeed"
-    r"|for comparison|numerically|note\b|验证|检验|验算|代入)|\(.*\)\W*\Z",
+    r"|which (?:can|may) also be (?:written|expressed)|for comparison|numerically|note\b|验证|检验|验算|代入)|\(.*\)\W*\Z",
     re.IGNORECASE | re.DOTALL,
 )
 _COMPARES = re.compile(
@@ -43,13 +44,13 @@ _OBJECTS = re.compile(
 )
 _REASON = re.compile(r",?\s(?:because|since)\b|，?因为|, as (?:it|they) should", re.IGNORECASE)
 _REJECTS = re.compile(
-    r"\b(?:less|more|than|would|false|extraneous|rejected|discarded|invalid|undefined|negative|impossible|not (?:defined|valid|allowed|a solution))\b"
+    r"\b(?:(?:must|should|has to) be )?\b(?:less|more|than|would|false|extraneous|rejected|discarded|invalid|undefined|negative|impossible|not (?:defined|valid|allowed|a solution))\b"
 )
 _NEARLY = re.compile(r"\b(?:about|approximately|roughly)\b|≈", re.IGNORECASE)
 _HARMLESS = re.compile(rf"{_NEARLY.pattern}|\bdoes(?:n[’']t| not) (?:affect|change|matter)\b|\bif you (?:prefer|like|wish)\b", re.IGNORECASE)
 _SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.IGNORECASE)
 _ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely|or)\b(?!.*\b(?:than|less|more)\b),?", re.IGNORECASE)
-_STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\((?:[即约或]|\$[a-z]\\in))")
+_STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\((?:[即约或]|0+\)))")
 _GOES_ON = re.compile(r"(?:and |or |but )?[\d$\\*+−-]|[A-Za-z]\s*[=<>≤≥≠]", re.IGNORECASE)
 
 
@@ -58,13 +59,20 @@ def is_same(value: str | None, reference: str) -> bool:
     mine, theirs = form(value or ""), form(reference)
     if isinstance(mine, str) or isinstance(theirs, str) or mine == theirs:
         return mine == theirs
-    sides = [node.args[-1] if {*operators(node)} == {"="} else node for node in (mine, theirs)]
+    sides = list(map(_last_side, (mine, theirs)))
     for pair in (sides, [node.args[0] if node.kind == "quantity" else node for node in sides]):
         with suppress(OverLimit, Undefined):
             values = [exact_value(node) for node in pair]
             if pair[0] == pair[1] or (values[0] is not None and values[0] == values[1]):
                 return True
     return False
+
+
+def _last_side(node: Node) -> Node:
+    """The last side of a chain of equations, before it is rounded."""
+    if not {*operators(node)} or not {*operators(node)} <= {*"=~"}:
+        return node
+    return node.args[operators(node).index("~") if "~" in operators(node) else -1]
 
 
 def is_near(value: str, reference: str) -> bool:
@@ -116,6 +124,9 @@ def without_remark(text: str, statement: str, reference: str, *, telling: bool) 
         found = not CORRECTION.search(sentence) and not doubtful(words)
     else:
         compares = telling or _COMPARES.search(sentence) or not re.search(r"\d", sentence)
+        if not compares:
+            numbers = (number[0] for number in re.finditer(NUMBER, sentence))
+            compares = _of_another(statement, sentence) and not any(is_same(number, reference) for number in numbers)
         found = compares and not CONCLUDES.search(sentence) and _remarks(sentence, statement, reference)
     return before.rstrip() if found else None
 
@@ -141,12 +152,19 @@ def _words(rest: str, reference: str) -> str:
 
 def _remarks(rest: str, statement: str, reference: str) -> bool:
     """Whether a sentence or a clause neither corrects nor doubts nor objects, nor has another value."""
-    if CORRECTION.search(rest) or _OBJECTS.match(rest) or is_value(undelimited(rest)):
+    if CORRECTION.search(rest) or _OBJECTS.match(rest):
+        return False
+    if is_value(undelimited(rest)) and not rest.startswith("("):
         return False
     if doubtful(_words(rest, reference), beside_number=True):
         return False
     number, value = last_number(rest), at_end(rest)
     if value and not is_same(value[0], reference):
-        return contradicts(statement, value[1] + value[2], "", sure=True)
+        return _of_another(statement, value[1] + value[2])
     another = number is not None and not is_same(number[1], reference)
     return not another if _ONCE_MORE.match(rest) else another or _NEARLY.search(rest) is None
+
+
+def _of_another(statement: str, said: str) -> bool:
+    """Whether words are about something else than the problem asks for."""
+    return question(statement) is not None and contradicts(statement, said, "", sure=True)
