@@ -119,6 +119,11 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     text = _COMMON.sub(_in_words, _BOLD_AND_ABOUT.sub(r"\1", text))
     statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
     first = value = _value_at_end(text, statement, reference)
+    if value and reference and not is_same(value, reference):
+        last = undelimited(_EQUALITY.split(value)[-1])
+        last = undelimited(measured(last))
+        if is_same(last, reference) and (_telling(reference) or _OPERATION.search(_EQUALITY.split(value)[-2] if len(_EQUALITY.split(value)) > 1 else "")):
+            return last
     telling = _telling(reference) is not None if 0 < len(reference) <= 400 else None
     while telling is not None and not is_same(value, reference):
         for shorter in () if _TEXT.fullmatch(reference) else without_clauses(text, statement, reference, telling=telling):
