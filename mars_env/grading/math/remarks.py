@@ -1,7 +1,7 @@
-"""What may follow an answer in a text: a check, a comparison, a reason, a remark on another value.
+"""What may follow an answer in a text: an offer, a check, a comparison, a reason, a remark on another value.
 
-With the reference at hand, a value that stands before such remarks can be the answer. A sentence or a clause is no
-remark if it concludes, corrects, doubts or objects, or if it has another value for what was said before it.
+Offers and checks are never part of an answer. Any other sentence or clause is a remark only if the reference is
+known, stands before it, and it neither concludes nor corrects, doubts, objects, or states another value.
 """
 
 import re
@@ -25,33 +25,57 @@ from mars_env.grading.math.sentences import (
     undelimited,
 )
 from mars_env.grading.math.tokens import escape_money
-from mars_env.grading.math.vocabulary import CONCLUDES, CORRECTION, MARKER
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, CORRECTION, MARKER
 
-_CHECKS = re.compile(
-    r"\W*(?:(?:you|we|this|it|one) (?:can|could|may) also|equivalently|alternatively|in other words|(?:(?:as )?an? |to )?(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?check|verif\w+|conversely|indeed"
-    r"|which (?:can|may) also be (?:written|expressed)|for comparison|numerically|note\b|验证|检验|验算|代入)|\(.*\)\W*\Z",
-    re.IGNORECASE | re.DOTALL,
+_OFFER_OR_CHECK = re.compile(
+    r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
+    r"|(?:and )?that['’]s (?:the answer|my answer|it)|if you(?:['’]d| would)? (?:like|want|have|need)"
+    r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
+    r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
+    r"|(?:\n[ \t]*|(?<=[.!*✓。])[ \t]*)(?P<check>\(?\**(?:验证|检验|验算|代入|(?:(?:(?:you|we|one) can )?(?:(?:as )?an? )?"
+    r"(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?(?:check|verif\w+"
+    r"|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))"
+    r"|conversely|for comparison|(?:you|we|this|it|which) (?:can|could|may) also)\b)[^\n]{1,300}"
+    r"|(?P<aside>\([A-Z][^\n]{1,300}\)\.?))\Z",
+    re.IGNORECASE,
 )
 _COMPARES = re.compile(
     r"\b(?:confirm\w*|match\w*|consistent|as (?:it|they) should|(?:as|is) expected|plausible|reasonable|compar\w+"
-    r"|makes sense)\b",
+    r"|numerically|makes sense)\b",
     re.IGNORECASE,
 )
 _OBJECTS = re.compile(
-    r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how"
-    r"|which (?:means|implies|shows|gives|makes|leaves)|\w+ of (?:which|them)|giving|making|leaving)\b|或|\w*\W*\Z",
+    r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how|\w+ of (?:which|them)"
+    r"|which (?:means|implies|shows|gives|makes|leaves)|giving|making|leaving)\b|或|\w*\W*\Z",
     re.IGNORECASE,
 )
 _REASON = re.compile(r",?\s(?:because|since)\b|，?因为|, as (?:it|they) should", re.IGNORECASE)
 _REJECTS = re.compile(
-    r"\b(?:(?:must|should|has to) be )?\b(?:less|more|than|would|false|extraneous|rejected|discarded|invalid|undefined|negative|impossible|not (?:defined|valid|allowed|a solution))\b"
+    r"\b(?:(?:must|should|has to) be )?\b(?:less|more|than|would|false|extraneous|rejected|discarded|invalid"
+    r"|undefined|negative|impossible|not (?:defined|valid|allowed|a solution))\b"
 )
+"""Words that reject another value than the reference, or compare with it."""
 _NEARLY = re.compile(r"\b(?:about|approximately|roughly)\b|≈", re.IGNORECASE)
-_HARMLESS = re.compile(rf"{_NEARLY.pattern}|\bdoes(?:n[’']t| not) (?:affect|change|matter)\b|\bif you (?:prefer|like|wish)\b", re.IGNORECASE)
+_HARMLESS = re.compile(
+    rf"{_NEARLY.pattern}|\bdoes(?:n[’']t| not) (?:affect|change|matter)\b|\bif you (?:prefer|like|wish)\b",
+    re.IGNORECASE,
+)
 _SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.IGNORECASE)
 _ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely|or)\b(?!.*\b(?:than|less|more)\b),?", re.IGNORECASE)
 _STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\((?:[即约或]|0+\)))")
 _GOES_ON = re.compile(r"(?:and |or |but )?[\d$\\*+−-]|[A-Za-z]\s*[=<>≤≥≠]", re.IGNORECASE)
+
+
+def without_checks(text: str) -> str:
+    """A text without offers and checks at its end."""
+    while found := _OFFER_OR_CHECK.search(text, max(0, len(text) - 1000)):
+        said = found["check"] or found["aside"] or ""
+        sentences = [part.strip() for part in SENTENCE_END.split(said)]
+        concludes = any(map(CONCLUSION.match, sentences[1:]))
+        if concludes or CORRECTION.search(said) or doubtful(_words(said, ""), beside_number=bool(found["aside"])):
+            break
+        text = text[: found.start()].rstrip()
+    return text
 
 
 def is_same(value: str | None, reference: str) -> bool:
@@ -117,18 +141,15 @@ def without_remark(text: str, statement: str, reference: str, *, telling: bool) 
     if not before.strip() or MARKER.search(sentence):
         return None
     number = last_number(sentence)
-    if (number and is_near(number[1], reference)) and not CORRECTION.search(sentence):
-        return before.rstrip()
-    if checks := _CHECKS.match(sentence):
-        words = _words(sentence[checks.end() :], reference)
-        found = not CORRECTION.search(sentence) and not doubtful(words)
-    else:
-        compares = telling or _COMPARES.search(sentence) or not re.search(r"\d", sentence)
-        if not compares:
-            numbers = (number[0] for number in re.finditer(NUMBER, sentence))
-            compares = _of_another(statement, sentence) and not any(is_same(number, reference) for number in numbers)
-        found = compares and not CONCLUDES.search(sentence) and _remarks(sentence, statement, reference)
-    return before.rstrip() if found else None
+    if number and is_near(number[1], reference):
+        return None if CORRECTION.search(sentence) else before.rstrip()
+    if CONCLUDES.search(sentence) or not _remarks(sentence, statement, reference):
+        return None
+    if not telling and not _COMPARES.search(sentence) and re.search(r"\d", sentence):
+        same = any(is_same(number, reference) for number in NUMBER.findall(sentence))
+        if same or not _of_another(statement, sentence):
+            return None
+    return before.rstrip()
 
 
 def _last_sentence(text: str) -> tuple[str, str]:
