@@ -32,10 +32,10 @@ _OFFER_OR_CHECK = re.compile(
     r"|(?:and )?that['’]s (?:the answer|my answer|it)|if you(?:['’]d| would)? (?:like|want|have|need)"
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
-    r"|(?:\n[ \t]*|(?<=[.!*✓。])[ \t]*)(?P<check>\(?\**(?:验证|检验|验算|代入|(?:(?:(?:you|we|one) can )?(?:(?:as )?an? )?"
+    r"|(?:\n[ \t]*|(?<=[.!*✓。])[ \t]*)(?:\(?\**(?:验证|检验|验算|代入|(?:(?:(?:you|we|one) can )?(?:(?:as )?an? )?"
     r"(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?(?:check|verif\w+"
     r"|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))"
-    r"|conversely|for comparison|(?:you|we|this|it|which) (?:can|could|may) also)\b)[^\n]{1,300}"
+    r"|conversely|for comparison|(?:you|we|this|it|which) (?:can|could|may) also)\b)(?P<check>[^\n]{1,300})"
     r"|(?P<aside>\([A-Z][^\n]{1,300}\)\.?))\Z",
     re.IGNORECASE,
 )
@@ -45,10 +45,15 @@ _COMPARES = re.compile(
     re.IGNORECASE,
 )
 _OBJECTS = re.compile(
-    r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how|\w+ of (?:which|them)"
-    r"|which (?:means|implies|shows|gives|makes|leaves)|giving|making|leaving)\b|或|\w*\W*\Z",
+    r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how|that|each|our"
+    r"|\w+ing|\w+ of (?:which|them)|since|because|which (?:means|implies|shows|gives|makes|leaves))\b|或|[A-Za-z]*\W*\Z",
     re.IGNORECASE,
 )
+_CHANGES = re.compile(
+    r"\b(?:add(?:s|ed)?|subtract(?:ed|s)?|doubl\w+|halv\w+|half|twice|divide[sd]?|multipl(?:y|ie[sd])|remove[sd]?"
+    r"|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another|half)\b", re.IGNORECASE
+)
+"""Words that change a value, or speak of another."""
 _REASON = re.compile(r",?\s(?:because|since)\b|，?因为|, as (?:it|they) should", re.IGNORECASE)
 _REJECTS = re.compile(
     r"\b(?:(?:must|should|has to) be )?\b(?:less|more|than|would|false|extraneous|rejected|discarded|invalid"
@@ -62,6 +67,7 @@ _HARMLESS = re.compile(
 )
 _SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.IGNORECASE)
 _ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely|or)\b(?!.*\b(?:than|less|more)\b),?", re.IGNORECASE)
+_AND = re.compile(r"(?:and|while|whereas)\s+")
 _STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\((?:[即约或]|0+\)))")
 _GOES_ON = re.compile(r"(?:and |or |but )?[\d$\\*+−-]|[A-Za-z]\s*[=<>≤≥≠]", re.IGNORECASE)
 
@@ -70,8 +76,7 @@ def without_checks(text: str) -> str:
     """A text without offers and checks at its end."""
     while found := _OFFER_OR_CHECK.search(text, max(0, len(text) - 1000)):
         said = found["check"] or found["aside"] or ""
-        sentences = [part.strip() for part in SENTENCE_END.split(said)]
-        concludes = any(map(CONCLUSION.match, sentences[1:]))
+        concludes = any(CONCLUSION.match(part.strip()) for part in SENTENCE_END.split(said)[1:])
         if concludes or CORRECTION.search(said) or doubtful(_words(said, ""), beside_number=bool(found["aside"])):
             break
         text = text[: found.start()].rstrip()
@@ -125,7 +130,7 @@ def without_clauses(text: str, statement: str, reference: str, *, telling: bool)
         if not same and not (again and number and is_near(number[1], reference)):
             concludes = CONCLUDES.search(rest) and re.search(r"\d", rest)
             goes_on = _GOES_ON.match(rest) and not _rejects(rest, reference)
-            if concludes or goes_on or not _remarks(rest, statement, reference):
+            if concludes or goes_on or not _remarks(_AND.sub("", rest), statement, reference):
                 return
         elif telling and same and not doubtful(sentence[: stop.start()]):
             yield before + rest[again.end() :]
@@ -145,9 +150,10 @@ def without_remark(text: str, statement: str, reference: str, *, telling: bool) 
         return None if CORRECTION.search(sentence) else before.rstrip()
     if CONCLUDES.search(sentence) or not _remarks(sentence, statement, reference):
         return None
-    if not telling and not _COMPARES.search(sentence) and re.search(r"\d", sentence):
-        same = any(is_same(number, reference) for number in NUMBER.findall(sentence))
-        if same or not _of_another(statement, sentence):
+    if not telling and not _COMPARES.search(sentence) and re.search(r"[\d$]", sentence):
+        numbers = NUMBER.findall(sentence)
+        same = any(is_same(number, reference) for number in numbers)
+        if same or not numbers or not _of_another(statement, sentence):
             return None
     return before.rstrip()
 
@@ -173,16 +179,17 @@ def _words(rest: str, reference: str) -> str:
 
 def _remarks(rest: str, statement: str, reference: str) -> bool:
     """Whether a sentence or a clause neither corrects nor doubts nor objects, nor has another value."""
-    if CORRECTION.search(rest) or _OBJECTS.match(rest):
+    if CORRECTION.search(rest) or _OBJECTS.match(rest) or doubtful(_words(rest, reference), beside_number=True):
         return False
     if is_value(undelimited(rest)) and not rest.startswith("("):
         return False
-    if doubtful(_words(rest, reference), beside_number=True):
-        return False
     number, value = last_number(rest), at_end(rest)
-    if value and not is_same(value[0], reference):
-        return _of_another(statement, value[1] + value[2])
     another = number is not None and not is_same(number[1], reference)
+    ends = another and number is not None and len(number[2].strip(" .*$)!").split()) < 3
+    if _CHANGES.search(rest):
+        return False
+    if ends or (value and not is_same(value[0], reference)):
+        return _of_another(statement, rest)
     return not another if _ONCE_MORE.match(rest) else another or _NEARLY.search(rest) is None
 
 
