@@ -92,7 +92,9 @@ _TEXT = re.compile(r"\s*(?:\\text\s*\{)?([A-Za-z][a-z]+(?: [A-Za-z]+){0,3})\}?\s
 _PREDICATE = (
     r"\b(?:(?:(?:lie|i)s|are|was|were|be|has|have|on)(?: an?| in| the)*|series|integral|sequence|limit|it) "
 )
-_WORDS_BEFORE = re.compile(r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,}|['’]s|i\.e\.)\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)")
+_WORDS_BEFORE = re.compile(
+    r"(?:(?<!\d ):|[;,—]|\b[A-Za-z]{2,}|['’]s|i\.e\.)\s+(?=\S)|[\u4e00-\u9fff，：；]+(?=\S)"
+)
 _OPERATION = re.compile(r"\d\)?\s*(?:[-+*/×÷·−^!]|\\(?:cdot|times|div)|\()|\\[dt]?frac|\\sqrt|√")
 _EQUALITY = re.compile(r"(?:(?<![<>=!≤≥])=(?!=)|≈|\\approx|\\equiv|≡)\s*")
 _ABOUT = re.compile(r"\s*(?:≈|\\approx)")
@@ -122,15 +124,24 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     if value and reference and not is_same(value, reference):
         last = undelimited(_EQUALITY.split(value)[-1])
         last = undelimited(measured(last))
-        if is_same(last, reference) and (_telling(reference) or _OPERATION.search(_EQUALITY.split(value)[-2] if len(_EQUALITY.split(value)) > 1 else "")):
+        if is_same(last, reference) and (
+            _telling(reference)
+            or _OPERATION.search(_EQUALITY.split(value)[-2] if len(_EQUALITY.split(value)) > 1 else "")
+        ):
             return last
     telling = _telling(reference) is not None if 0 < len(reference) <= 400 else None
     while telling is not None and not is_same(value, reference):
-        for shorter in () if _TEXT.fullmatch(reference) else without_clauses(text, statement, reference, telling=telling):
+        for shorter in (
+            () if _TEXT.fullmatch(reference) else without_clauses(text, statement, reference, telling=telling)
+        ):
             part = _value_at_end(shorter, statement, reference)
             if is_same(part, reference):
                 return part
-        before = None if value and not is_near(value, reference) else without_remark(text, statement, reference, telling=telling)
+        before = (
+            None
+            if value and not is_near(value, reference)
+            else without_remark(text, statement, reference, telling=telling)
+        )
         if before is None:
             return first
         text = before

@@ -51,7 +51,8 @@ _OBJECTS = re.compile(
 )
 _CHANGES = re.compile(
     r"\b(?:add(?:s|ed)?|subtract(?:ed|s)?|doubl\w+|halv\w+|half|twice|divide[sd]?|multipl(?:y|ie[sd])|remove[sd]?"
-    r"|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another|half)\b", re.IGNORECASE
+    r"|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another|half)\b",
+    re.IGNORECASE,
 )
 """Words that change a value, or speak of another."""
 _REASON = re.compile(r",?\s(?:because|since)\b|，?因为|, as (?:it|they) should", re.IGNORECASE)
@@ -66,7 +67,9 @@ _HARMLESS = re.compile(
     re.IGNORECASE,
 )
 _SUBORDINATE = re.compile(r"\W*(?:since|because|as|if|when|while|although)\b|因为|由于", re.IGNORECASE)
-_ONCE_MORE = re.compile(r"(?:that is|which is|i\.e\.|namely|or)\b(?!.*\b(?:than|less|more)\b),?", re.IGNORECASE)
+_ONCE_MORE = re.compile(
+    r"(?:that is|which is|i\.e\.|namely|or)\b(?!.*\b(?:than|less|more)\b),?", re.IGNORECASE
+)
 _AND = re.compile(r"(?:and|while|whereas)\s+")
 _STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\((?:[即约或]|0+\)))")
 _GOES_ON = re.compile(r"(?:and |or |but )?[\d$\\*+−-]|[A-Za-z]\s*[=<>≤≥≠]", re.IGNORECASE)
@@ -77,7 +80,11 @@ def without_checks(text: str) -> str:
     while found := _OFFER_OR_CHECK.search(text, max(0, len(text) - 1000)):
         said = found["check"] or found["aside"] or ""
         concludes = any(CONCLUSION.match(part.strip()) for part in SENTENCE_END.split(said)[1:])
-        if concludes or CORRECTION.search(said) or doubtful(_words(said, ""), beside_number=bool(found["aside"])):
+        if (
+            concludes
+            or CORRECTION.search(said)
+            or doubtful(_words(said, ""), beside_number=bool(found["aside"]))
+        ):
             break
         text = text[: found.start()].rstrip()
     return text
@@ -179,7 +186,11 @@ def _words(rest: str, reference: str) -> str:
 
 def _remarks(rest: str, statement: str, reference: str) -> bool:
     """Whether a sentence or a clause neither corrects nor doubts nor objects, nor has another value."""
-    if CORRECTION.search(rest) or _OBJECTS.match(rest) or doubtful(_words(rest, reference), beside_number=True):
+    if (
+        CORRECTION.search(rest)
+        or _OBJECTS.match(rest)
+        or doubtful(_words(rest, reference), beside_number=True)
+    ):
         return False
     if is_value(undelimited(rest)) and not rest.startswith("("):
         return False
