@@ -45,7 +45,6 @@ _CHINESE_SUBJECT = re.compile(r"(?:.*[，,:：]|\A)\s*([\u4e00-\u9fff]{1,12}?)(?
 _SUBJECT = re.compile(
     r"(?:the|its|their|his|her) ([^.,;:]{3,60}?) (?:is|was|are|were|equals?)\b", re.IGNORECASE
 )
-_PLACE = re.compile(r"在\s*\$[^$]*\$\s*处")
 _STEP = re.compile(r"we\b|let\b|[a-z]+ing\b|.*[:\"]", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _LOOKS = re.compile(r"\s+|\\(?:[,;:! ]|left\b|right\b)|(?<=\\)[dt](?=frac)")
@@ -210,7 +209,7 @@ def is_asked(statement: str, said: str, *, sure: bool) -> bool:
 
     If it is `sure` that the sentence concludes, it need not say what it is about.
     """
-    asked, whole, said = question(statement), stems(said), _PLACE.sub("", said).strip()
+    asked, whole, said = question(statement), stems(said), said.strip()
     formulas, said = MATH_SPAN.findall(said), MATH_SPAN.sub(" ", said).strip()
     if asked is None:
         named = stems(said) or any(qualifier.search(said) for qualifier in _QUALIFIERS)

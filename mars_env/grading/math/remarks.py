@@ -1,19 +1,15 @@
 """What may follow an answer in a text: an offer, a check, a comparison, a reason, a remark on another value.
 
-Offers and checks are never part of an answer. Any other sentence or clause is a remark only if the reference is
-known, stands before it, and it neither concludes nor corrects, doubts, objects, or states another value.
+Offers and checks are never part of an answer. Any other sentence or clause is a remark only if a reference is
+known that stands before it, and if it neither concludes nor corrects, doubts, objects, or has another value.
 """
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from fractions import Fraction
 
+from mars_env.grading.math.agreement import in_words, is_near, is_same, telling
 from mars_env.grading.math.asked import contradicts, question
 from mars_env.grading.math.doubt import doubtful
-from mars_env.grading.math.exact import Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, operators
-from mars_env.grading.math.question import form
 from mars_env.grading.math.sentences import (
     MATH_SPAN,
     NUMBER,
@@ -32,26 +28,27 @@ _OFFER_OR_CHECK = re.compile(
     r"|(?:and )?that['’]s (?:the answer|my answer|it)|if you(?:['’]d| would)? (?:like|want|have|need)"
     r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
-    r"|(?:\n[ \t]*|(?<=[.!*✓。])[ \t]*)(?:\(?\**(?:验证|检验|验算|代入|(?:(?:(?:you|we|one) can )?(?:(?:as )?an? )?"
-    r"(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?(?:check|verif\w+"
-    r"|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))"
+    r"|(?:\n[ \t]*|(?<=[.!*✓。])[ \t]*)(?:\(?\**(?:验证|检验|验算|代入"
+    r"|(?:(?:(?:you|we|one) can )?(?:(?:as )?an? )?(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?"
+    r"(?:check|verif\w+|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))"
     r"|conversely|for comparison|(?:you|we|this|it|which) (?:can|could|may) also)\b)(?P<check>[^\n]{1,300})"
     r"|(?P<aside>\([A-Z][^\n]{1,300}\)\.?))\Z",
     re.IGNORECASE,
 )
 _COMPARES = re.compile(
-    r"\b(?:confirm\w*|match\w*|consistent|as (?:it|they) should|(?:as|is) expected|plausible|reasonable|compar\w+"
-    r"|numerically|makes sense)\b",
+    r"\b(?:confirm\w*|match\w*|consistent|as (?:it|they) should|(?:as|is) expected|plausible|reasonable"
+    r"|compar\w+|numerically|makes sense)\b",
     re.IGNORECASE,
 )
 _OBJECTS = re.compile(
-    r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how|that|each|our"
-    r"|\w+ing|\w+ of (?:which|them)|since|because|which (?:means|implies|shows|gives|makes|leaves))\b|或|[A-Za-z]*\W*\Z",
+    r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how|that|each"
+    r"|our|since|because|\w+ing|\w+ of (?:which|them)|which (?:means|implies|shows|gives|makes|leaves))\b"
+    r"|或|[A-Za-z]*\W*\Z",
     re.IGNORECASE,
 )
 _CHANGES = re.compile(
     r"\b(?:add(?:s|ed)?|subtract(?:ed|s)?|doubl\w+|halv\w+|half|twice|divide[sd]?|multipl(?:y|ie[sd])|remove[sd]?"
-    r"|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another|half)\b",
+    r"|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another)\b",
     re.IGNORECASE,
 )
 """Words that change a value, or speak of another."""
@@ -90,45 +87,10 @@ def without_checks(text: str) -> str:
     return text
 
 
-def is_same(value: str | None, reference: str) -> bool:
-    """Whether a value is the reference, as far as can be seen without computing much."""
-    mine, theirs = form(value or ""), form(reference)
-    if isinstance(mine, str) or isinstance(theirs, str) or mine == theirs:
-        return mine == theirs
-    sides = list(map(_last_side, (mine, theirs)))
-    for pair in (sides, [node.args[0] if node.kind == "quantity" else node for node in sides]):
-        with suppress(OverLimit, Undefined):
-            values = [exact_value(node) for node in pair]
-            if pair[0] == pair[1] or (values[0] is not None and values[0] == values[1]):
-                return True
-    return False
-
-
-def _last_side(node: Node) -> Node:
-    """The last side of a chain of equations, before it is rounded."""
-    if not {*operators(node)} or not {*operators(node)} <= {*"=~"}:
-        return node
-    return node.args[operators(node).index("~") if "~" in operators(node) else -1]
-
-
-def is_near(value: str, reference: str) -> bool:
-    """Whether a decimal is the reference, rounded."""
-    _, point, digits = value.rstrip("%\\").partition(".")
-    mine, theirs = form(value), form(reference)
-    if not point or not digits.isdecimal() or isinstance(mine, str) or isinstance(theirs, str):
-        return False
-    with suppress(OverLimit, Undefined):
-        values = exact_value(mine), exact_value(theirs)
-        if values[0] is not None and values[1] is not None:
-            unit = Fraction(1, 10 ** (len(digits) + 2 * value.endswith("%")))
-            return 0 < abs(values[0] - values[1]) <= unit / 2
-    return False
-
-
-def without_clauses(text: str, statement: str, reference: str, *, telling: bool) -> Iterator[str]:
+def without_clauses(text: str, statement: str, reference: str) -> Iterator[str]:
     """A text without its last clauses that only remark on what is before them, one by one."""
     before, sentence = _last_sentence(text)
-    if _SUBORDINATE.match(sentence):
+    if in_words(reference) or _SUBORDINATE.match(sentence):
         return
     for stop in reversed(list(_STOP.finditer(hidden(sentence)))[-4:]):
         rest = sentence[stop.end() :]
@@ -139,15 +101,15 @@ def without_clauses(text: str, statement: str, reference: str, *, telling: bool)
             goes_on = _GOES_ON.match(rest) and not _rejects(rest, reference)
             if concludes or goes_on or not _remarks(_AND.sub("", rest), statement, reference):
                 return
-        elif telling and same and not doubtful(sentence[: stop.start()]):
+        elif telling(reference) and same and again and not doubtful(sentence[: stop.start()]):
             yield before + rest[again.end() :]
         yield before + sentence[: stop.start()] + "."
 
 
-def without_remark(text: str, statement: str, reference: str, *, telling: bool) -> str | None:
+def without_remark(text: str, statement: str, reference: str) -> str | None:
     """A text without its last sentence; None if that may be more than a remark.
 
-    Unless the reference is `telling`, so that chance does not repeat it, a remark with numbers must compare.
+    Unless the reference is telling, a remark with numbers must compare, or be about something else.
     """
     before, sentence = _last_sentence(text)
     if not before.strip() or MARKER.search(sentence):
@@ -157,7 +119,7 @@ def without_remark(text: str, statement: str, reference: str, *, telling: bool) 
         return None if CORRECTION.search(sentence) else before.rstrip()
     if CONCLUDES.search(sentence) or not _remarks(sentence, statement, reference):
         return None
-    if not telling and not _COMPARES.search(sentence) and re.search(r"[\d$]", sentence):
+    if not telling(reference) and not _COMPARES.search(sentence) and re.search(r"[\d$]", sentence):
         numbers = NUMBER.findall(sentence)
         same = any(is_same(number, reference) for number in numbers)
         if same or not numbers or not _of_another(statement, sentence):
