@@ -42,6 +42,7 @@ _EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided)\s+\$?[a-z]\s*(?:≠|\\
 _LAST_WORDS = re.compile(r"(?<![\w'’])(?=([A-Za-z'’]+(?: [A-Za-z'’]+){0,3})[.!*]*\Z)")
 _ANOTHER_CASE = re.compile(r"[\d−]|(?<!\w)-|\b(?:if|when|left|right|one)\b", re.IGNORECASE)
 _RATIO_OF = re.compile(r"\bratio of [^,.:]*?\b(\w+ to) (?:all |the )*(\w+)", re.IGNORECASE)
+_REMARKS = 5  # at most so many sentences, less one, may follow an answer
 _BOLD_AND_ABOUT = re.compile(r"\*\*([^*\n]+)\*\*(?=\s*≈)")
 
 
@@ -56,7 +57,9 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     text = _COMMON.sub(_in_words, _BOLD_AND_ABOUT.sub(r"\1", text))
     statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
     first = value = _value_at_end(text, statement, reference)
-    while reference and not is_same(value, reference):
+    for _ in range(_REMARKS if reference else 0):
+        if is_same(value, reference):
+            return value
         for shorter in without_clauses(text, statement, reference):
             part = _value_at_end(shorter, statement, reference)
             if is_same(part, reference):
@@ -66,7 +69,7 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
         if before is None:
             return first
         text, value = before, _value_at_end(before, statement, reference)
-    return value
+    return first
 
 
 def _value_at_end(text: str, statement: str, reference: str) -> str | None:

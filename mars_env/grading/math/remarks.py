@@ -71,6 +71,8 @@ _AND = re.compile(r"(?:and|while|whereas)\s+")
 _STOP = re.compile(r"[,;，；]\s*(?=\S)|\s[–—]\s|\s(?=\()|(?<=[\d*$])(?=\((?:[即约或]|0+\)))")
 _GOES_ON = re.compile(r"(?:and |or |but )?[\d$\\*+−-]|[A-Za-z]\s*[=<>≤≥≠]", re.IGNORECASE)
 
+_LENGTH = 400  # a longer sentence is not searched for remarks
+
 
 def without_checks(text: str) -> str:
     """A text without offers and checks at its end."""
@@ -90,7 +92,7 @@ def without_checks(text: str) -> str:
 def without_clauses(text: str, statement: str, reference: str) -> Iterator[str]:
     """A text without its last clauses that only remark on what is before them, one by one."""
     before, sentence = _last_sentence(text)
-    if in_words(reference) or _SUBORDINATE.match(sentence):
+    if len(sentence) > _LENGTH or in_words(reference) or _SUBORDINATE.match(sentence):
         return
     for stop in reversed(list(_STOP.finditer(hidden(sentence)))[-4:]):
         rest = sentence[stop.end() :]
@@ -112,7 +114,7 @@ def without_remark(text: str, statement: str, reference: str) -> str | None:
     Unless the reference is telling, a remark with numbers must compare, or be about something else.
     """
     before, sentence = _last_sentence(text)
-    if not before.strip() or MARKER.search(sentence):
+    if not before.strip() or len(sentence) > _LENGTH or MARKER.search(sentence):
         return None
     number = last_number(sentence)
     if number and is_near(number[1], reference):
