@@ -1,8 +1,8 @@
 r"""Finds the final answer of a completion: a pure function, linear in the length of the text.
 
 The first stage that finds something decides: the last ``\boxed{...}`` (`boxes.py`; a later "answer is"
-replaces it), the last marker such as "the answer is" (`vocabulary.py`), the last line (`sentences.py`,
-`question.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
+replaces it), the last marker such as "the answer is" (`vocabulary.py`), the end of the text
+(`closing.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
 """
 
 import re
@@ -65,7 +65,7 @@ def extract_answer(
         text: What a model wrote; anything at all.
         strict: Take only boxes, from the unchanged text.
         statement: The problem. With it, a last sentence about what it asks for is read.
-        reference: With it, a last value is read that only the reference explains (`closing.py`).
+        reference: With it, more endings are read: of several readings, the one that gives the reference.
 
     Returns:
         The answer as written in the text, without outer delimiters, and how it was found;
