@@ -59,7 +59,8 @@ _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
 _THING = re.compile(
-    r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) ((?:(?:right|[a-z]{4,}(?:ar|al|ed|ing|ous|ic)) )?[a-z]{3,})\b"
+    r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) "
+    r"((?:(?:right|[a-z]{4,}(?:ar|al|ed|ing|ous|ic)) )?[a-z]{3,})\b"
 )
 _MANY = re.compile(r"(?:\d|\b(?i:many|two|three|four|five|six)) (?:[a-z]+ ){0,2}?([a-z]{3,}s)\b")
 _ELIDED = re.compile(
