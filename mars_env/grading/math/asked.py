@@ -41,7 +41,12 @@ _COMPLEMENT = re.compile(
 _AMOUNT = re.compile(r"(?i)\b(number|value|amount|set|total|measure|size|cups?|lit(re|er)s?|pieces?) of\b")
 _SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
 _CHINESE_CLAUSE = re.compile(r"[，。；]|[,;](?=(?:[^$]*\$[^$]*\$)*[^$]*\Z)")  # not inside of formulas
-_CHINESE_SUBJECT = re.compile(r"(?:.*[，,:：]|\A)\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
+_CHINESE_SUBJECT = re.compile(
+    r"(?:.*[，,:：]|\A)\s*(?!一?共?有)([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)"
+)
+_SUBJECT = re.compile(
+    r"(?:.*[，,:：]|\A)\s*(?!一?共?有)([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)"
+)
 _SUBJECT = re.compile(
     r"(?:the|its|their|his|her) ([^.,;:]{3,60}?) (?:is|was|are|were|equals?)\b", re.IGNORECASE
 )
@@ -54,7 +59,8 @@ _HAN_PAIR = re.compile("[\u4e00-\u9fff]{2}")
 _HYPHEN = re.compile(r"(?<=[a-z])-(?=[a-z])")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
 _THING = re.compile(
-    r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) ((?:[a-z]{4,}(?:ar|al|ed|ing|ous|ic) )?[a-z]{3,})\b"
+    r"\b(?:[Aa]n?|The|Her|His|Their|her|his|their) "
+    r"((?:(?:right|[a-z]{4,}(?:ar|al|ed|ing|ous|ic)) )?[a-z]{3,})\b"
 )
 _MANY = re.compile(r"(?:\d|\b(?i:many|two|three|four|five|six)) (?:[a-z]+ ){0,2}?([a-z]{3,}s)\b")
 _ELIDED = re.compile(

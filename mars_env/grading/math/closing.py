@@ -93,7 +93,7 @@ def _value_at_end(text: str, statement: str, reference: str) -> str | None:
     line = _rephrased(line, statement, reference)
 
     sentence = last_sentence(line)
-    bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line)))
+    bare = re.sub(r"\A(?:=|答:)\s*", "", undelimited(without_remarks(line) if sentence == line else line))
     if (of := _RATIO_OF.search(sentence)) and not (of[1] in statement and of[2] in statement):
         return None
     if (word := in_words(reference)) and normal_text(line.strip(" *.")) == normal_text(word):

@@ -47,8 +47,8 @@ _OBJECTS = re.compile(
     re.IGNORECASE,
 )
 _CHANGES = re.compile(
-    r"\b(?:add(?:s|ed)?|subtract(?:ed|s)?|doubl\w+|halv\w+|half|twice|divide[sd]?|multipl(?:y|ie[sd])|remove[sd]?"
-    r"|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another)\b",
+    r"\b(?:add(?:s|ed)?(?! up)|subtract(?:ed|s)?|doubl\w+|halv\w+|half|twice|divide[sd]?|multipl(?:y|ie[sd])"
+    r"|remove[sd]?|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another)\b",
     re.IGNORECASE,
 )
 """Words that change a value, or speak of another."""

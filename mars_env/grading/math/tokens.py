@@ -245,6 +245,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
     (r"\mathbb", _BOTH_REAL, r", \1\\in\\mathbb{R},"),
     (r"\mathbb", re.compile(r"(?<=\\mathbb\{R\})\s*-\s*(?=\\\{)"), r"\\setminus "),
     (r"\circ", re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))"), r"\\circ "),
+    ("U", re.compile(r"(?<=[)\]]) ?U ?(?=[(\[])"), r" \\cup "),
     ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
     (r"\pmod", _ONE_MODULUS, lambda m: _BETWEEN.sub(rf" \\pmod{{{m[2]}}}\g<0>", m[1])),
     ("frac", _UNIT_FRACTION, r"\\text{ \1/\2}"),

@@ -17,7 +17,7 @@ MARKER = re.compile(
     rf"(?:[^.:=\n$\\]{{0,60}}?\b(?:is|are|equals?|(?:must|should)\ be)\b{_PAUSE}|{_COLON}|[ \t*_:]*\n\s*)"
     r"|^[ \t*#_>]*(?:final[ \t]+)?answer[ \t*_]+(?=[$\d\\(+-])"
     rf"|\b(?:final|end)[ \t]+results?(?:[ \t]+(?:is|equals)\b{_PAUSE}|{_COLON})"
-    rf"|^[ \t*#_>]*(?:results?|solutions?){_COLON}"
+    rf"|^[ \t*#_>]*(?:results?|solutions?){_COLON}(?<!\n)(?=\S)"
     rf"|\b(?:correct|right)[ \t]+(?:option|choice|number|value|total)(?:[ \t]+is\b{_PAUSE}|{_COLON})"
     rf"|\brequested[ \t]+\w+[ \t]+(?:is|equals)\b{_PAUSE}"
     r"|(?<![^\s.])\#{4}[ \t]+(?=\S)"
