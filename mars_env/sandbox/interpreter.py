@@ -57,10 +57,9 @@ class Interpreter:
     async def run(self, source: str) -> str:
         """Run Python code, and return what it printed, with the value of an expression at its end.
 
-        Code that takes longer ends the interpreter, and so may its own limits, and the text is an error. The
-        next call finds all names as they were before, or none if the earlier calls do not run again.
-
         Raises:
+            RuntimeError: The code took longer, or ended the interpreter. The next call finds all names as
+                they were before, or none if the earlier calls do not run again.
             SandboxError: No sandbox works here, or it was lost.
         """
         async with self._busy:
@@ -85,9 +84,9 @@ class Interpreter:
                 if not lives:
                     await self.aclose()
             if not again:
-                return f"Error: {why}; names are as they were before this call"
+                raise RuntimeError(f"{why}; names are as they were before this call")
             self._calls.clear()  # the program's fault: it must not make its turn UNKNOWN
-            return f"Error: its earlier calls do not run again: {why}; all names are lost"
+            raise RuntimeError(f"its earlier calls do not run again: {why}; all names are lost")
 
     async def aclose(self) -> None:
         """End the interpreter, whatever runs in it."""
