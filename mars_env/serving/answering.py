@@ -66,12 +66,13 @@ def make_question(
 
 def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
     """The statement as a program's author must read it, and the tests in the form of a reference."""
-    if isinstance(tests, Mapping):
-        row = dict(tests)
-    else:
-        inputs = all(isinstance(test, Mapping) for test in tests)
-        row = {"tests": list(tests), **({"mode": "stdin"} if inputs else {})}
     try:
+        if isinstance(tests, Mapping):
+            row = dict(tests)
+        else:
+            inputs = all(isinstance(test, Mapping) for test in tests)
+            listed = tests if isinstance(tests, str) else list(tests)  # JSON, or else unreadable
+            row = {"tests": listed, **({"mode": "stdin"} if inputs else {})}
         problem = code_problem_from_row({**row, "id": "question", "prompt": statement})
     except UNREADABLE as error:
         raise ConfigError(f"these tests cannot be read: {describe_error(error)}") from error
