@@ -207,6 +207,7 @@ async def _called(
         except Exception as error:  # the user's function: its errors are for the model
             late = f"it took longer than {tool.seconds:g} seconds"
             text = f"Error: {late if limit.expired() else f'{type(error).__name__}: {error}'}"
+        text = text.encode("utf-8", "backslashreplace").decode()  # no tokenizer takes a lone surrogate
         if len(text) > tool.characters:
             text = f"{text[: tool.characters]}\n[{len(text) - tool.characters} more characters]"
     return ToolCall(completion, call.name, written, text, outcome, time.perf_counter() - began)

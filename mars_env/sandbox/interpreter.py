@@ -136,4 +136,4 @@ class Interpreter:
 async def _answer(answers: asyncio.StreamReader) -> str:
     """The next answer; an EOFError if there is none, or if the program itself has written here."""
     with explained(EOFError, "no answer", ValueError, RecursionError, ConnectionError):
-        return str(json.loads(await answers.readline())).encode("utf-8", "backslashreplace").decode()
+        return str(json.loads(await answers.readline()))

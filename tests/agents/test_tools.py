@@ -46,7 +46,7 @@ def raises_error(text: str) -> str:
 def fails(kind: str) -> str:
     "Fail in another way."
     wait = asyncio.CancelledError
-    raise {"stop": StopIteration, "exit": SystemExit, "wait": wait}.get(kind, TimeoutError)(7)
+    raise {"stop": StopIteration, "exit": SystemExit, "wait": wait}.get(kind, TimeoutError)("\ud800")
 
 
 def broken(x: int) -> str:
@@ -77,10 +77,10 @@ async def turn(*texts, **options):
         (call("unknown", a=1), None, "error"),
         (call("slow", x=1), None, "error"),
         (call("raises_error", text="luck"), "Error: ValueError: no luck", "error"),
-        (call("fails", kind="stop"), "Error: RuntimeError: StopIteration(7)", "error"),
-        (call("fails", kind="exit"), "Error: RuntimeError: SystemExit(7)", "error"),
+        (call("fails", kind="stop"), "Error: RuntimeError: StopIteration('\\ud800')", "error"),
+        (call("fails", kind="exit"), "Error: RuntimeError: SystemExit('\\ud800')", "error"),
         (call("fails", kind="wait"), "Error: RuntimeError: what it waited for was cancelled", "error"),
-        (call("fails", kind=""), "Error: TimeoutError: 7", "error"),
+        (call("fails", kind=""), "Error: TimeoutError: \\ud800", "error"),
         (call("shout", text="ab"), "ab" * 20 + "\n[160 more characters]", "ok"),
         ("<tool_call>{not json</tool_call>", None, "error"),
         ("<tool_call>[1]</tool_call>", None, "error"),
