@@ -74,10 +74,9 @@ async def mcp_tools(
                 raise
             raise MarsError(f"the MCP server {name} failed in the tool {tool}: {error}") from error
         parts = [getattr(part, "text", f"({part.type})") for part in result.content]
-        text = "\n".join(parts) or "(no output)"
         if result.is_error:
-            raise RuntimeError(text)
-        return text
+            raise RuntimeError("\n".join(parts))
+        return "\n".join(parts) or "(no output)"
 
     # The package ends the task that opened it when the server dies, so that is a task of its own.
     task = asyncio.create_task(serve())

@@ -178,9 +178,7 @@ async def _chain(
             seed = None if seed is None else derive_seed(seed, sample, len(completions))
             [answer] = await dialogue.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
             if answer.finish_reason == "context":  # the results have filled it
-                if not answer.text:
-                    break
-                answer = replace(answer, finish_reason="length")
+                break
             completions.append(answer)
     return Action(dialogue.visible(completions[-1].text), tuple(completions), tuple(calls))
 

@@ -68,11 +68,9 @@ class Interpreter:
             try:
                 answers = await self._send([*((0, call) for call in again), (self._characters, source)])
                 for _ in again:
-                    async with asyncio.timeout(self._seconds):
-                        await _answer(answers)
+                    await _answer(answers, self._seconds)
                 again = []
-                async with asyncio.timeout(self._seconds):
-                    text = await _answer(answers)
+                text = await _answer(answers, self._seconds)
                 self._calls.append(source)
                 lives = self._channel is not None
                 return text
@@ -133,7 +131,7 @@ class Interpreter:
         return result.ended.value
 
 
-async def _answer(answers: asyncio.StreamReader) -> str:
+async def _answer(answers: asyncio.StreamReader, seconds: float) -> str:
     """The next answer; an EOFError if there is none, or if the program itself has written here."""
     with explained(EOFError, "no answer", ValueError, RecursionError, ConnectionError):
-        return str(json.loads(await answers.readline()))
+        return str(json.loads(await asyncio.wait_for(answers.readline(), seconds)))
