@@ -176,10 +176,9 @@ async def _chain(
                 break
             seed = sampling.seed
             seed = None if seed is None else derive_seed(seed, sample, len(completions))
-            [answer] = await dialogue.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
-            if answer.finish_reason == "context":  # the results have filled it
-                break
-            completions.append(answer)
+            completions += await dialogue.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
+        if completions[1:] and completions[-1].finish_reason == "context":
+            completions.pop()  # the results have filled it
     return Action(dialogue.visible(completions[-1].text), tuple(completions), tuple(calls))
 
 

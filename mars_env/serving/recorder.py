@@ -296,9 +296,8 @@ class Recorder:
         async with await self._ask("GET", self._endpoint.models, request) as answer:
             if answer.status != 200:
                 return await self._failure(answer)
-            return web.Response(
-                body=await net.read_bounded(answer, self.max_body), content_type="application/json"
-            )
+            listed = await net.read_bounded(answer, self.max_body)
+            return web.Response(body=listed, content_type="application/json")
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))
