@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, Literal, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, validate_call
@@ -135,18 +135,21 @@ def tool(
     description = inspect.getdoc(function) or ""
     if not description:
         raise ConfigError(f"the tool {title!r} needs a docstring: it tells the model what the tool does")
+
+    @wraps(function)
+    def bound(*args: Any, **kwargs: Any) -> Callable[[], Any]:
+        return partial(function, *args, **kwargs)
+
     unreadable = (PydanticUserError, NameError, TypeError, ValueError)
     with explained(ConfigError, f"the tool {title!r} has no readable signature", *unreadable):
         untyped = [p.name for p in inspect.signature(function).parameters.values() if p.annotation is p.empty]
-        schema, checked = _schema(function), validate_call(function)
+        schema, checked = _schema(function), validate_call(bound)
     if untyped or schema["type"] != "object":
         raise ConfigError(f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs name and type")
 
     async def run(given: Mapping[str, Any]) -> str:
-        if inspect.iscoroutinefunction(function):
-            result = await checked(**given)
-        else:
-            result = await maybe_await(await in_own_thread(partial(checked, **given)))
+        # Called without pydantic's frames: a process that ends while a thread is in them is aborted.
+        result = await maybe_await(await in_own_thread(checked(**given)))
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
     return Tool(title, description, schema, always(run), seconds, characters)

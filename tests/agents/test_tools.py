@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import threading
 
@@ -126,6 +127,24 @@ async def test_calls_that_hang_take_no_place_from_others():
     action = await turn(many, call("add", a=41), "42", tools=tools, max_calls=41)
     end.set()
     assert [done.outcome for done in action.calls] == ["error"] * 40 + ["ok"]
+
+
+def test_a_call_that_hangs_does_not_keep_its_process():
+    ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+
+
+HANGS = """
+import asyncio, threading
+from mars_env.agents import tool
+def hang() -> bool:
+    "Hang."
+    while threading.Event().wait(0.01) is False: pass
+async def main():
+    async with tool(hang).start({}) as run:
+        await asyncio.wait([asyncio.create_task(run({}))], timeout=0.2)
+asyncio.run(main())
+"""
 
 
 async def test_calls_are_limited_and_the_model_may_then_answer():
