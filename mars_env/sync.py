@@ -8,7 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from functools import wraps
+from contextvars import copy_context
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -85,17 +86,40 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _run_in_new_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    def run() -> T:
+        _thread.runs_loop = True
+        return asyncio.run(coroutine)
+
+    return _started(run).result()
+
+
+async def in_own_thread(function: Callable[[], T]) -> T:
+    """What a user's sync function returns, run where a function that hangs takes no place from others.
+
+    `asyncio.to_thread` has a few threads for the whole process, which waits for them at its exit.
+    """
+
+    def run() -> T:
+        try:
+            return function()
+        except (StopIteration, SystemExit) as error:  # the first would hang a future, the second end a loop
+            raise RuntimeError(repr(error)) from error
+
+    return await asyncio.wrap_future(_started(partial(copy_context().run, run)))
+
+
+def _started(function: Callable[[], T]) -> Future[T]:
     outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()  # whoever waits may leave; the result is then dropped
 
     def run() -> None:
-        _thread.runs_loop = True
         try:
-            outcome.set_result(asyncio.run(coroutine))
+            outcome.set_result(function())
         except BaseException as error:
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="mars-env-sync-nested", daemon=True).start()
-    return outcome.result()
+    return outcome
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

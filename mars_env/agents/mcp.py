@@ -71,10 +71,12 @@ async def mcp_tools(
             result: Any = await client.call_tool(tool, dict(arguments))
         except Exception as error:  # a tool's own errors are results
             if getattr(error, "code", 0) == _INVALID:
-                return f"Error: {error}"
+                raise
             raise MarsError(f"the MCP server {name} failed in the tool {tool}: {error}") from error
         parts = [getattr(part, "text", f"({part.type})") for part in result.content]
-        return "\n".join(["Error:"] * result.is_error + parts) or "(no output)"
+        if result.is_error:
+            raise RuntimeError("\n".join(parts))
+        return "\n".join(parts) or "(no output)"
 
     # The package ends the task that opened it when the server dies, so that is a task of its own.
     task = asyncio.create_task(serve())

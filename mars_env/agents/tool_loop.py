@@ -18,7 +18,7 @@ from mars_env.errors import ConfigError, MarsError, explained
 from mars_env.grading.untrusted import without_template_tokens
 from mars_env.models.requests import is_messages, is_token_ids, prompt_text
 from mars_env.seeds import derive_seed
-from mars_env.sync import gather_all
+from mars_env.sync import gather_all, only_own_cancellation
 from mars_env.text import shown, validation_message
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling, ToolCall
 
@@ -177,6 +177,8 @@ async def _chain(
             seed = sampling.seed
             seed = None if seed is None else derive_seed(seed, sample, len(completions))
             completions += await dialogue.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
+        if completions[1:] and completions[-1].finish_reason == "context":
+            completions.pop()  # the results have filled it
     return Action(dialogue.visible(completions[-1].text), tuple(completions), tuple(calls))
 
 
@@ -192,16 +194,17 @@ async def _called(
         text = f"Error: {wrong or f'there is no tool {shown(call.name)}'}"
     else:
         try:
-            async with asyncio.timeout(tool.seconds):
-                text, outcome = await runs[tool.name](call.arguments), "ok"
-        except TimeoutError:
-            text = f"Error: it took longer than {tool.seconds:g} seconds"
+            async with asyncio.timeout(tool.seconds) as limit:
+                with only_own_cancellation():
+                    text, outcome = await runs[tool.name](call.arguments), "ok"
         except ValidationError as error:
             text = f"Error: {validation_message(error)}"
         except MarsError as error:
             text, outcome = str(error), "fault"
         except Exception as error:  # the user's function: its errors are for the model
-            text = f"Error: {type(error).__name__}: {error}"
+            late = f"it took longer than {tool.seconds:g} seconds"
+            text = f"Error: {late if limit.expired() else f'{type(error).__name__}: {error}'}"
+        text = text.encode("utf-8", "backslashreplace").decode()  # no tokenizer takes a lone surrogate
         if len(text) > tool.characters:
             text = f"{text[: tool.characters]}\n[{len(text) - tool.characters} more characters]"
     return ToolCall(completion, call.name, written, text, outcome, time.perf_counter() - began)

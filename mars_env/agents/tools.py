@@ -5,13 +5,12 @@
 docs/tools.md says what a tool may do, how calls are written, and what is trained. `tool_loop` runs the calls.
 """
 
-import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial, wraps
 from typing import Any, Literal, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, validate_call
@@ -24,7 +23,7 @@ from mars_env.grading.code.validate import fenced
 from mars_env.lazy import import_object, is_object_name
 from mars_env.problems import ProblemSet
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
-from mars_env.sync import maybe_await
+from mars_env.sync import in_own_thread, maybe_await
 from mars_env.text import shown
 from mars_env.types import Observation
 
@@ -136,18 +135,21 @@ def tool(
     description = inspect.getdoc(function) or ""
     if not description:
         raise ConfigError(f"the tool {title!r} needs a docstring: it tells the model what the tool does")
+
+    @wraps(function)
+    def bound(*args: Any, **kwargs: Any) -> Callable[[], Any]:
+        return partial(function, *args, **kwargs)
+
     unreadable = (PydanticUserError, NameError, TypeError, ValueError)
     with explained(ConfigError, f"the tool {title!r} has no readable signature", *unreadable):
         untyped = [p.name for p in inspect.signature(function).parameters.values() if p.annotation is p.empty]
-        schema, checked = _schema(function), validate_call(function)
+        schema, checked = _schema(function), validate_call(bound)
     if untyped or schema["type"] != "object":
         raise ConfigError(f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs name and type")
 
     async def run(given: Mapping[str, Any]) -> str:
-        if inspect.iscoroutinefunction(function):
-            result = await checked(**given)
-        else:
-            result = await maybe_await(await asyncio.to_thread(checked, **given))
+        # Called without pydantic's frames: a process that ends while a thread is in them is aborted.
+        result = await maybe_await(await in_own_thread(checked(**given)))
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
     return Tool(title, description, schema, always(run), seconds, characters)
@@ -179,8 +181,8 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
         "Run Python code and read what it prints, and the value of an expression at its end. Names live on "
         "from one call to the next. There is no network."
     )
-    # The interpreter keeps the time of a call itself; starting one may have to wait.
-    return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters)
+    # The interpreter keeps both limits itself; starting one may have to wait, and it says what it has cut.
+    return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters + 100)
 
 
 def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:

@@ -57,10 +57,9 @@ class Interpreter:
     async def run(self, source: str) -> str:
         """Run Python code, and return what it printed, with the value of an expression at its end.
 
-        Code that takes longer ends the interpreter, and so may its own limits, and the text is an error. The
-        next call finds all names as they were before, or none if the earlier calls do not run again.
-
         Raises:
+            RuntimeError: The code took longer, or ended the interpreter. The next call finds all names as
+                they were before, or none if the earlier calls do not run again.
             SandboxError: No sandbox works here, or it was lost.
         """
         async with self._busy:
@@ -69,11 +68,9 @@ class Interpreter:
             try:
                 answers = await self._send([*((0, call) for call in again), (self._characters, source)])
                 for _ in again:
-                    async with asyncio.timeout(self._seconds):
-                        await _answer(answers)
+                    await _answer(answers, self._seconds)
                 again = []
-                async with asyncio.timeout(self._seconds):
-                    text = await _answer(answers)
+                text = await _answer(answers, self._seconds)
                 self._calls.append(source)
                 lives = self._channel is not None
                 return text
@@ -85,9 +82,9 @@ class Interpreter:
                 if not lives:
                     await self.aclose()
             if not again:
-                return f"Error: {why}; names are as they were before this call"
+                raise RuntimeError(f"{why}; names are as they were before this call")
             self._calls.clear()  # the program's fault: it must not make its turn UNKNOWN
-            return f"Error: its earlier calls do not run again: {why}; all names are lost"
+            raise RuntimeError(f"its earlier calls do not run again: {why}; all names are lost")
 
     async def aclose(self) -> None:
         """End the interpreter, whatever runs in it."""
@@ -134,7 +131,7 @@ class Interpreter:
         return result.ended.value
 
 
-async def _answer(answers: asyncio.StreamReader) -> str:
+async def _answer(answers: asyncio.StreamReader, seconds: float) -> str:
     """The next answer; an EOFError if there is none, or if the program itself has written here."""
     with explained(EOFError, "no answer", ValueError, RecursionError, ConnectionError):
-        return str(json.loads(await answers.readline())).encode("utf-8", "backslashreplace").decode()
+        return str(json.loads(await asyncio.wait_for(answers.readline(), seconds)))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Options(BaseModel):
     """The base of the options of an algorithm."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, explained
 from mars_env.search.algorithm import Ask, Options
 from mars_env.search.registry import make_algorithm
 
@@ -220,7 +220,8 @@ class Search:
             >>> Search.load(search.state_dict()).ask(1) == lost_by_a_kill
             True
         """
-        try:
+        unfit = "no search can continue from this state: take what state_dict() returned"
+        with explained(ConfigError, unfit, KeyError, IndexError, TypeError, ValueError):
             search = cls(SearchSettings.model_validate(state["settings"]), state["agents"], state["seed"])
             asks = [Ask(id, parent, search.agents[agent]) for id, (parent, agent) in enumerate(state["asks"])]
             for event in state["events"]:
@@ -233,11 +234,6 @@ class Search:
             search._results = {id: (score, tokens) for id, score, tokens in state["results"]}
             search._rng.bit_generator.state = _converted(state["rng"], int)
             search._exhausted = state["exhausted"]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            why = f"this is not the state of a search ({error!r})"
-            raise ConfigError(f"{why}: use what state_dict() returned") from error
         search._queue = [ask.id for ask in search.pending if ask.id not in search._results]
         return search
 

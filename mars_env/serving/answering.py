@@ -24,7 +24,7 @@ from mars_env.rollout.engine import Journal, at_most
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
-from mars_env.text import describe_error, shown
+from mars_env.text import shown
 from mars_env.types import Agent, Problem, Tree, Turn
 
 Kind = Literal["math", "code"]
@@ -66,15 +66,14 @@ def make_question(
 
 def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
     """The statement as a program's author must read it, and the tests in the form of a reference."""
-    if isinstance(tests, Mapping):
-        row = dict(tests)
-    else:
-        inputs = all(isinstance(test, Mapping) for test in tests)
-        row = {"tests": list(tests), **({"mode": "stdin"} if inputs else {})}
-    try:
+    with explained(ConfigError, "these tests cannot be read", *UNREADABLE):
+        if isinstance(tests, Mapping):
+            row = dict(tests)
+        else:
+            inputs = all(isinstance(test, Mapping) for test in tests)
+            listed = tests if isinstance(tests, str) else list(tests)  # JSON, or else unreadable
+            row = {"tests": listed, **({"mode": "stdin"} if inputs else {})}
         problem = code_problem_from_row({**row, "id": "question", "prompt": statement})
-    except UNREADABLE as error:
-        raise ConfigError(f"these tests cannot be read: {describe_error(error)}") from error
     public = [{**test, "public": True} for test in problem.reference["tests"]]
     return problem.statement, {**problem.reference, "tests": public, "solutions": []}
 

@@ -40,8 +40,8 @@ _MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
 _NUMBERS = frozenset({*NEUTRAL, "max_tokens", "max_completion_tokens"})
 
 _NOT_PASSED = frozenset(
-    {"host", "content-length", "connection", "accept-encoding", "transfer-encoding", "keep-alive", "te",
-     "trailer", "upgrade"}
+    {"host", "content-length", "content-type", "content-encoding", "connection", "accept-encoding",
+     "transfer-encoding", "keep-alive", "te", "trailer", "upgrade"}
 )  # fmt: skip
 
 
@@ -139,6 +139,9 @@ class Recorder:
             if asked.get("stream"):
                 return await self._streamed(request, answer, call, body, begun)
             payload = await net.read_bounded(answer, self.max_body)
+            if request.transport is None:  # the program went away, and may ask again
+                self.counts["abandoned"] += 1
+                raise ConnectionResetError
             shown = self._stored(payload, call, body, begun)
             return web.Response(body=shown, content_type="application/json")
 
@@ -293,9 +296,8 @@ class Recorder:
         async with await self._ask("GET", self._endpoint.models, request) as answer:
             if answer.status != 200:
                 return await self._failure(answer)
-            return web.Response(
-                body=await net.read_bounded(answer, self.max_body), content_type="application/json"
-            )
+            listed = await net.read_bounded(answer, self.max_body)
+            return web.Response(body=listed, content_type="application/json")
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))

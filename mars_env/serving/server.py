@@ -82,7 +82,6 @@ class TeamServer:
         self._expected = 0
         self._numbers = itertools.count()
         self._playing: set[str] = set()
-        self._low: dict[str, int] = {}  # all smaller samples of a question are finished
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         config = {**answerer.config, "served": True, "seed": seed}
         self._store = None if out is None else Store(out, config, [])
@@ -227,13 +226,10 @@ class TeamServer:
         """The number of the next answer to a question; one that a kill has cut off is continued."""
         if self._store is None:
             return next(self._numbers)
-        finished, low = self._store.finished, self._low.get(problem.id, 0)
-        while f"{problem.id}#{low}" in finished:
-            low += 1
-        self._low[problem.id] = low
-        while f"{problem.id}#{low}" in finished or f"{problem.id}#{low}" in self._playing:
-            low += 1
-        return low
+        sample, taken = 0, (self._store.finished, self._playing)
+        while any(f"{problem.id}#{sample}" in trees for trees in taken):
+            sample += 1
+        return sample
 
     async def _play(
         self, problem: Problem, sample: int, seed: int, on_turn: Callable[[Turn], None]

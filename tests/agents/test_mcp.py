@@ -78,7 +78,8 @@ async def test_an_agent_uses_the_tools_of_a_server(server):
         [action] = await agent.act({"problem": "?"}, 1, 0)
     assert [done.result for done in action.calls if done.completion == 1] == ["3"]
     first, *wrong = [done.result for done in action.calls if done.completion == 0]
-    assert first == "42" and all(text.startswith("Error") for text in wrong)
+    assert first == "42" and all(text.startswith("Error: ") for text in wrong)
+    assert [done.outcome for done in action.calls] == ["ok", "error", "error", "ok"]
     assert "no luck" in wrong[1] and not action.interrupted
 
 

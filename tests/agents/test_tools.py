@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
+import threading
 
 import pytest
 import sandboxes
@@ -42,6 +44,12 @@ def raises_error(text: str) -> str:
     raise ValueError(f"no {text}")
 
 
+def fails(kind: str) -> str:
+    "Fail in another way."
+    wait = asyncio.CancelledError
+    raise {"stop": StopIteration, "exit": SystemExit, "wait": wait}.get(kind, TimeoutError)("\ud800")
+
+
 def broken(x: int) -> str:
     "Need a sandbox."
     raise SandboxError("no sandbox")
@@ -52,7 +60,7 @@ def shout(text: str) -> str:
     return text * 100
 
 
-TOOLS = [add, tool(slow, seconds=0.05), raises_error, broken, tool(shout, characters=40)]
+TOOLS = [add, tool(slow, seconds=0.05), raises_error, fails, broken, tool(shout, characters=40)]
 
 
 async def turn(*texts, **options):
@@ -70,6 +78,10 @@ async def turn(*texts, **options):
         (call("unknown", a=1), None, "error"),
         (call("slow", x=1), None, "error"),
         (call("raises_error", text="luck"), "Error: ValueError: no luck", "error"),
+        (call("fails", kind="stop"), "Error: RuntimeError: StopIteration('\\ud800')", "error"),
+        (call("fails", kind="exit"), "Error: RuntimeError: SystemExit('\\ud800')", "error"),
+        (call("fails", kind="wait"), "Error: RuntimeError: what it waited for was cancelled", "error"),
+        (call("fails", kind=""), "Error: TimeoutError: \\ud800", "error"),
         (call("shout", text="ab"), "ab" * 20 + "\n[160 more characters]", "ok"),
         ("<tool_call>{not json</tool_call>", None, "error"),
         ("<tool_call>[1]</tool_call>", None, "error"),
@@ -102,6 +114,37 @@ async def test_several_calls_run_at_the_same_time():
 
     action = await turn(call("first") + call("second"), "done", tools=[first, second])
     assert [done.result for done in action.calls] == ["1", "2"]
+
+
+async def test_calls_that_hang_take_no_place_from_others():
+    end = threading.Event()
+
+    def hang() -> bool:
+        "Hang."
+        return end.wait(60)
+
+    many, tools = call("hang") * 40, [tool(hang, seconds=0.1), tool(add, seconds=20)]
+    action = await turn(many, call("add", a=41), "42", tools=tools, max_calls=41)
+    end.set()
+    assert [done.outcome for done in action.calls] == ["error"] * 40 + ["ok"]
+
+
+def test_a_call_that_hangs_does_not_keep_its_process():
+    ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+
+
+HANGS = """
+import asyncio, threading
+from mars_env.agents import tool
+def hang() -> bool:
+    "Hang."
+    while threading.Event().wait(0.01) is False: pass
+async def main():
+    async with tool(hang).start({}) as run:
+        await asyncio.wait([asyncio.create_task(run({}))], timeout=0.2)
+asyncio.run(main())
+"""
 
 
 async def test_calls_are_limited_and_the_model_may_then_answer():
@@ -181,6 +224,10 @@ async def test_python_keeps_its_names_for_the_turn_alone():
     assert [done.result for done in second.calls] == ["(no output)", "42\n"]
     action = await turn(call("python", code="x"), "?", tools=[python_tool()])
     assert "NameError" in action.calls[0].result
+    calls = call("python", code="print('a' * 90)") + call("python", code="import os; os._exit(1)")
+    action = await turn(calls, "?", tools=[python_tool(characters=50)])
+    assert action.calls[0].result == "a" * 50 + "\n[41 more characters]"
+    assert [done.outcome for done in action.calls] == ["ok", "error"]
 
 
 async def test_fenced_blocks_are_calls_where_the_agent_says_so():

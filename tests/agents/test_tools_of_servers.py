@@ -24,14 +24,15 @@ def asked(*calls):
     return {"role": "assistant", "content": None, "tool_calls": tool_calls}
 
 
-async def played(*messages, status=200, **options):
+async def played(*messages, **options):
     bodies = []
 
     async def answer(request):
         bodies.append(await request.json())
-        if status != 200:
-            return web.json_response({"error": {"message": messages[0]}}, status=status)
-        choice = {"message": messages[len(bodies) - 1], "finish_reason": "stop"}
+        message = messages[len(bodies) - 1]
+        if isinstance(message, str):
+            return web.json_response({"error": {"message": message}}, status=400)
+        choice = {"finish_reason": "stop", **message, "message": message}
         return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 2}})
 
     async with served({"POST /v1/chat/completions": answer}) as url:
@@ -80,7 +81,14 @@ async def test_what_a_server_cannot_read_of_its_calls_is_an_error_of_the_call():
 async def test_a_server_without_tools_is_refused_with_the_option_that_helps():
     words = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
     with raises(ModelError):
-        await played(words, status=400)
+        await played(words)
+
+
+async def test_results_that_fill_the_context_end_the_turn_as_a_limit_does():
+    asks = {**asked(("add", '{"a": 41}')), "content": r"\boxed{7}"}
+    for full in "This model's maximum context length is 9", {"content": "4", "finish_reason": "model_length"}:
+        action, _ = await played(asks, full)
+        assert not action.interrupted and len(action.completions) == 1 and r"\boxed{7}" in action.text
 
 
 async def test_an_agent_may_describe_its_tools_itself():

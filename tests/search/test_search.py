@@ -57,20 +57,6 @@ def test_scores_enter_the_tree_in_the_order_of_asking():
     assert list(search.scores.items()) == [(0, 0.1), (1, None), (2, 0.9)]
 
 
-@given(order=st.permutations(range(6)), k=st.integers(1, 8))
-def test_the_tree_depends_on_neither_the_order_of_telling_nor_the_workers(order, k):
-    reference = play(make(wave=6, calls=18, stop_at=None), k=6)
-    search = make(wave=6, calls=18, stop_at=None)
-    for _ in range(3):
-        wave = []
-        while asks := search.ask(k):
-            wave += asks
-        for i in order:
-            search.tell(wave[i].id, score_of(wave[i].id))
-    assert search.asks == reference.asks
-    assert search.scores == reference.scores
-
-
 def test_as_completed_asks_at_once_and_sees_what_is_told():
     search = make(as_completed=True)
     search.ask(3)

@@ -21,10 +21,6 @@ def test_forms_of_ab_mcts_keep_the_contract(options):
     check_search(SearchSettings(calls=40, stop_at=None, options=options), agents=("a_0", "b_0", "c_0"))
 
 
-def test_one_agent_is_enough():
-    check_search(SearchSettings(calls=10), agents=("coder_0",))
-
-
 class Forgetful(BestOfN):
     """Changes its state when it chooses."""
 

@@ -61,6 +61,7 @@ def test_an_own_algorithm_can_be_given_a_name_and_again_after_a_reload():
         ("uct", {"sample": 1}),
         ("uct", {"samples": 0}),
         ("ab-mcts-a", {"prior": {"kind": "cauchy"}}),
+        ("ab-mcts-a", {"prior": {"kind": "gaussian", "m": float("nan")}}),
         ("no_such_module:Mine", {}),
         ("mars_env.search:Nothing", {}),
         (":Mine", {}),

@@ -215,14 +215,27 @@ async def test_what_is_no_request_is_refused_before_the_engine_sees_it(tmp_path)
     assert engine.requests == []
 
 
-async def test_a_program_that_goes_away_leaves_no_half_turn(tmp_path):
+async def test_a_compressed_request_is_passed_on_as_it_is_read(tmp_path):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder:
+        body, url = {"model": "m", "messages": [user("q")]}, f"{recorder.url}/chat/completions"
+        async with aiohttp.ClientSession() as session, session.post(url, json=body, compress=True) as answer:
+            assert answer.status == 200
+    assert "Content-Encoding" not in engine.requests[0][1] and len(by_answer(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_program_that_goes_away_leaves_no_turn(tmp_path, streams):
     async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
         engine.delay = 0.2
         engine.reply = {"content": "long " * 40}
-        stream = await who.chat.completions.create(model="m", messages=[user("q")], stream=True)
-        async for _ in stream:
-            break
-        await stream.close()
+        if streams:
+            stream = await who.chat.completions.create(model="m", messages=[user("q")], stream=True)
+            async for _ in stream:
+                break
+            await stream.close()
+        else:
+            with pytest.raises(openai.APITimeoutError):
+                await say(who, user("q"), timeout=0.1)
         for _ in range(100):
             if recorder.counts:
                 break

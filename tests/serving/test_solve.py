@@ -95,8 +95,9 @@ def test_public_tests_are_shown_and_never_a_grade():
     asked = {"entry_point": "f", "tests": ["assert f() == 1"]}
     solution = mars_env.solve("1?", agents=lambda seen: two, env_id="tree-search", tests=asked, nodes=1)
     assert solution.answer == "def f(): return 1\n"
-    with raises(ConfigError):
-        make_question("Echo.", tests=[{"input": "a"}])
+    for unreadable in [{"input": "a"}], "assert f() == 1", "abc", 5:
+        with raises(ConfigError):
+            make_question("Echo.", tests=unreadable)
 
 
 @pytest.mark.parametrize(
