@@ -50,12 +50,13 @@ async def mcp_tools(
     async def serve() -> None:
         """Open the connection, list the tools, and stay until cancelled or until the server ends."""
         try:
-            async with client:
+            async with asyncio.timeout(seconds) as opening, client:
                 page = await client.list_tools()
                 found = list(page.tools)
                 while page.next_cursor:
                     page = await client.list_tools(cursor=page.next_cursor)
                     found += page.tools
+                opening.reschedule(None)
                 listed.set_result(found)
                 await asyncio.Event().wait()
         except Exception as error:  # the package raises what the transport raises
@@ -64,7 +65,7 @@ async def mcp_tools(
             if not listed.done():
                 listed.set_exception(ConfigError(f"{silent}: {describe_error(error)}"))
 
-    async def run(tool: str, arguments: Mapping[str, Any]) -> str:
+    async def call(tool: str, arguments: Mapping[str, Any]) -> str:
         if asyncio.get_running_loop() is not loop:
             raise ConfigError("tools of an MCP server work on the event loop that opened them: use aevaluate")
         try:
@@ -79,19 +80,10 @@ async def mcp_tools(
     # The package ends the task that opened it when the server dies, so that is a task of its own.
     task = asyncio.create_task(serve())
     try:
-        await asyncio.wait({listed}, timeout=seconds)
-        if not listed.done():
-            raise ConfigError(f"{silent}: silence")
         yield [
-            Tool(
-                name=each.name,
-                description=each.description or "",
-                parameters=each.input_schema,
-                start=always(partial(run, each.name)),
-                seconds=seconds,
-                characters=characters,
-            )
-            for each in listed.result()
+            Tool(one.name, one.description or "", one.input_schema, always(run), seconds, characters)
+            for one in await listed
+            for run in [partial(call, one.name)]
         ]
     finally:
         await end_tasks([task])

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from mars_env.agents.tools import Run, Toolbox
 from mars_env.errors import ConfigError, MarsError, explained
 from mars_env.grading.untrusted import without_template_tokens
-from mars_env.models.requests import is_messages, is_token_ids, prompt_text
+from mars_env.models.requests import is_messages, is_token_ids, plain_chat, prompt_text
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown, validation_message
@@ -65,9 +65,7 @@ class Dialogue:
     ``tool_calls`` where the server knows them.
     """
 
-    def __init__(
-        self, model: Model, toolbox: Toolbox, prompt: Prompt, visible: Callable[[str], str] = str
-    ) -> None:
+    def __init__(self, model: Model, toolbox: Toolbox, prompt: Prompt, visible: Callable[[str], str]) -> None:
         self.toolbox, self.visible = toolbox, visible
         self._schemas = [each.schema for each in toolbox.by_name.values()]
         self._tokenizer: Any = getattr(model, "tokenizer", None)
@@ -106,37 +104,31 @@ class Dialogue:
 
     def after(self, prompt: Prompt, completion: Completion, calls: Sequence[ToolCall]) -> Prompt:
         """The prompt after a completion of a prompt and the results of its calls."""
+        results = [_harmless(self._tokenizer, call.result) for call in calls]
         if completion.prompt_ids and completion.token_ids and self._tokenizer is not None:
-            results = [_escaped(self._tokenizer, call.result) for call in calls]
             ids: list[int] = self._tokenizer.encode(self._between(results), add_special_tokens=False)
             if ids[:1] == [completion.token_ids[-1]]:  # the token that ends a message was sampled
                 del ids[0]
             return (*completion.prompt_ids, *completion.token_ids, *ids)
         first: Message = {"role": "user", "content": prompt_text(prompt)}
-        before = list(prompt) if is_messages(prompt) else [first]
-        harmless = [replace(call, result=without_template_tokens(call.result)) for call in calls]
+        before = prompt if is_messages(prompt) else [first]
         if self._server:
-            return [*before, *_with_tool_calls(completion.text, harmless)]
-        read = _responses([call.result for call in harmless])
-        return [
-            *before,
-            {"role": "assistant", "content": completion.text},
-            {"role": "user", "content": read},
-        ]
+            return [*before, *_with_tool_calls(completion.text, calls, results)]
+        return [*before, {"role": "assistant", "content": completion.text}, _as_user(results)]
 
     def _between(self, results: Sequence[str]) -> str:
         """What stands between the end of a message that was sampled and the beginning of the next."""
+        as_user = [_as_user(results)]
         if self._template:
             before = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _MARK}]
             as_tool = [{"role": "tool", "content": result} for result in results]
-            as_user = [{"role": "user", "content": _responses(results)}]
             for messages in [as_tool, as_user] if "tool" in self._template else [as_user]:
                 with suppress(TemplateError):  # it knows no role of tools
                     text = self._tokenizer.apply_chat_template(
                         [*before, *messages], add_generation_prompt=True, tokenize=False, **self._options
                     )
                     return str(text).partition(_MARK)[2]
-        return f"\n\nUser: {_responses(results)}\n\nAssistant:"
+        return f"\n\n{plain_chat(as_user)}"
 
 
 async def act_with_tools(
@@ -233,16 +225,16 @@ def _read(written: str) -> tuple[_Call, str]:
         return _Call(name=""), f"the call {'is not valid JSON' if invalid else f'cannot be read: {why}'}"
 
 
-def _with_tool_calls(text: str, calls: Sequence[ToolCall]) -> list[Message]:
+def _with_tool_calls(text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> list[Message]:
     """A message of the model and the results of its calls, in OpenAI's dialect."""
-    asked, results = list[Any](), list[Message]()
-    for number, call in enumerate(calls):
+    asked, answers = list[Any](), list[Message]()
+    for number, (call, result) in enumerate(zip(calls, results, strict=True)):
         id = f"call{call.completion:03}{number:02}"  # Mistral wants nine letters and digits
         arguments = json.dumps(_read(call.arguments)[0].arguments)
         function = {"name": call.name or "unknown", "arguments": arguments}
         asked.append({"id": id, "type": "function", "function": function})
-        results.append({"role": "tool", "tool_call_id": id, "content": call.result})
-    return [{"role": "assistant", "content": _TAGGED.sub("", text).strip(), "tool_calls": asked}, *results]
+        answers.append({"role": "tool", "tool_call_id": id, "content": result})
+    return [{"role": "assistant", "content": _TAGGED.sub("", text).strip(), "tool_calls": asked}, *answers]
 
 
 def _with_instructions(prompt: Sequence[Message], text: str) -> list[Message]:
@@ -252,12 +244,14 @@ def _with_instructions(prompt: Sequence[Message], text: str) -> list[Message]:
     return [{"role": first["role"], "content": f"{text}\n\n{first['content']}"}, *others]
 
 
-def _responses(results: Sequence[str]) -> str:
-    return "\n".join(f"<tool_response>\n{result}\n</tool_response>" for result in results)
+def _as_user(results: Sequence[str]) -> Message:
+    read = "\n".join(f"<tool_response>\n{result}\n</tool_response>" for result in results)
+    return {"role": "user", "content": read}
 
 
-def _escaped(tokenizer: Any, text: str) -> str:
+def _harmless(tokenizer: Any, text: str) -> str:
     """A tool's result that cannot end its message, nor open another: control tokens get a space inside."""
+    text = without_template_tokens(text)
     names = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
     names |= set(getattr(tokenizer, "all_special_tokens", ()))
     for name in sorted(filter(None, map(str.strip, names)), key=len, reverse=True):

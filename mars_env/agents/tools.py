@@ -168,7 +168,8 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
 
     @asynccontextmanager
     async def start(_: Observation) -> AsyncIterator[Run]:
-        async with aclosing(Interpreter(_interpreters(), seconds, characters)) as interpreter:
+        kept = max(0, characters - 40)  # what is left out is noted in the rest
+        async with aclosing(Interpreter(_interpreters(), seconds, kept)) as interpreter:
 
             async def run(given: Mapping[str, Any]) -> str:
                 return await interpreter.run(_code(**given)) or "(no output)"
@@ -219,10 +220,8 @@ def _schema(function: Any) -> dict[str, Any]:
     return TypeAdapter(function).json_schema()
 
 
-@cache
-def _interpreters() -> Interpreters:
-    """What all interpreters of this process share."""
-    return Interpreters()
+_interpreters = cache(Interpreters)
+"""Gives what all interpreters of this process share."""
 
 
 @validate_call

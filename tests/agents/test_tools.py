@@ -181,6 +181,8 @@ async def test_python_keeps_its_names_for_the_turn_alone():
     assert [done.result for done in second.calls] == ["(no output)", "42\n"]
     action = await turn(call("python", code="x"), "?", tools=[python_tool()])
     assert "NameError" in action.calls[0].result
+    action = await turn(call("python", code="print('y' * 999)"), "?", tools=[python_tool(characters=100)])
+    assert action.calls[0].result == "y" * 60 + "\n[940 more characters]"
 
 
 async def test_fenced_blocks_are_calls_where_the_agent_says_so():
