@@ -62,16 +62,13 @@ class Interpreter:
             SandboxError: No sandbox works here, or it was lost.
         """
         async with self._busy:
-            again = [] if self._channel else self._calls
-            lives = False
+            earlier = [] if self._channel else self._calls
+            answered, lives = 0, False
             try:
-                answers = await self._send([*((0, call) for call in again), (self._characters, source)])
-                for _ in again:
+                answers = await self._send([*((0, call) for call in earlier), (self._characters, source)])
+                for answered in range(len(earlier) + 1):
                     async with asyncio.timeout(self._seconds):
-                        await _answer(answers)
-                again = []
-                async with asyncio.timeout(self._seconds):
-                    text = await _answer(answers)
+                        text = await _answer(answers)
                 self._calls.append(source)
                 lives = self._channel is not None
                 return text
@@ -82,7 +79,7 @@ class Interpreter:
             finally:
                 if not lives:
                     await self.aclose()
-            if not again:
+            if answered == len(earlier):
                 return f"Error: {why}; names are as they were before this call"
             self._calls.clear()  # the program's fault: it must not make its turn UNKNOWN
             return f"Error: its earlier calls do not run again: {why}; all names are lost"
