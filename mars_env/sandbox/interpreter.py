@@ -63,12 +63,13 @@ class Interpreter:
         """
         async with self._busy:
             earlier = [] if self._channel else self._calls
-            answered, lives = 0, False
+            left, lives = len(earlier) + 1, False
             try:
                 answers = await self._send([*((0, call) for call in earlier), (self._characters, source)])
-                for answered in range(len(earlier) + 1):
+                while left:
                     async with asyncio.timeout(self._seconds):
                         text = await _answer(answers)
+                    left -= 1
                 self._calls.append(source)
                 lives = self._channel is not None
                 return text
@@ -79,7 +80,7 @@ class Interpreter:
             finally:
                 if not lives:
                     await self.aclose()
-            if answered == len(earlier):
+            if left == 1:  # the new one
                 return f"Error: {why}; names are as they were before this call"
             self._calls.clear()  # the program's fault: it must not make its turn UNKNOWN
             return f"Error: its earlier calls do not run again: {why}; all names are lost"
