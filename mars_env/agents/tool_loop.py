@@ -118,10 +118,10 @@ class Dialogue:
 
     def _between(self, results: Sequence[str]) -> str:
         """What stands between the end of a message that was sampled and the beginning of the next."""
-        as_user = [_as_user(results)]
+        as_user: list[Message] = [_as_user(results)]
         if self._template:
             before = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _MARK}]
-            as_tool = [{"role": "tool", "content": result} for result in results]
+            as_tool: list[Message] = [{"role": "tool", "content": result} for result in results]
             for messages in [as_tool, as_user] if "tool" in self._template else [as_user]:
                 with suppress(TemplateError):  # it knows no role of tools
                     text = self._tokenizer.apply_chat_template(
