@@ -5,16 +5,13 @@ import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from mars_env.agents.tools import Tool, always
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import needs
 from mars_env.sync import end_tasks
 from mars_env.text import describe_error, shown
-
-_INVALID: Final = -32602
-"""The protocol's code of arguments that do not fit: the model's own error."""
 
 
 @asynccontextmanager
@@ -39,8 +36,8 @@ async def mcp_tools(
     """
     with needs("mcp", "tools of MCP servers need the package mcp"):
         from mcp import Client, StdioServerParameters, stdio_client
+        from mcp.types import INVALID_PARAMS
     name = shown(server if isinstance(server, str) else shlex.join(server))
-    silent = f"the MCP server {name} gives no answer"
     target: Any = server
     if not isinstance(server, str):
         target = stdio_client(StdioServerParameters(command=server[0], args=list(server[1:])))
@@ -63,7 +60,8 @@ async def mcp_tools(
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             if not listed.done():
-                listed.set_exception(ConfigError(f"{silent}: {describe_error(error)}"))
+                why = f"the MCP server {name} gives no answer: {describe_error(error)}"
+                listed.set_exception(ConfigError(why))
 
     async def call(tool: str, arguments: Mapping[str, Any]) -> str:
         if asyncio.get_running_loop() is not loop:
@@ -71,7 +69,7 @@ async def mcp_tools(
         try:
             result: Any = await client.call_tool(tool, dict(arguments))
         except Exception as error:  # a tool's own errors are results
-            if getattr(error, "code", 0) == _INVALID:
+            if getattr(error, "code", 0) == INVALID_PARAMS:  # the model's own error
                 return f"Error: {error}"
             raise MarsError(f"the MCP server {name} failed in the tool {tool}: {error}") from error
         parts = [getattr(part, "text", f"({part.type})") for part in result.content]

@@ -24,23 +24,21 @@ if TYPE_CHECKING:
 CHANNEL_FD = 4
 
 
-class _Output(io.TextIOBase):
+class _Output(io.StringIO):
     """Keeps the first `room` characters that are printed, and counts the others."""
 
     def __init__(self, room: int) -> None:
-        self.parts: list[str] = []
+        super().__init__()
         self.room, self.lost = room, 0
 
     def write(self, text: str) -> int:
-        kept = text[: self.room]
-        self.parts.append(kept)
-        self.room -= len(kept)
-        self.lost += len(text) - len(kept)
+        kept = super().write(text[: self.room])
+        self.room -= kept
+        self.lost += len(text) - kept
         return len(text)
 
-    def text(self) -> str:
-        rest = f"\n[{self.lost} more characters]" if self.lost else ""
-        return "".join(self.parts) + rest
+    def shown(self) -> str:
+        return self.getvalue() + (f"\n[{self.lost} more characters]" if self.lost else "")
 
 
 def _run(source: str, names: dict[str, Any], room: int) -> str:
@@ -60,7 +58,7 @@ def _run(source: str, names: dict[str, Any], room: int) -> str:
         traceback.print_exception(
             error.with_traceback(error.__traceback__ and error.__traceback__.tb_next), file=output
         )
-    return output.text()
+    return output.shown()
 
 
 def serve(*, living: bool) -> None:
