@@ -57,7 +57,7 @@ class _Call(BaseModel):
 
 
 class Dialogue:
-    """The prompts of a turn, for a model that gives token ids with its completions or for one that does not.
+    """A turn with tools: its prompts, for a model that gives token ids or for one that does not, and its calls.
 
     With ids, a prompt is the ids so far, those that were sampled, and those of the results, as the model's
     chat template writes them: nothing is tokenised twice, and nothing that was sampled is rewritten, whatever
@@ -130,46 +130,41 @@ class Dialogue:
                     return str(text).partition(_MARK)[2]
         return f"\n\n{plain_chat(as_user)}"
 
+    async def act(self, n: int, sampling: Sampling, observation: Observation) -> list[Action]:
+        """N actions on one observation, each a chain of completions with results of calls between.
 
-async def act_with_tools(
-    dialogue: Dialogue, n: int, sampling: Sampling, observation: Observation
-) -> list[Action]:
-    """N actions of one agent on one observation, each a chain of completions with results of calls between.
+        ``sampling.max_tokens`` limits the sampled tokens of a whole turn.
+        """
+        firsts: list[Completion] = await self.complete(self.prompt, n, sampling)
+        return await gather_all(self._chain(sampling, observation, *each) for each in enumerate(firsts))
 
-    ``sampling.max_tokens`` limits the sampled tokens of a whole turn. Each completion's prompt is the prompt
-    before it, the sampled tokens, and the results, where the model gives token ids; see docs/tools.md.
-    """
-    firsts: list[Completion] = await dialogue.complete(dialogue.prompt, n, sampling)
-    return await gather_all(_chain(dialogue, sampling, observation, *each) for each in enumerate(firsts))
-
-
-async def _chain(
-    dialogue: Dialogue, sampling: Sampling, observation: Observation, sample: int, first: Completion
-) -> Action:
-    box, prompt, completions = dialogue.toolbox, dialogue.prompt, [first]
-    calls, runs = list[ToolCall](), dict[str, Run]()
-    async with AsyncExitStack() as turn:
-        while completions[-1].finish_reason == "stop":
-            asked, left = dialogue.calls(completions[-1]), box.max_calls - len(calls)
-            if not asked or left < 0:  # a call was refused before
-                break
-            for tool in () if runs else box.by_name.values():
-                runs[tool.name] = await turn.enter_async_context(tool.start(observation))
-            made = await gather_all(
-                _called(box, runs, len(completions) - 1, written, refused=number >= left)
-                for number, written in enumerate(asked)
-            )
-            calls += made
-            prompt = dialogue.after(prompt, completions[-1], made)
-            room = sampling.max_tokens - sum(each.sampled_tokens for each in completions)
-            if dialogue.context is not None and is_token_ids(prompt):
-                room = min(room, dialogue.context - len(prompt))
-            if room < 1 or any(call.outcome == "fault" for call in made):
-                break
-            seed = sampling.seed
-            seed = None if seed is None else derive_seed(seed, sample, len(completions))
-            completions += await dialogue.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
-    return Action(dialogue.visible(completions[-1].text), tuple(completions), tuple(calls))
+    async def _chain(
+        self, sampling: Sampling, observation: Observation, sample: int, first: Completion
+    ) -> Action:
+        prompt, completions = self.prompt, [first]
+        calls, runs = list[ToolCall](), dict[str, Run]()
+        async with AsyncExitStack() as turn:
+            while completions[-1].finish_reason == "stop":
+                asked, left = self.calls(completions[-1]), self.toolbox.max_calls - len(calls)
+                if not asked or left < 0:  # a call was refused before
+                    break
+                for tool in () if runs else self.toolbox.by_name.values():
+                    runs[tool.name] = await turn.enter_async_context(tool.start(observation))
+                made = await gather_all(
+                    _called(self.toolbox, runs, len(completions) - 1, written, refused=number >= left)
+                    for number, written in enumerate(asked)
+                )
+                calls += made
+                prompt = self.after(prompt, completions[-1], made)
+                room = sampling.max_tokens - sum(each.sampled_tokens for each in completions)
+                if self.context is not None and is_token_ids(prompt):
+                    room = min(room, self.context - len(prompt))
+                if room < 1 or any(call.outcome == "fault" for call in made):
+                    break
+                seed = sampling.seed
+                seed = None if seed is None else derive_seed(seed, sample, len(completions))
+                completions += await self.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
+        return Action(self.visible(completions[-1].text), tuple(completions), tuple(calls))
 
 
 async def _called(
