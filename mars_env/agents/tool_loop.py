@@ -57,7 +57,7 @@ class _Call(BaseModel):
 
 
 class Dialogue:
-    """A turn with tools: its prompts, for a model that gives token ids or for one that does not, and its calls.
+    """A turn with tools: its prompts, for a model that gives token ids or one that does not, and its calls.
 
     With ids, a prompt is the ids so far, those that were sampled, and those of the results, as the model's
     chat template writes them: nothing is tokenised twice, and nothing that was sampled is rewritten, whatever
