@@ -98,9 +98,8 @@ class HubSet:
     ) -> ProblemSet:
         """Make the set from some rows of a split, which were read from `source` or from the hub."""
         convert = partial(self.convert, split=split)
-        listed, notes = read_problems(rows, convert, duplicates=self.duplicates, untestable="leave out")
-        if not len(listed):
-            raise ProblemError(f"{self.name}: {source or self.repo} contains no problems")
+        what = f"{self.name}: {source or self.repo}"
+        listed, notes = read_problems(rows, convert, what, duplicates=self.duplicates, untestable="leave out")
         where = f"{self.repo}@{self.revision}" if source is None else f"local copy {Path(source).name}"
         return ProblemSet(
             self.name,
