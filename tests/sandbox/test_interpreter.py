@@ -75,9 +75,8 @@ async def test_no_call_outlives_its_time():
     sandboxes.need_a_sandbox()
     interpreter = Interpreter(Interpreters(), seconds=1)
     await interpreter.run("import os, sys, time\ntime.sleep(0 if sys.stdout.room else 600)")
-    assert (await interpreter.run("os.write(4, b'no JSON\\n'); time.sleep(600)")).startswith(
-        "Error: it ended"
-    )
+    text = await interpreter.run("os.write(4, b'no JSON\\n'); time.sleep(600)")
+    assert text.startswith("Error: it ended")
     assert "do not run again" in await interpreter.run("1")
     await interpreter.aclose()
 
