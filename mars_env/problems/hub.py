@@ -5,11 +5,11 @@ docs/problems.md says how each repository, revision and column name was checked 
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.lazy import needs
@@ -18,12 +18,8 @@ from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
 from mars_env.types import Problem
 
-
-class HubConvert(Protocol):
-    """A pure function that converts a row from the hub into a problem; raises `BadField`."""
-
-    def __call__(self, row: Row, index: int, split: str) -> Problem:
-        """Convert the row at an index (from 0) of a split."""
+HubConvert = Callable[[Row, int, str], Problem]
+"""A pure function of a row from the hub, its index (from 0) and its split; raises `BadField`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
