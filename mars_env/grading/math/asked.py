@@ -40,8 +40,8 @@ _COMPLEMENT = re.compile(
 )
 _AMOUNT = re.compile(r"(?i)\b(number|value|amount|set|total|measure|size|cups?|lit(re|er)s?|pieces?) of\b")
 _SHARED = re.compile(r"\b([A-Za-z]+) of ([A-Za-z]+)\b")
-_CHINESE_CLAUSE = re.compile(r"[，,。；;]")
-_CHINESE_SUBJECT = re.compile(r"(?:\A|.*[，,:：])\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
+_CHINESE_CLAUSE = re.compile(r"[，。；]|[,;](?=(?:[^$]*\$[^$]*\$)*[^$]*\Z)")  # not inside of formulas
+_CHINESE_SUBJECT = re.compile(r"(?:.*[，,:：]|\A)\s*([\u4e00-\u9fff]{1,12}?)(?:[是为=]|等于|一?共?有|\s*\Z)")
 _SUBJECT = re.compile(
     r"(?:the|its|their|his|her) ([^.,;:]{3,60}?) (?:is|was|are|were|equals?)\b", re.IGNORECASE
 )
@@ -97,7 +97,7 @@ _IDLE = frozenset(
         altogether together between respectively missing exact must base last compute evaluate
         calculate express write give unknown correct overall entire whole actual resulting
         corresponding complete full general simplest reduced equivalent quantity ordered closed
-        open here again indeed our"""
+        open here again indeed our ll ve re"""
     )
 )
 """Words that do not say what a sentence is about."""
@@ -107,7 +107,7 @@ _QUALIFIERS = tuple(
         r"\b(?:more|fewer|less|older|younger|taller|farther|further|heavier)\b(?! than \$?\d)"
         r"|\b(?:difference|exceeds?)\b|多(?!少)|比",
         r"\b(?:left|remain(?!der)\w*|still|now|rest)\b|剩|余下",
-        r"\bsum\b|之和|总和",
+        r"\b(?:sum|series)\b|之和|总和",
         r"\bproduct\b|乘积|之积",
         r"\b(?:ratio|quotient)\b",
         r"\b(?:(?:can)?not|without|non|never)\b|n['’]t\b|不",

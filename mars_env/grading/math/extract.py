@@ -1,8 +1,8 @@
 r"""Finds the final answer of a completion: a pure function, linear in the length of the text.
 
 The first stage that finds something decides: the last ``\boxed{...}`` (`boxes.py`; a later "answer is"
-replaces it), the last marker such as "the answer is" (`vocabulary.py`), the last line (`sentences.py`,
-`question.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
+replaces it), the last marker such as "the answer is" (`vocabulary.py`), the end of the text
+(`closing.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
 """
 
 import re
@@ -10,6 +10,7 @@ import re
 from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
 from mars_env.grading.math.closing import closing_value, list_items
 from mars_env.grading.math.doubt import doubtful, is_conditional, is_denied, without_quotations
+from mars_env.grading.math.remarks import without_checks
 from mars_env.grading.math.sentences import BOLD, clause, only_number, stated, undelimited
 from mars_env.grading.math.tokens import as_ascii, escape_money
 from mars_env.grading.math.vocabulary import CORRECTION, MARKER, WITHDRAWAL
@@ -45,18 +46,6 @@ _TO_GRADER = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
-_OFFER_OR_REMARK = re.compile(
-    r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
-    r"|(?:and )?that['’]s (?:the answer|my answer|it)|if you(?:['’]d| would)? (?:like|want|have|need)"
-    r"|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
-    r"|\n[ \t]*where \$?[A-Z]\$? is (?:the|an?) (?:arbitrary )?constant\b[^\n]{0,40}\Z"
-    r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?:\(?\**(?:(?:you|we|one) can )?(?:(?:as )?an? )?"
-    r"(?:(?:quick|sanity|final|simple|numerical) )*(?:double-)?(?:check|verif\w+"
-    r"|substitut\w+\s[^\n.]{0,60}\b(?:confirms|verifies))\b(?P<check>[^\n]{1,300})"
-    r"|(?P<remark>\([A-Z][^()\n]{1,300}\)\.?))\Z",
-    re.IGNORECASE,
-)
-_NEARLY = re.compile(r"\b(?:about|approximately|roughly)\b", re.IGNORECASE)
 _EVERY_INTEGER = re.compile(
     r"(?<!\s),?\s+(?:where|with|for)\s+(?:(?:any|all|every|each)\s+integers?\s+\$?([a-z])\$?"
     r"|\$?([a-z])\$?\s+(?:is\s+)?(?:an|any)(?:\s+arbitrary)?\s+integer)(?=\.?\s*\Z)"
@@ -76,7 +65,7 @@ def extract_answer(
         text: What a model wrote; anything at all.
         strict: Take only boxes, from the unchanged text.
         statement: The problem. With it, a last sentence about what it asks for is read.
-        reference: With it, a last value is read that only the reference explains (`closing.py`).
+        reference: With it, more endings are read: of several readings, the one that gives the reference.
 
     Returns:
         The answer as written in the text, without outer delimiters, and how it was found;
@@ -129,11 +118,7 @@ def _meant(text: str) -> str | None:
 def _unboxed(text: str, statement: str, reference: str) -> Extraction:
     text, end = text[:-_LAST], _END_MARK.sub("", text[-_LAST:])
     text += _EVERY_INTEGER.sub(r", $\1\2\\in\\mathbb{Z}$", end) if "integer" in end else end
-    while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
-        remark = _NEARLY.sub(" ", offer["remark"] or offer["check"] or "")
-        if doubtful(remark, beside_number=True) or CORRECTION.search(remark):
-            break
-        text = text[: offer.start()].rstrip()
+    text = without_checks(text)
     inner = undelimited(text.rpartition("<answer>")[2].partition("</answer>")[0])
     if inner and "<answer>" in text:
         return (

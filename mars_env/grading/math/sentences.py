@@ -28,7 +28,7 @@ _DELIMITERS = (
     ("“", "”"),
 )
 _FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
-_SENTENCE_END = re.compile(
+SENTENCE_END = re.compile(
     r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)(?:[.!]\)(?=\s+[A-Z])|[.!?](?=\s|\*|\Z)(?!\s*[=+×]))|[。！？]|\n|(?<=\d)\?"
 )
 _EXPLANATION = re.compile(
@@ -140,7 +140,7 @@ def clause(text: str) -> tuple[str, bool]:
     text = text.lstrip(" \t\n*_:")
     if adverb := _ADVERB.match(text):
         text = text[adverb.end() :].lstrip(" \t\n*_:")
-    stop = _SENTENCE_END.search(hidden(text))
+    stop = SENTENCE_END.search(hidden(text))
     kept = without_remarks(text[: stop.start()] if stop else text)
     aside = _EXPLANATION.search(hidden(kept))
     if aside and kept[: aside.start()].strip():
@@ -157,7 +157,7 @@ def last_line(text: str) -> str:
 
 def last_sentence(line: str) -> str:
     """The last sentence of a line, with formulas kept whole."""
-    stops = [match.end() for match in _SENTENCE_END.finditer(hidden(line.rstrip(" .!。*_")))]
+    stops = [match.end() for match in SENTENCE_END.finditer(hidden(line.rstrip(" .!。*_")))]
     return line[stops[-1] if stops else 0 :].strip()
 
 

@@ -94,7 +94,7 @@ OTHER_CASE = re.compile(
 CONCLUDES = _any_of(
     r"""so(?!\s+far) thus hence therefore consequently finally conclu\w+
     (?:final|correct|right|actual)(?=[\s*_]+\Z)""",
-    "因此 所以",
+    "因此 所以 答:",
 )
 
 CORRECTION = _any_of(
