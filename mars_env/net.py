@@ -12,6 +12,7 @@ from aiohttp import web
 from yarl import URL
 
 from mars_env.errors import ConfigError
+from mars_env.text import describe_error
 
 NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 """What a request raises if no server answered, or its answer broke off."""
@@ -129,14 +130,16 @@ def plain_json(text: str | bytes) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-async def read_body(request: web.Request) -> bytes:
-    """The body of a request; one not announced as JSON, which any web page could send, is rejected."""
+async def read_json(request: web.Request) -> Any:
+    """The JSON of a request; a body not announced as JSON, which any web page could send, is rejected."""
     if request.content_type != "application/json":
         raise Refusal(415, "the body of a request is JSON: send Content-Type: application/json")
     try:
-        return await request.read()
+        return plain_json(await request.read())
     except web.HTTPRequestEntityTooLarge as error:
         raise Refusal(413, f"the request is longer than {request.client_max_size:,} bytes") from error
+    except UNREADABLE as error:
+        raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
 
 
 class Guard:

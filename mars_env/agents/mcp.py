@@ -5,16 +5,13 @@ import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from mars_env.agents.tools import Tool, always
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import needs
 from mars_env.sync import end_tasks
 from mars_env.text import describe_error, shown
-
-_INVALID: Final = -32602
-"""The protocol's code of arguments that do not fit: the model's own error."""
 
 
 @asynccontextmanager
@@ -39,8 +36,8 @@ async def mcp_tools(
     """
     with needs("mcp", "tools of MCP servers need the package mcp"):
         from mcp import Client, StdioServerParameters, stdio_client
+        from mcp.types import INVALID_PARAMS
     name = shown(server if isinstance(server, str) else shlex.join(server))
-    silent = f"the MCP server {name} gives no answer"
     target: Any = server
     if not isinstance(server, str):
         target = stdio_client(StdioServerParameters(command=server[0], args=list(server[1:])))
@@ -50,27 +47,29 @@ async def mcp_tools(
     async def serve() -> None:
         """Open the connection, list the tools, and stay until cancelled or until the server ends."""
         try:
-            async with client:
+            async with asyncio.timeout(seconds) as opening, client:
                 page = await client.list_tools()
                 found = list(page.tools)
                 while page.next_cursor:
                     page = await client.list_tools(cursor=page.next_cursor)
                     found += page.tools
+                opening.reschedule(None)
                 listed.set_result(found)
                 await asyncio.Event().wait()
         except Exception as error:  # the package raises what the transport raises
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             if not listed.done():
-                listed.set_exception(ConfigError(f"{silent}: {describe_error(error)}"))
+                why = f"the MCP server {name} gives no answer: {describe_error(error)}"
+                listed.set_exception(ConfigError(why))
 
-    async def run(tool: str, arguments: Mapping[str, Any]) -> str:
+    async def call(tool: str, arguments: Mapping[str, Any]) -> str:
         if asyncio.get_running_loop() is not loop:
             raise ConfigError("tools of an MCP server work on the event loop that opened them: use aevaluate")
         try:
             result: Any = await client.call_tool(tool, dict(arguments))
         except Exception as error:  # a tool's own errors are results
-            if getattr(error, "code", 0) == _INVALID:
+            if getattr(error, "code", 0) == INVALID_PARAMS:  # the model's own error
                 raise
             raise MarsError(f"the MCP server {name} failed in the tool {tool}: {error}") from error
         parts = [getattr(part, "text", f"({part.type})") for part in result.content]
@@ -81,19 +80,16 @@ async def mcp_tools(
     # The package ends the task that opened it when the server dies, so that is a task of its own.
     task = asyncio.create_task(serve())
     try:
-        await asyncio.wait({listed}, timeout=seconds)
-        if not listed.done():
-            raise ConfigError(f"{silent}: silence")
         yield [
             Tool(
                 name=each.name,
                 description=each.description or "",
                 parameters=each.input_schema,
-                start=always(partial(run, each.name)),
+                start=always(partial(call, each.name)),
                 seconds=seconds,
                 characters=characters,
             )
-            for each in listed.result()
+            for each in await listed
         ]
     finally:
         await end_tasks([task])

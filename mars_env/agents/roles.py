@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
-from mars_env.agents.tool_loop import Dialogue, act_with_tools
+from mars_env.agents.tool_loop import Dialogue
 from mars_env.agents.tools import Tool, Toolbox
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.models.requests import check_request
@@ -120,7 +120,7 @@ class RoleAgent:
         sampling = replace(self.sampling, seed=seed)
         if self.toolbox is not None:
             dialogue = Dialogue(self.model, self.toolbox, prompt, visible)
-            return await act_with_tools(dialogue, n, sampling, observation)
+            return await dialogue.act(n, sampling, observation)
         completions = await self.model.complete(prompt, n, sampling)
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from mars_env.agents.tools import Run, Toolbox
 from mars_env.errors import ConfigError, MarsError, explained
 from mars_env.grading.untrusted import without_template_tokens
-from mars_env.models.requests import is_messages, is_token_ids, prompt_text
+from mars_env.models.requests import is_messages, is_token_ids, plain_chat, prompt_text
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all, only_own_cancellation
 from mars_env.text import shown, validation_message
@@ -57,7 +57,7 @@ class _Call(BaseModel):
 
 
 class Dialogue:
-    """The prompts of a turn, for a model that gives token ids with its completions or for one that does not.
+    """A turn with tools: its prompts, for a model that gives token ids or one that does not, and its calls.
 
     With ids, a prompt is the ids so far, those that were sampled, and those of the results, as the model's
     chat template writes them: nothing is tokenised twice, and nothing that was sampled is rewritten, whatever
@@ -65,9 +65,7 @@ class Dialogue:
     ``tool_calls`` where the server knows them.
     """
 
-    def __init__(
-        self, model: Model, toolbox: Toolbox, prompt: Prompt, visible: Callable[[str], str] = str
-    ) -> None:
+    def __init__(self, model: Model, toolbox: Toolbox, prompt: Prompt, visible: Callable[[str], str]) -> None:
         self.toolbox, self.visible = toolbox, visible
         self._schemas = [each.schema for each in toolbox.by_name.values()]
         self._tokenizer: Any = getattr(model, "tokenizer", None)
@@ -106,80 +104,69 @@ class Dialogue:
 
     def after(self, prompt: Prompt, completion: Completion, calls: Sequence[ToolCall]) -> Prompt:
         """The prompt after a completion of a prompt and the results of its calls."""
+        results = [_harmless(self._tokenizer, call.result) for call in calls]
         if completion.prompt_ids and completion.token_ids and self._tokenizer is not None:
-            results = [_escaped(self._tokenizer, call.result) for call in calls]
             ids: list[int] = self._tokenizer.encode(self._between(results), add_special_tokens=False)
             if ids[:1] == [completion.token_ids[-1]]:  # the token that ends a message was sampled
                 del ids[0]
             return (*completion.prompt_ids, *completion.token_ids, *ids)
         first: Message = {"role": "user", "content": prompt_text(prompt)}
-        before = list(prompt) if is_messages(prompt) else [first]
-        harmless = [replace(call, result=without_template_tokens(call.result)) for call in calls]
+        before = prompt if is_messages(prompt) else [first]
         if self._server:
-            return [*before, *_with_tool_calls(completion.text, harmless)]
-        read = _responses([call.result for call in harmless])
-        return [
-            *before,
-            {"role": "assistant", "content": completion.text},
-            {"role": "user", "content": read},
-        ]
+            return [*before, *_with_tool_calls(completion.text, calls, results)]
+        return [*before, {"role": "assistant", "content": completion.text}, _as_user(results)]
 
     def _between(self, results: Sequence[str]) -> str:
         """What stands between the end of a message that was sampled and the beginning of the next."""
+        as_user: list[Message] = [_as_user(results)]
         if self._template:
             before = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _MARK}]
-            as_tool = [{"role": "tool", "content": result} for result in results]
-            as_user = [{"role": "user", "content": _responses(results)}]
+            as_tool: list[Message] = [{"role": "tool", "content": result} for result in results]
             for messages in [as_tool, as_user] if "tool" in self._template else [as_user]:
                 with suppress(TemplateError):  # it knows no role of tools
                     text = self._tokenizer.apply_chat_template(
                         [*before, *messages], add_generation_prompt=True, tokenize=False, **self._options
                     )
                     return str(text).partition(_MARK)[2]
-        return f"\n\nUser: {_responses(results)}\n\nAssistant:"
+        return f"\n\n{plain_chat(as_user)}"
 
+    async def act(self, n: int, sampling: Sampling, observation: Observation) -> list[Action]:
+        """N actions on one observation, each a chain of completions with results of calls between.
 
-async def act_with_tools(
-    dialogue: Dialogue, n: int, sampling: Sampling, observation: Observation
-) -> list[Action]:
-    """N actions of one agent on one observation, each a chain of completions with results of calls between.
+        ``sampling.max_tokens`` limits the sampled tokens of a whole turn.
+        """
+        firsts: list[Completion] = await self.complete(self.prompt, n, sampling)
+        return await gather_all(self._chain(sampling, observation, *each) for each in enumerate(firsts))
 
-    ``sampling.max_tokens`` limits the sampled tokens of a whole turn. Each completion's prompt is the prompt
-    before it, the sampled tokens, and the results, where the model gives token ids; see docs/tools.md.
-    """
-    firsts: list[Completion] = await dialogue.complete(dialogue.prompt, n, sampling)
-    return await gather_all(_chain(dialogue, sampling, observation, *each) for each in enumerate(firsts))
-
-
-async def _chain(
-    dialogue: Dialogue, sampling: Sampling, observation: Observation, sample: int, first: Completion
-) -> Action:
-    box, prompt, completions = dialogue.toolbox, dialogue.prompt, [first]
-    calls, runs = list[ToolCall](), dict[str, Run]()
-    async with AsyncExitStack() as turn:
-        while completions[-1].finish_reason == "stop":
-            asked, left = dialogue.calls(completions[-1]), box.max_calls - len(calls)
-            if not asked or left < 0:  # a call was refused before
-                break
-            for tool in () if runs else box.by_name.values():
-                runs[tool.name] = await turn.enter_async_context(tool.start(observation))
-            made = await gather_all(
-                _called(box, runs, len(completions) - 1, written, refused=number >= left)
-                for number, written in enumerate(asked)
-            )
-            calls += made
-            prompt = dialogue.after(prompt, completions[-1], made)
-            room = sampling.max_tokens - sum(each.sampled_tokens for each in completions)
-            if dialogue.context is not None and is_token_ids(prompt):
-                room = min(room, dialogue.context - len(prompt))
-            if room < 1 or any(call.outcome == "fault" for call in made):
-                break
-            seed = sampling.seed
-            seed = None if seed is None else derive_seed(seed, sample, len(completions))
-            completions += await dialogue.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
-        if completions[1:] and completions[-1].finish_reason == "context":
-            completions.pop()  # the results have filled it
-    return Action(dialogue.visible(completions[-1].text), tuple(completions), tuple(calls))
+    async def _chain(
+        self, sampling: Sampling, observation: Observation, sample: int, first: Completion
+    ) -> Action:
+        prompt, completions = self.prompt, [first]
+        calls, runs = list[ToolCall](), dict[str, Run]()
+        async with AsyncExitStack() as turn:
+            while completions[-1].finish_reason == "stop":
+                asked, left = self.calls(completions[-1]), self.toolbox.max_calls - len(calls)
+                if not asked or left < 0:  # a call was refused before
+                    break
+                for tool in () if runs else self.toolbox.by_name.values():
+                    runs[tool.name] = await turn.enter_async_context(tool.start(observation))
+                made = await gather_all(
+                    _called(self.toolbox, runs, len(completions) - 1, written, refused=number >= left)
+                    for number, written in enumerate(asked)
+                )
+                calls += made
+                prompt = self.after(prompt, completions[-1], made)
+                room = sampling.max_tokens - sum(each.sampled_tokens for each in completions)
+                if self.context is not None and is_token_ids(prompt):
+                    room = min(room, self.context - len(prompt))
+                if room < 1 or any(call.outcome == "fault" for call in made):
+                    break
+                seed = sampling.seed
+                seed = None if seed is None else derive_seed(seed, sample, len(completions))
+                completions += await self.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
+            if completions[1:] and completions[-1].finish_reason == "context":
+                completions.pop()  # the results have filled it
+        return Action(self.visible(completions[-1].text), tuple(completions), tuple(calls))
 
 
 async def _called(
@@ -236,16 +223,16 @@ def _read(written: str) -> tuple[_Call, str]:
         return _Call(name=""), f"the call {'is not valid JSON' if invalid else f'cannot be read: {why}'}"
 
 
-def _with_tool_calls(text: str, calls: Sequence[ToolCall]) -> list[Message]:
+def _with_tool_calls(text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> list[Message]:
     """A message of the model and the results of its calls, in OpenAI's dialect."""
-    asked, results = list[Any](), list[Message]()
-    for number, call in enumerate(calls):
+    asked, answers = list[Any](), list[Message]()
+    for number, (call, result) in enumerate(zip(calls, results, strict=True)):
         id = f"call{call.completion:03}{number:02}"  # Mistral wants nine letters and digits
         arguments = json.dumps(_read(call.arguments)[0].arguments)
         function = {"name": call.name or "unknown", "arguments": arguments}
         asked.append({"id": id, "type": "function", "function": function})
-        results.append({"role": "tool", "tool_call_id": id, "content": call.result})
-    return [{"role": "assistant", "content": _TAGGED.sub("", text).strip(), "tool_calls": asked}, *results]
+        answers.append({"role": "tool", "tool_call_id": id, "content": result})
+    return [{"role": "assistant", "content": _TAGGED.sub("", text).strip(), "tool_calls": asked}, *answers]
 
 
 def _with_instructions(prompt: Sequence[Message], text: str) -> list[Message]:
@@ -255,12 +242,14 @@ def _with_instructions(prompt: Sequence[Message], text: str) -> list[Message]:
     return [{"role": first["role"], "content": f"{text}\n\n{first['content']}"}, *others]
 
 
-def _responses(results: Sequence[str]) -> str:
-    return "\n".join(f"<tool_response>\n{result}\n</tool_response>" for result in results)
+def _as_user(results: Sequence[str]) -> Message:
+    read = "\n".join(f"<tool_response>\n{result}\n</tool_response>" for result in results)
+    return {"role": "user", "content": read}
 
 
-def _escaped(tokenizer: Any, text: str) -> str:
+def _harmless(tokenizer: Any, text: str) -> str:
     """A tool's result that cannot end its message, nor open another: control tokens get a space inside."""
+    text = without_template_tokens(text)
     names = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
     names |= set(getattr(tokenizer, "all_special_tokens", ()))
     for name in sorted(filter(None, map(str.strip, names)), key=len, reverse=True):

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial, wraps
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import PydanticUserError, TypeAdapter, validate_call
 from pydantic_core import to_json
@@ -25,13 +25,10 @@ from mars_env.problems import ProblemSet
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
 from mars_env.sync import in_own_thread, maybe_await
 from mars_env.text import shown
-from mars_env.types import Observation
+from mars_env.types import Observation, Problem
 
 Run = Callable[[Mapping[str, Any]], Awaitable[str]]
 """Runs one call: arguments that fit the schema, to the text that the model reads."""
-
-Calls = Literal["auto", "tags", "fenced"]
-"""How calls are written; see `Toolbox`."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Toolbox:
 
     tools: Sequence[Tool | Callable[..., Any]]
     max_calls: int = 8
-    calls: Calls = "auto"
+    calls: Literal["auto", "tags", "fenced"] = "auto"
 
     def __post_init__(self) -> None:
         tools = tuple(map(as_tool, self.tools))
@@ -101,8 +98,8 @@ class Toolbox:
             raise ConfigError(f"give tools, each with its own name, got {', '.join(names) or 'none'}")
         if self.max_calls < 1:
             raise ConfigError(f"max_calls must be at least 1, got {self.max_calls}")
-        if self.calls not in get_args(Calls):
-            raise ConfigError(f"calls is one of {', '.join(get_args(Calls))}, not {shown(self.calls)}")
+        if self.calls not in ("auto", "tags", "fenced"):
+            raise ConfigError(f"calls is one of auto, tags, fenced, not {shown(self.calls)}")
         if self.calls == "fenced" and names != ["python"]:
             raise ConfigError("fenced calls are for the tool python alone")
 
@@ -200,18 +197,17 @@ def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
     known = {problem.statement: shown_problem(problem) for problem in problems if public_tests(problem)}
     judge = CodeGrader(tests="public", run_all=True)
 
-    def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
-        async def run(given: Mapping[str, Any]) -> str:
-            code = _code(**given)
-            problem = known.get(str(observation.get("problem")))
-            if problem is None:
-                return "Error: this problem has no public tests"
-            grade = await judge.grade(problem, fenced(code))
-            if grade.score is None:
-                raise SandboxError(grade.reason)
-            return grade.feedback or grade.reason
+    async def run(problem: Problem | None, given: Mapping[str, Any]) -> str:
+        code = _code(**given)
+        if problem is None:
+            return "Error: this problem has no public tests"
+        grade = await judge.grade(problem, fenced(code))
+        if grade.score is None:
+            raise SandboxError(grade.reason)
+        return grade.feedback or grade.reason
 
-        return nullcontext(run)
+    def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
+        return nullcontext(partial(run, known.get(str(observation.get("problem")))))
 
     description = "Run a whole program on the problem's public tests, and read which of them it passes."
     return Tool("public_tests", description, _schema(_code), start, seconds)
@@ -221,10 +217,8 @@ def _schema(function: Any) -> dict[str, Any]:
     return TypeAdapter(function).json_schema()
 
 
-@cache
-def _interpreters() -> Interpreters:
-    """What all interpreters of this process share."""
-    return Interpreters()
+_interpreters = cache(Interpreters)
+"""Gives what all interpreters of this process share."""
 
 
 @validate_call

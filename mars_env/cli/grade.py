@@ -86,8 +86,7 @@ def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str 
         mutants: Wrong variants of each reference solution to try.
         backend: Sandbox backend.
     """
-    chosen = load_problems(problems)
-    chosen = chosen[: min(limit, len(chosen))] if limit is not None else chosen
+    chosen = load_problems(problems)[:limit]
     if chosen.endless:
         raise ConfigError(f"the set {problems!r} is endless: say how many problems, --limit N")
     with progress_bar() as bar:

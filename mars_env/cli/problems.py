@@ -41,14 +41,13 @@ def problems(
     """
     named = loaded(name, fields, split) if fields is not None else None
     found = as_problem_set(named) if named is not None else load_problems(name, seed=seed, split=split)
-    shown = found[: min(limit, len(found))]
     if jsonl:
-        for row in written_rows(shown):
+        for row in written_rows(found[:limit]):
             say_json(json.dumps(tagged(row), allow_nan=False))
         return
     size = "endless" if found.endless else counted(len(found), "problem")
     kind = "generated" if found.generated else "collected"
     table = Table("id", "problem", title=f"{found.name}: {size}, {kind}, {found.licence}", show_lines=True)
-    for problem in shown:
+    for problem in found[:limit]:
         table.add_row(problem.id, problem.statement)
     Screen().print(table)

@@ -77,9 +77,7 @@ class Game:
         problem = self.posed(problem, state)
         if text is None or not self.can_grade(problem):
             return None
-        if action.interrupted:
-            return Grade.unknown(action.interrupted)
-        return await self._judged(self.grader, problem, text)
+        return await self._judged(self.grader, problem, action, text)
 
     async def grades(self, problem: Problem, state: Any, action: Action) -> tuple[Grade | None, Grade | None]:
         """The grade of an action, and its search grade (see `mars_env.envs.visibility`)."""
@@ -89,12 +87,9 @@ class Game:
         if self.visibility is None or self.visibility.grader is None:
             grade = await self.grade(problem, state, action)
             return grade, None if self.visibility is None else grade
-        if action.interrupted:
-            return await self.grade(problem, state, action), Grade.unknown(action.interrupted)
         known = shown_problem(self.posed(problem, state), action.truncated)
-        return await asyncio.gather(
-            self.grade(problem, state, action), self._judged(self.visibility.grader, known, text)
-        )
+        search_grade = self._judged(self.visibility.grader, known, action, text)
+        return await asyncio.gather(self.grade(problem, state, action), search_grade)
 
     def _submitted(self, state: Any, action: Action) -> str | None:
         text: Any = self.rules.submission(state, action)
@@ -149,7 +144,9 @@ class Game:
         rewards.update({turn.id: None for turn in tree.turns if turn.action.interrupted})
         return (replace(tree, info={**tree.info, REWARD_FAULTS: faults}) if faults else tree), rewards
 
-    async def _judged(self, grader: Grader, problem: Problem, text: str) -> Grade:
+    async def _judged(self, grader: Grader, problem: Problem, action: Action, text: str) -> Grade:
+        if action.interrupted:
+            return Grade.unknown(action.interrupted)
         try:
             with only_own_cancellation():
                 asked = grader.grade(problem, text)  # a user's may return anything, too

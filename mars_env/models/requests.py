@@ -89,11 +89,7 @@ def finish_reason(reason: str, tokens: int, sampling: Sampling) -> FinishReason:
 
 def without_room(prompt_ids: Sequence[int], n: int, sampling: Sampling) -> list[Completion]:
     """N samples of a prompt that fills the context: empty, and cut off by the context."""
-    ids = tuple(prompt_ids)
-    empty = Completion(
-        "", "context", prompt_ids=ids, temperature=sampling.temperature, prompt_tokens=len(ids)
-    )
-    return [empty] * n
+    return [sampled_completion(tuple(prompt_ids), sampling, Sampled((), (), "length", ()), "")] * n
 
 
 def require_fit(given: Completion, context: int | None, name: str) -> None:

@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
-from mars_env.errors import ProblemError
 from mars_env.problems.files import file_rows
 from mars_env.problems.packed import unpack
 from mars_env.problems.problem_set import ProblemSet
@@ -54,10 +53,9 @@ def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
     """
     path = Path(path)
     of = partial(code_problem_from_row, source=path.stem, licence=licence)
-    rows = file_rows(path)
-    listed, _ = read_problems(rows, lambda row, index: of(row, default_id=f"{path.stem}/{index}"))
-    if not len(listed):
-        raise ProblemError(f"{path} contains no problems")
+    listed, _ = read_problems(
+        file_rows(path), lambda row, index: of(row, default_id=f"{path.stem}/{index}"), path
+    )
     return ProblemSet(path.name, listed, licence=licence, reference_field="tests")
 
 
@@ -230,15 +228,8 @@ def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
         for index, (arguments, output) in enumerate(zip(inputs, outputs, strict=True))
     ]
     method = "class Solution" in starter
-    return {
-        "form": "function_call",
-        "fn_name": name,
-        "method": method or (not ours and not starter),
-        "tests": tests,
-        "tolerance": _tolerance(row),
-        "prelude": method or not ours,
-        **({} if ours else _integer_keys(tests)),
-    }
+    form = _function_call(name, tests, method or (not ours and not starter), method or not ours)
+    return {**form, "tolerance": _tolerance(row), **({} if ours else _integer_keys(tests))}
 
 
 def _integer_keys(tests: list[dict[str, Any]]) -> dict[str, bool]:
@@ -285,7 +276,7 @@ def _typed_cases(row: Row, found: list[tuple[Any, bool]], details: Any) -> dict[
             {"arguments": _parsed(_field(t, "input")), "accept": [_json(t, "output")], "public": public}
             for t, public in found
         ]
-        return _method(str(name), cases)
+        return _function_call(str(name), cases)
     if True in functional:
         raise BadField("private_test_cases", "mixes functions and standard input")
     pairs = [
@@ -371,7 +362,7 @@ def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
             _case(_parsed(test.get("input")), test.get("output"), f"[{i}].input", unwrap=True)
             for i, test in enumerate(tests)
         ]
-        return {**_method(name, cases), **_integer_keys(cases)}
+        return {**_function_call(name, cases), **_integer_keys(cases)}
     details = (t.get("metadata") for t in tests if isinstance(t, Mapping) and t.get("metadata"))
     found = [(t, bool(isinstance(t, Mapping) and t.get("public", False))) for t in tests]
     return _typed_cases(row, found, next(details, None))
@@ -385,9 +376,11 @@ def _case(arguments: Any, output: Any, place: str, *, unwrap: bool, public: bool
     return {"arguments": arguments, "accept": [output, output[0]] if wrapped else [output], "public": public}
 
 
-def _method(name: str, cases: list[dict[str, Any]]) -> dict[str, Any]:
-    form = {"form": "function_call", "fn_name": name, "method": True, "tests": cases, "tolerance": None}
-    return {**form, "prelude": True}
+def _function_call(
+    name: str, tests: list[dict[str, Any]], method: bool = True, prelude: bool = True
+) -> dict[str, Any]:
+    form = {"form": "function_call", "fn_name": name, "method": method, "tests": tests, "tolerance": None}
+    return {**form, "prelude": prelude}
 
 
 def _json(row: Row, field: str) -> Any:

@@ -60,9 +60,7 @@ def load_file(
     if problem_field is None or answer_field is None:
         raise ConfigError("only the field 'id' can be None: a problem needs a statement and an answer")
     convert = partial(_problem, path.stem, names["id"], problem_field, answer_field, licence)
-    listed, _ = read_problems(file_rows(path), convert)
-    if not len(listed):
-        raise ProblemError(f"{path} contains no problems")
+    listed, _ = read_problems(file_rows(path), convert, path)
     return ProblemSet(path.name, listed, licence=licence, reference_field=answer_field)
 
 

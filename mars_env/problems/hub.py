@@ -5,11 +5,11 @@ docs/problems.md says how each repository, revision and column name was checked 
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.lazy import needs
@@ -18,12 +18,8 @@ from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
 from mars_env.types import Problem
 
-
-class HubConvert(Protocol):
-    """A pure function that converts a row from the hub into a problem; raises `BadField`."""
-
-    def __call__(self, row: Row, index: int, split: str) -> Problem:
-        """Convert the row at an index (from 0) of a split."""
+HubConvert = Callable[[Row, int, str], Problem]
+"""A pure function of a row from the hub, its index (from 0) and its split; raises `BadField`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +93,13 @@ class HubSet:
         self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None
     ) -> ProblemSet:
         """Make the set from some rows of a split, which were read from `source` or from the hub."""
-        convert = partial(self.convert, split=split)
-        listed, notes = read_problems(rows, convert, duplicates=self.duplicates, untestable="leave out")
-        if not len(listed):
-            raise ProblemError(f"{self.name}: {source or self.repo} contains no problems")
+
+        def convert(row: Row, index: int) -> Problem:
+            problem = self.convert(row, index, split)
+            return replace(problem, metadata={**problem.metadata, "licence": self.licence})
+
+        what = f"{self.name}: {source or self.repo}"
+        listed, notes = read_problems(rows, convert, what, duplicates=self.duplicates, untestable="leave out")
         where = f"{self.repo}@{self.revision}" if source is None else f"local copy {Path(source).name}"
         return ProblemSet(
             self.name,
@@ -148,15 +147,14 @@ class HubSet:
 
 
 @cache
-def described(name: str) -> dict[str, Any]:
-    """What ``data/hub.json`` says of a set: fields of `HubSet`."""
-    sets = json.loads((Path(__file__).parent / "data" / "hub.json").read_text(encoding="utf-8"))
-    return sets[name]
+def _described() -> Any:
+    """What ``data/hub.json`` says of each set: fields of `HubSet`."""
+    return json.loads((Path(__file__).parent / "data" / "hub.json").read_text(encoding="utf-8"))
 
 
 def hub_set(name: str, convert: HubConvert) -> HubSet:
     """The set that ``data/hub.json`` describes under this name."""
-    return HubSet(name=name, convert=convert, **described(name))
+    return HubSet(name=name, convert=convert, **_described()[name])
 
 
 def _unreachable(what: str, error: Exception) -> ProblemError:

@@ -5,14 +5,13 @@ import contextlib
 import datetime
 import doctest
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError, ProblemError, explained
 from mars_env.problems.code import called_function, code_problem_from_row
 from mars_env.problems.files import file_rows
-from mars_env.problems.hub import HubSet, described, hub_set
+from mars_env.problems.hub import HubSet, hub_set
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, Untestable, required_text
 from mars_env.types import Problem
@@ -100,15 +99,11 @@ def _apps_row(row: Row) -> Row:
     return {"title" if key == "name" else key: value for key, value in kept.items()}
 
 
-def _problem(
-    row: Row, index: int, split: str, *, name: str, licence: str, prepare: Callable[[Row], Row]
-) -> Problem:
-    default_id = f"{name}/{split}/{index}"
-    return code_problem_from_row(prepare(row), default_id=default_id, source=name, licence=licence)
-
-
 def _code_set(name: str, prepare: Callable[[Row], Row]) -> HubSet:
-    return hub_set(name, partial(_problem, name=name, licence=described(name)["licence"], prepare=prepare))
+    def convert(row: Row, index: int, split: str) -> Problem:
+        return code_problem_from_row(prepare(row), default_id=f"{name}/{split}/{index}", source=name)
+
+    return hub_set(name, convert)
 
 
 _LIVE_CODE_BENCH = _code_set("livecodebench", dict)

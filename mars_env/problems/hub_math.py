@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mars_env.problems.hub import HubSet, described, hub_set
+from mars_env.problems.hub import HubSet, hub_set
 from mars_env.problems.rows import BadField, Row, required_text
 from mars_env.types import Problem
 
@@ -19,24 +19,24 @@ def _integer(row: Row, field: str) -> str:
     return str(int(match[1].replace(",", "")))
 
 
-def _metadata(source: str, licence: str, row: Row, *keys: str) -> dict[str, Any]:
+def _metadata(source: str, row: Row, *keys: str) -> dict[str, Any]:
     # Worked solutions are left out: the metadata must not reveal an answer.
-    return {"source": source, "licence": licence, **{key: row[key] for key in keys if key in row}}
+    return {"source": source, **{key: row[key] for key in keys if key in row}}
 
 
 def _integer_problem(
-    row: Row, index: int, split: str, *, name: str, source: str, licence: str, keys: Sequence[str] = ()
+    row: Row, index: int, split: str, *, name: str, source: str, keys: Sequence[str]
 ) -> Problem:
     """A row of AIME 2024 (HuggingFaceH4), AIME 2025 (math-ai) or BeyondAIME: its answer is an integer."""
     number = required_text(row, "id").rpartition("/")[2] if "id" in row else index
-    metadata = _metadata(source, licence, row, *keys) | {"integer": True}
+    metadata = _metadata(source, row, *keys) | {"integer": True}
     reference = _integer(row, "answer")
     return Problem(f"{name}/{number}", required_text(row, "problem"), reference, metadata=metadata)
 
 
 def _math500_problem(row: Row, index: int, split: str) -> Problem:
     r"""A row of HuggingFaceH4/MATH-500: problem, solution, answer, subject, level, unique_id."""
-    metadata = _metadata("MATH-500", described("math500")["licence"], row, "subject", "level")
+    metadata = _metadata("MATH-500", row, "subject", "level")
     unique = required_text(row, "unique_id").removeprefix("test/").removesuffix(".json")
     statement, answer = required_text(row, "problem"), required_text(row, "answer")
     return Problem(f"math500/{unique}", statement, answer, metadata=metadata)
@@ -48,7 +48,7 @@ def _gsm8k_problem(row: Row, index: int, split: str) -> Problem:
     if not mark:
         raise BadField("answer", "has no '####' before its final answer")
     reference = _integer({"answer": final}, "answer")
-    metadata = _metadata("GSM8K", "MIT", row) | {"integer": True}
+    metadata = {"source": "GSM8K", "integer": True}
     return Problem(f"gsm8k/{split}/{index}", required_text(row, "question"), reference, metadata=metadata)
 
 
@@ -75,13 +75,12 @@ def _dapo_problem(row: Row, index: int, split: str) -> Problem:
         raise BadField("prompt", "contains no problem between its instructions")
     number = required_text(nested, "extra_info.index")
     reference = required_text(nested, "reward_model.ground_truth")
-    metadata = _metadata("DAPO-Math-17k", "Apache-2.0", row) | {"integer": True}
+    metadata = {"source": "DAPO-Math-17k", "integer": True}
     return Problem(f"dapo-math-17k/{number}", statement, reference, metadata=metadata)
 
 
 def _integers(name: str, source: str, *keys: str) -> HubSet:
-    licence = described(name)["licence"]
-    return hub_set(name, partial(_integer_problem, name=name, source=source, licence=licence, keys=keys))
+    return hub_set(name, partial(_integer_problem, name=name, source=source, keys=keys))
 
 
 _CONVERT = {"math500": _math500_problem, "gsm8k": _gsm8k_problem, "dapo-math-17k": _dapo_problem}

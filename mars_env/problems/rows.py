@@ -64,6 +64,7 @@ def json_value(value: Any) -> Any:
 def read_problems(
     rows: Iterable[tuple[str, Row]],
     convert: Convert,
+    source: object = None,
     *,
     duplicates: Literal["refuse", "merge"] = "refuse",
     untestable: Literal["refuse", "leave out"] = "refuse",
@@ -75,12 +76,13 @@ def read_problems(
     Args:
         rows: Pairs of a place (``"p.jsonl, line 3"``) and a row.
         convert: Makes a problem from a row.
+        source: What must contain problems; None if there may be none.
         duplicates: ``"refuse"``: two rows with the same id are an error. ``"merge"``: rows with the same
             statement become one problem; statements with contradictory references are left out and counted.
         untestable: ``"leave out"``: rows that raise `Untestable` are left out and counted.
 
     Raises:
-        ProblemError: A row is bad; the message gives place and field.
+        ProblemError: A row is bad; the message gives place and field. Or there are no problems.
     """
     problems: list[Problem] = []
     places: list[str] = []
@@ -107,6 +109,8 @@ def read_problems(
         problems.append(problem)
         places.append(place)
     kept = [i for i in range(len(problems)) if i not in contradicted]
+    if source is not None and not kept:
+        raise ProblemError(f"{source} contains no problems")
     listed = Listed([problems[i] for i in kept], [places[i] for i in kept])
     notes = []
     if merged:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from mars_env.errors import SandboxError, explained
-from mars_env.sandbox.inside.repl import CALLS
 from mars_env.sandbox.limits import Ended, Limits, Result
 from mars_env.sandbox.pool import Pool
 from mars_env.sync import end_tasks
 
 _MODULE: Final = "mars_env_repl"
 _SERVE: Final = f"import {_MODULE}\n{_MODULE}.serve(living={{}})"
-_DAY: Final = 86_400.0
+_LIMITS: Final = Limits(cpu_seconds=120, idle_seconds=float("inf"), wall_seconds=86_400)
+"""What one interpreter may use in its whole life."""
 
 
 class Interpreters:
@@ -27,11 +27,9 @@ class Interpreters:
     Args:
         backend: The sandbox, as for `mars_env.sandbox.run`.
         most: How many interpreters live at a time; each is a process.
-        limits: What one interpreter may use in its whole life; by default 120 seconds of CPU time.
     """
 
-    def __init__(self, backend: str = "auto", most: int = 64, limits: Limits | None = None) -> None:
-        self.limits = replace(limits or Limits(cpu_seconds=120), idle_seconds=float("inf"), wall_seconds=_DAY)
+    def __init__(self, backend: str = "auto", most: int = 64) -> None:
         source = Path(__file__).with_name("inside").joinpath("repl.py").read_text(encoding="utf-8")
         self.pool = Pool(backend, slots=2 * most, modules={_MODULE: source})  # half of them for such jobs
         self.most = most
@@ -63,14 +61,13 @@ class Interpreter:
             SandboxError: No sandbox works here, or it was lost.
         """
         async with self._busy:
-            again = [] if self._channel else self._calls
-            lives = False
+            earlier = [] if self._channel else self._calls
+            left, lives = len(earlier) + 1, False
             try:
-                answers = await self._send([*((0, call) for call in again), (self._characters, source)])
-                for _ in again:
-                    await _answer(answers, self._seconds)
-                again = []
-                text = await _answer(answers, self._seconds)
+                answers = await self._send([*((0, call) for call in earlier), (self._characters, source)])
+                while left:
+                    text = await _answer(answers, self._seconds)
+                    left -= 1
                 self._calls.append(source)
                 lives = self._channel is not None
                 return text
@@ -81,7 +78,7 @@ class Interpreter:
             finally:
                 if not lives:
                     await self.aclose()
-            if not again:
+            if left == 1:  # the new one
                 raise RuntimeError(f"{why}; names are as they were before this call")
             self._calls.clear()  # the program's fault: it must not make its turn UNKNOWN
             raise RuntimeError(f"its earlier calls do not run again: {why}; all names are lost")
@@ -104,15 +101,14 @@ class Interpreter:
             home.living.add(self)
             ours, theirs = socket.socketpair()
             self._channel = await asyncio.open_connection(sock=ours, limit=longest)
-            running = home.pool.session(_SERVE.format(True), theirs, home.limits)
+            running = home.pool.session(_SERVE.format(True), theirs, _LIMITS)
             self._session = asyncio.ensure_future(running)
             self._session.add_done_callback(lambda _: theirs.close())  # it may have failed before it began
         if self._channel:
             self._channel[1].write(lines)
             return self._channel[0]
-        limits = replace(home.limits, wall_seconds=self._seconds * len(calls) + 10)
-        job = home.pool.run(_SERVE.format(False), files={CALLS: lines}, limits=limits)
-        self._session = asyncio.ensure_future(job)
+        limits = replace(_LIMITS, wall_seconds=self._seconds * len(calls) + 10)
+        self._session = asyncio.ensure_future(home.pool.run(_SERVE.format(False), lines, limits=limits))
         answers = asyncio.StreamReader(limit=longest)
         answers.feed_data((await self._session).stdout)
         answers.feed_eof()

@@ -127,8 +127,8 @@ class Recorder:
         self._recording.close()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
+        body = await net.read_json(request)
         try:
-            body = net.plain_json(await net.read_body(request))
             call, asked = self._call(request, body)
         except net.UNREADABLE as error:
             raise net.Refusal(400, f"the request cannot be read: {describe_error(error)}") from error

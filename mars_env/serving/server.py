@@ -14,7 +14,7 @@ from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
 from mars_env.models.chat_stream import EVENT_STREAM, event
 from mars_env.models.preflight import preflight
-from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, start_server
+from mars_env.net import Guard, Refusal, Server, read_json, start_server
 from mars_env.rollout import Store
 from mars_env.rollout.monitor import Monitor, prometheus_text
 from mars_env.rollout.slots import Slots
@@ -23,7 +23,7 @@ from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import ChatRequest, chunks, completion, read_request
 from mars_env.sync import end_tasks, gather_all
-from mars_env.text import describe_error, logger, one_line
+from mars_env.text import logger, one_line
 from mars_env.types import Problem, Turn
 
 log = logger(__name__)
@@ -144,11 +144,7 @@ class TeamServer:
             question.cancel()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        try:
-            body = plain_json(await read_body(request))
-        except UNREADABLE as error:
-            raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
-        wanted = read_request(body, self.name, self._answerer.kind)
+        wanted = read_request(await read_json(request), self.name, self._answerer.kind)
         if wanted.n > self._places:
             raise Refusal(400, f"this server gives at most {self._places} answers to a request: ask for less")
         if self._expected + wanted.n > self._places:

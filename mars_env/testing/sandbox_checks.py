@@ -189,12 +189,8 @@ _ENDS = {
         """,
     },
     Ended.FILES: {
-        "stops_one_that_makes_many_files": """
-            for i in range(20000): open(f"f{i}", "w").close()
-        """,
-        "bounds_nested_folders": """
-            for _ in range(3000): os.mkdir("d" * 200); os.chdir("d" * 200)
-        """,
+        "stops_one_that_makes_many_files": 'for i in range(20000): open(f"f{i}", "w").close()',
+        "bounds_nested_folders": 'for _ in range(3000): os.mkdir("d" * 200); os.chdir("d" * 200)',
         "bounds_the_open_files_of_all_processes": """
             try:
                 for _ in range(5):
@@ -314,9 +310,7 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
         """,
     },
     Guarantee.PRIVATE_PROCESSES: {
-        "sees_no_process_of_the_host": """
-            assert len([p for p in os.listdir("/proc") if p.isdigit()]) <= 3
-        """
+        "sees_no_process_of_the_host": 'assert len([p for p in os.listdir("/proc") if p.isdigit()]) <= 3'
     },
     Guarantee.SIGNALS: {
         "cannot_break_its_own_sandbox": """

@@ -60,17 +60,12 @@ def mathml(latex: str, display: bool = False) -> Markup | None:
         return None
     try:
         element = Converter(display="block" if display else "inline").convert_to_element(latex)
-        return _written(element)
+        pieces: list[str] = []
+        if sum(1 for _ in element.iter()) > MAX_ELEMENTS or not _write(element, pieces):
+            return None
+        return Markup("".join(pieces))  # every text and value in it was escaped
     except Exception:  # the parser may raise anything on an untrusted string: StopIteration, IndexError ...
         return None
-
-
-def _written(root: Element) -> Markup | None:
-    if sum(1 for _ in root.iter()) > MAX_ELEMENTS:
-        return None
-    pieces: list[str] = []
-    # Every text and value in it was escaped.
-    return Markup("".join(pieces)) if _write(root, pieces) else None
 
 
 def _write(element: Element, pieces: list[str], attributes: Mapping[str, str] | None = None) -> bool:

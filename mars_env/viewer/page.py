@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,8 +24,6 @@ from mars_env.files import write_atomically, writing
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
 from mars_env.viewer.drawing import picture, templates
-from mars_env.viewer.mathml import mathml
-from mars_env.viewer.programs import coloured
 from mars_env.viewer.prose import limited
 from mars_env.viewer.turns import Display, shortened, turn_view
 
@@ -38,12 +35,6 @@ FORMULA_CHARACTERS = 500_000
 
 PROGRAM_CHARACTERS = 5_000_000
 """How many characters of programs a page colours; further programs are plain."""
-
-
-@cache
-def _source(name: str) -> str:
-    """A file of the package that stands in the page as it is."""
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
 def render_page(
@@ -77,14 +68,14 @@ def render_page(
         >>> "&lt;script&gt;" in page, "<h1><script>" in page
         (True, False)
     """
-    script = _source("page.js.jinja")
+    script = templates.get_template("page.js.jinja").render()
     asked = display or Display()
     chosen = next(_parts(trees, asked.max_turns), [])
     how = replace(
         asked,
         max_characters=_fitting_characters(chosen, asked.max_characters),
-        formulas=limited(mathml, FORMULA_CHARACTERS),
-        colours=limited(coloured, PROGRAM_CHARACTERS),
+        formulas=limited(asked.formulas, FORMULA_CHARACTERS),
+        colours=limited(asked.colours, PROGRAM_CHARACTERS),
     )
     views = [_tree(tree, number, how) for number, tree in enumerate(chosen)]
     lines = [*notes, *plain_note()]
@@ -109,7 +100,6 @@ def render_page(
         trees=views,
         opened=how.opened,
         kinds=[(tag, words, held[tag]) for tag, words in _KINDS.items() if held[tag]],
-        style=_source("page.css.jinja"),
         script=script,
         script_hash=digest,
     )

@@ -12,11 +12,16 @@ COLOURS = ("#2A85C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK = "#808080"
 
 
-def _axes() -> Any:
-    """A figure outside pyplot: no global state, no window."""
+def training_curves(
+    curves: Mapping[str, Sequence[tuple[float, float]]], *, ylabel: str, xlabel: str = "training step"
+) -> bytes:
+    """Lines of (step, value), one per name; at most six."""
+    if not 0 < len(curves) <= len(COLOURS):
+        raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
     with needs("plots", "plots need matplotlib"):
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
-    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")  # outside pyplot: no global state, no window
     axes = figure.subplots()
     figure.patch.set_alpha(0)
     axes.patch.set_alpha(0)
@@ -24,37 +29,19 @@ def _axes() -> Any:
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(INK)
     axes.tick_params(colors=INK)
-    axes.xaxis.label.set_color(INK)
-    axes.yaxis.label.set_color(INK)
     axes.grid(axis="y", color=INK, alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
-    return axes
-
-
-def _saved(figure: Any) -> bytes:
-    import matplotlib
-
-    figure.axes[0].legend(frameon=False, loc="best", labelcolor=INK).set_in_layout(True)
-    buffer = io.BytesIO()
-    # Equal data give equal bytes: no date, and ids from a fixed salt.
-    with matplotlib.rc_context({"svg.hashsalt": "mars_env"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
-
-
-def training_curves(
-    curves: Mapping[str, Sequence[tuple[float, float]]], *, ylabel: str, xlabel: str = "training step"
-) -> bytes:
-    """Lines of (step, value), one per name; at most six."""
-    if not 0 < len(curves) <= len(COLOURS):
-        raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
-    axes = _axes()
     for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
         line: dict[str, Any] = {"color": colour, "linewidth": 1.8, "marker": "o", "markersize": 2.5}
         axes.plot(*zip(*points, strict=True), label=_plain(name), **line)
-    axes.set_xlabel(_plain(xlabel))
-    axes.set_ylabel(_plain(ylabel))
-    return _saved(axes.figure)
+    axes.set_xlabel(_plain(xlabel), color=INK)
+    axes.set_ylabel(_plain(ylabel), color=INK)
+    axes.legend(frameon=False, loc="best", labelcolor=INK).set_in_layout(True)
+    buffer = io.BytesIO()
+    # Equal data give equal bytes: no date, and ids from a fixed salt.
+    with rc_context({"svg.hashsalt": "mars_env"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
 
 
 def _plain(text: str) -> str:

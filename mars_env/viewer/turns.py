@@ -1,7 +1,7 @@
 """What a page shows of a turn: its badges and amounts, its texts with formulas and programs, what changed."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -140,32 +140,16 @@ def _amounts(turn: Turn, advantage: float | None) -> list[str]:
     return found
 
 
-def _calls(turn: Turn, shown: Display) -> list[_Fold | None]:
-    """The texts of a turn's several completions; of a single one what its turn does not show."""
-    completions = turn.action.completions
-    if len(completions) == 1:
-        return [_thinking(turn, shown), *_tool_calls(turn, 0, shown)]
-    return [
-        fold
-        for i, completion in enumerate(completions)
-        for fold in (
-            _Fold(f"Call {i + 1} of {len(completions)}", shown.text(completion.text)),
-            *_tool_calls(turn, i, shown),
-        )
-    ]
-
-
-def _tool_calls(turn: Turn, completion: int, shown: Display) -> list[_Fold]:
-    """What tools answered to one completion."""
-    return [
-        _Fold(
-            f"Tool {visible(call.name) or '?'}, {call.outcome}, {call.seconds:.3g} s",
-            shown.text(call.result),
-            "tool" if call.outcome == "ok" else "tool warn",
-        )
-        for call in turn.action.calls
-        if call.completion == completion
-    ]
+def _calls(turn: Turn, shown: Display) -> Iterator[_Fold | None]:
+    """The texts of several completions (of one what its turn does not show), each with the tools' answers."""
+    most = len(turn.action.completions)
+    for i, completion in enumerate(turn.action.completions):
+        several = _Fold(f"Call {i + 1} of {most}", shown.text(completion.text))
+        yield _thinking(turn, shown) if most == 1 else several
+        for call in turn.action.calls:
+            if call.completion == i:
+                title = f"Tool {visible(call.name) or '?'}, {call.outcome}, {call.seconds:.3g} s"
+                yield _Fold(title, shown.text(call.result), "tool" if call.outcome == "ok" else "tool warn")
 
 
 def _prompt(asked: Sequence[tuple[str, str]], shown: Display) -> _Fold | None:

@@ -91,10 +91,10 @@ async def test_a_server_that_dies_makes_the_turn_unknown(server):
         assert action.interrupted
 
 
-@pytest.mark.parametrize("wrong", [["no-such-program"], "http://127.0.0.1:9/mcp"])
+@pytest.mark.parametrize("wrong", [["no-such-program"], ["sleep", "60"], "http://127.0.0.1:9/mcp"])
 async def test_a_server_that_is_not_there_is_refused(wrong):
     with pytest.raises(ConfigError):
-        async with mcp_tools(wrong):
+        async with mcp_tools(wrong, seconds=2):
             pass
 
 

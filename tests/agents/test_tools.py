@@ -309,9 +309,8 @@ async def test_public_tests_are_run_on_the_problem_of_the_turn():
     programs = "'''\n```\n'''\nprint(2 * int(input()))", "print(5)"
     asked = "".join(call("public_tests", code=program) for program in programs)
     model = writes(asked, "done")
-    [action] = await Coder(model, tools=[checked], prompt="{{ problem }}").act(
-        {"problem": "Double it."}, 1, 0
-    )
+    coder = Coder(model, tools=[checked], prompt="{{ problem }}")
+    [action] = await coder.act({"problem": "Double it."}, 1, 0)
     passed, failed = [done.result for done in action.calls]
     assert "passed" in passed and "failure" in failed and "77" not in passed + failed
     [other] = await Coder(model, tools=[checked], prompt="{{ problem }}").act({"problem": "Halve it."}, 1, 0)

@@ -17,7 +17,7 @@ from mars_env.net import (
     BodyTooLong,
     Guard,
     Refusal,
-    read_body,
+    read_json,
     request,
     session,
     start_server,
@@ -161,7 +161,7 @@ async def test_the_interpreter_ends_quietly_while_requests_run():
 
 
 async def echo(request):
-    return web.Response(body=await read_body(request))
+    return web.json_response(await read_json(request))
 
 
 async def well(request):

@@ -7,7 +7,7 @@ import pytest
 import sandboxes
 
 from mars_env.errors import SandboxError
-from mars_env.sandbox import Limits, find_backend
+from mars_env.sandbox import find_backend
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
 
 
@@ -18,7 +18,7 @@ async def home(request):
     if request.param == "replayed":  # as a backend without channels does
         backend = copy.copy(backend)
         object.__setattr__(backend, "channels", False)
-    home = Interpreters(backend, limits=Limits(memory_bytes=256 * 2**20, cpu_seconds=20))
+    home = Interpreters(backend)
     yield home
     await home.pool.aclose()
 

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations, permutations, product
 
 from mars_env.problems.aime.template import Question, listing, need, template
@@ -38,13 +39,7 @@ def paths_around_points(rng: random.Random) -> Question:
     width, height = rng.randint(4, 8), rng.randint(3, 7)
     cells = [(x, y) for x in range(width + 1) for y in range(height + 1)][1:-1]
     closed = sorted(rng.sample(cells, 2))
-    ways = [[0] * (height + 1) for _ in range(width + 1)]
-    for x in range(width + 1):
-        for y in range(height + 1):
-            if (x, y) == (0, 0):
-                ways[x][y] = 1
-            elif (x, y) not in closed:
-                ways[x][y] = (ways[x - 1][y] if x else 0) + (ways[x][y - 1] if y else 0)
+    walks = _walks(width, height, lambda x, y: (x, y) not in closed)
     (a, b), (c, d) = closed
     statement = (
         f"A robot walks on the grid points of the plane from $(0,0)$ to $({width},{height})$. Each step goes"
@@ -52,7 +47,7 @@ def paths_around_points(rng: random.Random) -> Question:
         " different walks visit neither of the blocked points?"
     )
     parameters = {"width": width, "height": height, "closed": [[a, b], [c, d]]}
-    return Question(statement, ways[-1][-1], parameters)
+    return Question(statement, walks, parameters)
 
 
 @template("combinatorics", level=2)
@@ -172,15 +167,20 @@ def counting_votes(rng: random.Random) -> Question:
     first, second = rng.sample(NAMES, 2)
     a, b, lead = rng.randint(3, 8), rng.randint(3, 8), rng.randint(1, 4)
     need(a - b <= lead)
-    ways = [[0] * (b + 1) for _ in range(a + 1)]
-    for x in range(a + 1):
-        for y in range(b + 1):
-            if x - y > lead:
-                continue
-            ways[x][y] = 1 if x == y == 0 else (ways[x - 1][y] if x else 0) + (ways[x][y - 1] if y else 0)
+    orders = _walks(a, b, lambda x, y: x - y <= lead)
     statement = (
         f"In an election {first} gets ${a}$ votes and {second} gets ${b}$ votes. The votes are counted one at"
         " a time. In how many orders, written as sequences of the two names, can they be counted so that"
         f" {first} is at no time more than ${lead}$ vote{'s' if lead > 1 else ''} ahead of {second}?"
     )
-    return Question(statement, ways[a][b], {"a": a, "b": b, "lead": lead})
+    return Question(statement, orders, {"a": a, "b": b, "lead": lead})
+
+
+def _walks(width: int, height: int, allowed: Callable[[int, int], bool]) -> int:
+    """How many walks lead from (0, 0) to a point by steps to the right and up over allowed points."""
+    ways = {(0, 0): 1}
+    for point in product(range(width + 1), range(height + 1)):
+        x, y = point
+        if point != (0, 0) and allowed(x, y):
+            ways[point] = ways.get((x - 1, y), 0) + ways.get((x, y - 1), 0)
+    return ways[width, height]

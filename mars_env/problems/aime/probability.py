@@ -10,6 +10,7 @@ from mars_env.problems.aime.template import (
     LOWEST_TERMS,
     Question,
     determinant,
+    latex,
     listing,
     need,
     parts_sum,
@@ -84,9 +85,8 @@ def taking_turns(rng: random.Random) -> Question:
     win = _expected(0, [{1: 1 - p}, {0: 1 - q}], [p, 0])
     statement = (
         f"{first} and {second} take turns shooting at a target, and {first} begins. Each shot of {first} hits"
-        f" with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$, each shot of {second} with"
-        f" probability $\\frac{{{q.numerator}}}{{{q.denominator}}}$, independently of all others. Whoever"
-        f" hits first wins. The probability that {first} wins {LOWEST_TERMS}"
+        f" with probability ${latex(p)}$, each shot of {second} with probability ${latex(q)}$, independently"
+        f" of all others. Whoever hits first wins. The probability that {first} wins {LOWEST_TERMS}"
     )
     parameters = {"p": [*p.as_integer_ratio()], "q": [*q.as_integer_ratio()]}
     return Question(statement, parts_sum(win), parameters)
@@ -169,9 +169,9 @@ def walk_to_an_end(rng: random.Random) -> Question:
     animal = rng.choice(["frog", "beetle", "flea", "crab", "cricket", "robot"])
     statement = (
         f"A {animal} sits at the point ${start}$ of the number line. Again and again it moves one unit: to"
-        f" the right with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$, otherwise to the left,"
-        f" each move independent of the others. It stops when it reaches $0$ or ${length}$. The probability"
-        f" that it stops at ${length}$ {LOWEST_TERMS}"
+        f" the right with probability ${latex(p)}$, otherwise to the left, each move independent of the"
+        f" others. It stops when it reaches $0$ or ${length}$. The probability that it stops at ${length}$"
+        f" {LOWEST_TERMS}"
     )
     parameters = {"p": [*p.as_integer_ratio()], "length": length, "start": start}
     return Question(statement, parts_sum(chance), parameters)
@@ -191,8 +191,8 @@ def waiting_for_a_pattern(rng: random.Random) -> Question:
     steps = [{longest(seen + "H"): p, longest(seen + "T"): 1 - p} for seen in starts[:-1]]
     flips = _expected(0, steps, [1] * len(pattern))
     statement = (
-        f"A coin shows heads ($H$) with probability $\\frac{{{p.numerator}}}{{{p.denominator}}}$ and"
-        f" otherwise tails ($T$). It is flipped until the results ${pattern}$ appear in a row, in this order."
-        f" The expected number of flips {LOWEST_TERMS}"
+        f"A coin shows heads ($H$) with probability ${latex(p)}$ and otherwise tails ($T$). It is flipped"
+        f" until the results ${pattern}$ appear in a row, in this order. The expected number of flips"
+        f" {LOWEST_TERMS}"
     )
     return Question(statement, parts_sum(flips), {"pattern": pattern, "p": [*p.as_integer_ratio()]})

@@ -1,11 +1,11 @@
 """Runs inside a sandbox: a Python interpreter that keeps its names from one call to the next.
 
 A call is a line of JSON, how many characters of output to keep, and the source; its answer is a line of JSON,
-the output. Both go over descriptor 4. Without a channel, a file holds all calls.
+the output. Both go over descriptor 4; without a channel, the standard input holds all calls.
 """
 
 # It must import fast, so it uses neither pathlib nor typing.
-# ruff: noqa: PTH123, SIM115
+# ruff: noqa: SIM115
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ import traceback
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
-CHANNEL_FD, CALLS = 4, "calls.json"
+CHANNEL_FD = 4
 
 
-class _Output(io.TextIOBase):
+class _Output(io.StringIO):
     """Keeps the first `room` characters that are printed, and counts the others."""
 
     def __init__(self, room: int) -> None:
-        self.parts: list[str] = []
+        super().__init__()
         self.room, self.lost = room, 0
 
     def write(self, text: str) -> int:
-        kept = text[: self.room]
-        self.parts.append(kept)
-        self.room -= len(kept)
-        self.lost += len(text) - len(kept)
+        kept = super().write(text[: self.room])
+        self.room -= kept
+        self.lost += len(text) - kept
         return len(text)
 
-    def text(self) -> str:
-        rest = f"\n[{self.lost} more characters]" if self.lost else ""
-        return "".join(self.parts) + rest
+    def shown(self) -> str:
+        return self.getvalue() + (f"\n[{self.lost} more characters]" if self.lost else "")
 
 
 def _run(source: str, names: dict[str, Any], room: int) -> str:
@@ -59,16 +58,15 @@ def _run(source: str, names: dict[str, Any], room: int) -> str:
         traceback.print_exception(
             error.with_traceback(error.__traceback__ and error.__traceback__.tb_next), file=output
         )
-    return output.text()
+    return output.shown()
 
 
 def serve(*, living: bool) -> None:
     """Answer calls until they end."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    if living:
-        calls, answers = open(CHANNEL_FD, closefd=False), open(CHANNEL_FD, "w", closefd=False)
-    else:
-        calls, answers = open(CALLS), open(os.dup(1), "w")
+    calls: Iterable[str] = open(CHANNEL_FD, closefd=False) if living else sys.stdin.readlines()
+    answers = open(CHANNEL_FD if living else os.dup(1), "w", closefd=False)
+    if not living:
         os.dup2(2, 1)  # programs that it starts may print, too
     for line in calls:
         room, source = json.loads(line)
