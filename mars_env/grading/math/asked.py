@@ -270,7 +270,14 @@ def contradicts(statement: str, before: str, after: str, *, sure: bool) -> bool:
     unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
     if new or any(unasked):
         return True
-    subject = _CHINESE_SUBJECT.match(said)
+    return names_another(statement, said)
+
+
+def names_another(statement: str, said: str) -> bool:
+    """Whether words name a thing of the problem that it does not ask for: Leo's stickers for Marta's."""
+    asked, subject = question(statement), _CHINESE_SUBJECT.match(said)
+    if asked is None:
+        return False
     others = (stems(said) & asked.known) - asked.words - asked.things
     return bool(others) or (subject is not None and not _in_han(subject[1], asked.text))
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from mars_env.grading.math.agreement import in_words, is_near, is_same, telling
-from mars_env.grading.math.asked import contradicts, question
+from mars_env.grading.math.asked import names_another, new_measure
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.sentences import (
     MATH_SPAN,
@@ -35,6 +35,7 @@ _OFFER_OR_CHECK = re.compile(
     r"|(?P<aside>\([A-Z][^\n]{1,300}\)\.?))\Z",
     re.IGNORECASE,
 )
+_HOWEVER = re.compile(r"\W*(?:but|however|yet|though)\b", re.IGNORECASE)
 _COMPARES = re.compile(
     r"\b(?:confirm\w*|match\w*|consistent|as (?:it|they) should|(?:as|is) expected|plausible|reasonable"
     r"|compar\w+|numerically|makes sense)\b",
@@ -43,12 +44,13 @@ _COMPARES = re.compile(
 _OBJECTS = re.compile(
     r"\W*(?:but|however|and|or|no|then|next|now|also|we|I|finally|let|if|can|is|are|does|do|what|how|that|each"
     r"|our|since|because|\w+ing|\w+ of (?:which|them)|which (?:means|implies|shows|gives|makes|leaves))\b"
-    r"|或|[A-Za-z]*\W*\Z",
+    r"|[或另再还]|[A-Za-z]*\W*\Z",
     re.IGNORECASE,
 )
 _CHANGES = re.compile(
     r"\b(?:add(?:s|ed)?(?! up)|subtract(?:ed|s)?|doubl\w+|halv\w+|half|twice|divide[sd]?|multipl(?:y|ie[sd])"
-    r"|remove[sd]?|count(?:s|ed)?|plus|minus|without|exclud\w+|reciprocal|opposite|complement|other|another)\b",
+    r"|remove[sd]?|count(?:s|ed)?|makes|becomes|total|altogether|plus|minus"
+    r"|without|exclud\w+|reciprocal|opposite|complement|other|another)\b",
     re.IGNORECASE,
 )
 """Words that change a value, or speak of another."""
@@ -78,7 +80,8 @@ def without_checks(text: str) -> str:
     """A text without offers and checks at its end."""
     while found := _OFFER_OR_CHECK.search(text, max(0, len(text) - 1000)):
         said = found["check"] or found["aside"] or ""
-        concludes = any(CONCLUSION.match(part.strip()) for part in SENTENCE_END.split(said)[1:])
+        later = [part.strip() for part in SENTENCE_END.split(said)[1:]]
+        concludes = any(CONCLUSION.match(part) or _HOWEVER.match(part) for part in later)
         if (
             concludes
             or CORRECTION.search(said)
@@ -124,7 +127,7 @@ def without_remark(text: str, statement: str, reference: str) -> str | None:
     if not telling(reference) and not _COMPARES.search(sentence) and re.search(r"[\d$]", sentence):
         numbers = NUMBER.findall(sentence)
         same = any(is_same(number, reference) for number in numbers)
-        if same or not numbers or not _of_another(statement, sentence):
+        if same or not numbers or not names_another(statement, sentence):
             return None
     return before.rstrip()
 
@@ -164,10 +167,5 @@ def _remarks(rest: str, statement: str, reference: str) -> bool:
     if _CHANGES.search(rest):
         return False
     if ends or (value and not is_same(value[0], reference)):
-        return _of_another(statement, rest)
+        return names_another(statement, rest) or new_measure(statement, rest)
     return not another if _ONCE_MORE.match(rest) else another or _NEARLY.search(rest) is None
-
-
-def _of_another(statement: str, said: str) -> bool:
-    """Whether words are about something else than the problem asks for."""
-    return question(statement) is not None and contradicts(statement, said, "", sure=True)
