@@ -270,10 +270,10 @@ def contradicts(statement: str, before: str, after: str, *, sure: bool) -> bool:
     unasked = (word for word in (*_QUALIFIERS, _COUNTS) if word.search(said) and not word.search(text))
     if new or any(unasked):
         return True
-    return names_another(statement, said)
+    return names_another_thing(statement, said)
 
 
-def names_another(statement: str, said: str) -> bool:
+def names_another_thing(statement: str, said: str) -> bool:
     """Whether words name a thing of the problem that it does not ask for: Leo's stickers for Marta's."""
     asked, subject = question(statement), _CHINESE_SUBJECT.match(said)
     if asked is None:

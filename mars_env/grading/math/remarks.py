@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from mars_env.grading.math.agreement import in_words, is_near, is_same, telling
-from mars_env.grading.math.asked import names_another, new_measure
+from mars_env.grading.math.asked import names_another_thing, new_measure
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.sentences import (
     MATH_SPAN,
@@ -81,12 +81,9 @@ def without_checks(text: str) -> str:
     while found := _OFFER_OR_CHECK.search(text, max(0, len(text) - 1000)):
         said = found["check"] or found["aside"] or ""
         later = [part.strip() for part in SENTENCE_END.split(said)[1:]]
-        concludes = any(CONCLUSION.match(part) or _HOWEVER.match(part) for part in later)
-        if (
-            concludes
-            or CORRECTION.search(said)
-            or doubtful(_words(said, ""), beside_number=bool(found["aside"]))
-        ):
+        if CORRECTION.search(said) or any(CONCLUSION.match(part) or _HOWEVER.match(part) for part in later):
+            break
+        if doubtful(_words(said, ""), beside_number=bool(found["aside"])):
             break
         text = text[: found.start()].rstrip()
     return text
@@ -100,14 +97,15 @@ def without_clauses(text: str, statement: str, reference: str) -> Iterator[str]:
     for stop in reversed(list(_STOP.finditer(hidden(sentence)))[-4:]):
         rest = sentence[stop.end() :]
         again, number = _ONCE_MORE.match(rest), last_number(rest)
-        same = again and is_same(undelimited(rest[again.end() :]), reference)
-        if not same and not (again and number and is_near(number[1], reference)):
+        value = undelimited(rest[again.end() :]) if again else ""
+        if is_same(value, reference):
+            if telling(reference) and not doubtful(sentence[: stop.start()]):
+                yield before + value
+        elif not (again and number and is_near(number[1], reference)):
             concludes = CONCLUDES.search(rest) and re.search(r"\d", rest)
             goes_on = _GOES_ON.match(rest) and not _rejects(rest, reference)
             if concludes or goes_on or not _remarks(_AND.sub("", rest), statement, reference):
                 return
-        elif telling(reference) and same and again and not doubtful(sentence[: stop.start()]):
-            yield before + rest[again.end() :]
         yield before + sentence[: stop.start()] + "."
 
 
@@ -127,7 +125,7 @@ def without_remark(text: str, statement: str, reference: str) -> str | None:
     if not telling(reference) and not _COMPARES.search(sentence) and re.search(r"[\d$]", sentence):
         numbers = NUMBER.findall(sentence)
         same = any(is_same(number, reference) for number in numbers)
-        if same or not numbers or not names_another(statement, sentence):
+        if same or not numbers or not names_another_thing(statement, sentence):
             return None
     return before.rstrip()
 
@@ -153,19 +151,19 @@ def _words(rest: str, reference: str) -> str:
 
 def _remarks(rest: str, statement: str, reference: str) -> bool:
     """Whether a sentence or a clause neither corrects nor doubts nor objects, nor has another value."""
-    if (
-        CORRECTION.search(rest)
-        or _OBJECTS.match(rest)
-        or doubtful(_words(rest, reference), beside_number=True)
-    ):
+    if CORRECTION.search(rest) or _OBJECTS.match(rest) or _CHANGES.search(rest):
+        return False
+    if doubtful(_words(rest, reference), beside_number=True):
         return False
     if is_value(undelimited(rest)) and not rest.startswith("("):
         return False
     number, value = last_number(rest), at_end(rest)
-    another = number is not None and not is_same(number[1], reference)
-    ends = another and number is not None and len(number[2].strip(" .*$)!").split()) < 3
-    if _CHANGES.search(rest):
-        return False
-    if ends or (value and not is_same(value[0], reference)):
-        return names_another(statement, rest) or new_measure(statement, rest)
-    return not another if _ONCE_MORE.match(rest) else another or _NEARLY.search(rest) is None
+    another = number and not is_same(number[1], reference)
+    if (value and not is_same(value[0], reference)) or (number and another and _ends(number[2])):
+        return names_another_thing(statement, rest) or new_measure(statement, rest)
+    return not another if _ONCE_MORE.match(rest) else bool(another) or _NEARLY.search(rest) is None
+
+
+def _ends(after: str) -> bool:
+    """Whether hardly anything but a unit follows a number."""
+    return len(after.strip(" .*$)!").split()) < 3
