@@ -106,7 +106,9 @@ def claimed(statement: str, sentence: str, reference: str = "") -> str | None:
     if len(sentence) > 400 or _NO_CLAIM.match(sentence):
         return None
     opening = CONCLUSION.match(sentence)
-    if no := _NO.match(sentence, opening.end() + 1 if opening else 0):  # "No, it is not prime"
+    if no := _NO.match(
+        sentence[opening.end() if opening else 0 :].replace("**", "").strip()
+    ):  # "No, it is not prime"
         said = without_remarks(no[2] + no[3])
         return no[1] if stems(said) and is_asked(statement, said, sure=True) and not doubtful(said) else None
     meant = telling(reference)

@@ -90,6 +90,8 @@ def _value_at_end(text: str, statement: str, reference: str) -> str | None:
     if (label := _LABEL.match(line)) and not _OTHER_LABEL.search(text):
         line = line[label.end() :]
     line = _SIGN.sub("", line.replace("**答**", "答")).strip()
+    if whole_bold := BOLD.fullmatch(line.strip(" .")):
+        line = whole_bold[1]
     line = _rephrased(line, statement, reference)
 
     sentence = last_sentence(line)

@@ -4,7 +4,7 @@ import re
 
 from mars_env.grading.math.vocabulary import BOUND, CONCLUDES, DOUBT, NOT_MINE, OTHER_CASE
 
-_HARMLESS = re.compile(r"不同|约数|\b(?:in|of|and) May\b|\bif and only if\b")
+_HARMLESS = re.compile(r"不同|约数|\b(?:in|of|and) May\b|\bif and only if\b|\b[Tt]he equation of\b")
 _STOP = re.compile(r"[.!?](?=\s)|[\n。！？]")
 _CLAUSE_STOP = re.compile(r"[.;!?\n，。；]|(?<!Conjecture):|,(?!\s*that\b)")
 _REACH = 200

@@ -96,6 +96,7 @@ def without_clauses(text: str, statement: str, reference: str) -> Iterator[str]:
         return
     for stop in reversed(list(_STOP.finditer(hidden(sentence)))[-4:]):
         rest = sentence[stop.end() :]
+        rest = rest.strip("(). ") if rest.startswith("(") else rest
         again, number = _ONCE_MORE.match(rest), last_number(rest)
         value = undelimited(rest[again.end() :]) if again else ""
         if is_same(value, reference):
@@ -104,7 +105,8 @@ def without_clauses(text: str, statement: str, reference: str) -> Iterator[str]:
         elif not (again and number and is_near(number[1], reference)):
             concludes = CONCLUDES.search(rest) and re.search(r"\d", rest)
             goes_on = _GOES_ON.match(rest) and not _rejects(rest, reference)
-            if concludes or goes_on or not _remarks(_AND.sub("", rest), statement, reference):
+            reason = _REASON.match(f", {rest}") and not CORRECTION.search(rest)
+            if concludes or goes_on or not (reason or _remarks(_AND.sub("", rest), statement, reference)):
                 return
         yield before + sentence[: stop.start()] + "."
 
