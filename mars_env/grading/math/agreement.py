@@ -37,7 +37,9 @@ def in_words(reference: str) -> str | None:
 
 def is_same(value: str | None, reference: str) -> bool:
     """Whether a value is the reference, as far as can be seen without computing much."""
-    mine, theirs = form(value or ""), form(reference)
+    if not value or value == reference:
+        return value == reference
+    mine, theirs = form(value), form(reference)
     if isinstance(mine, str) or isinstance(theirs, str) or mine == theirs:
         return mine == theirs
     sides = list(map(_last_side, (mine, theirs)))

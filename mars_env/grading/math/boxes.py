@@ -67,6 +67,8 @@ def boxed(text: str, *, strict: bool) -> tuple[Extraction, int] | None:
 
     Unless strict, quoted boxes do not count, and what stands beside a box may deny it or belong to it.
     """
+    if "\\boxed" not in text and "\\fbox" not in text:
+        return None
     boxes, unclosed = _find(text if strict else without_quotations(text))
     if unclosed >= 0 and (not boxes or unclosed > boxes[-1].start):
         return Extraction(None, UNCLOSED_BOX), len(text)

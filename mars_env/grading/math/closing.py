@@ -1,6 +1,7 @@
 """Finds the answer at the end of a text that does not announce it: a value, or what a sentence says of it."""
 
 import re
+from functools import lru_cache
 from itertools import takewhile
 
 from mars_env.grading.math.agreement import in_words, is_near, is_same, telling
@@ -42,6 +43,7 @@ _EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided)\s+\$?[a-z]\s*(?:≠|\\
 _LAST_WORDS = re.compile(r"(?<![\w'’])(?=([A-Za-z'’]+(?: [A-Za-z'’]+){0,3})[.!*]*\Z)")
 _ANOTHER_CASE = re.compile(r"[\d−]|(?<!\w)-|\b(?:if|when|left|right|one)\b", re.IGNORECASE)
 _RATIO_OF = re.compile(r"\bratio of [^,.:]*?\b(\w+ to) (?:all |the )*(\w+)", re.IGNORECASE)
+_END = 1000  # so many characters at the end of a text are put in other words
 _REMARKS = 5  # at most so many sentences, less one, may follow an answer
 _BOLD_AND_ABOUT = re.compile(r"\*\*([^*\n]+)\*\*(?=\s*≈)")
 
@@ -54,8 +56,8 @@ def closing_value(text: str, statement: str, reference: str = "") -> str | None:
     """
     if without_quotations(text).endswith(QUOTED):
         return None
-    text = _COMMON.sub(_in_words, _BOLD_AND_ABOUT.sub(r"\1", text))
-    statement = _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
+    end = _COMMON.sub(_in_words, _BOLD_AND_ABOUT.sub(r"\1", text[-_END:]))
+    text, statement = text[:-_END] + end, _without_calls(statement)
     first = value = _value_at_end(text, statement, reference)
     for _ in range(_REMARKS if reference else 0):
         if is_same(value, reference):
@@ -128,6 +130,12 @@ def _rephrased(line: str, statement: str, reference: str) -> str:
             if normal_text(said[1]) == normal_text(words):
                 return line[: said.start()] + words + line[said.end(1) :]
     return line
+
+
+@lru_cache(maxsize=4096)
+def _without_calls(statement: str) -> str:
+    """A problem that names what it asks for: the greatest common divisor, not only ``gcd(12, 18)``."""
+    return _COMMON.sub(_in_words, _COMMON_CALL.sub(r" \1 ", statement))
 
 
 def _in_words(name: re.Match[str]) -> str:

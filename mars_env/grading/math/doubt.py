@@ -1,6 +1,7 @@
 """The one test of doubt: a negated, hedged, conditional or quoted statement is no answer."""
 
 import re
+from functools import lru_cache
 
 from mars_env.grading.math.vocabulary import BOUND, CONCLUDES, DOUBT, NOT_MINE, OTHER_CASE
 
@@ -60,6 +61,7 @@ def is_conditional(text: str, place: int, statement: str) -> bool:
     return not condition or "".join(condition.split()) not in re.sub(r"[\s$]", "", statement)
 
 
+@lru_cache(maxsize=4)  # the stages of one text
 def without_quotations(text: str) -> str:
     """A text of the same length with `QUOTED` for what is in quotation marks or another's block.
 

@@ -121,11 +121,12 @@ def names_another(statement: str, answer: str) -> bool:
     That name occurs in the problem, or it differs from the one asked for in its index alone.
     """
     left, sign, _ = answer.strip(" $").partition("=")
-    left = left.strip()
-    last = (questions(statement) or ("",))[-1]
-    if sign and re.fullmatch("[A-Z]{2}", left) and NO_LENGTH.search(last):
+    if not sign:
+        return False
+    left, last = left.strip(), (questions(statement) or ("",))[-1]
+    if re.fullmatch("[A-Z]{2}", left) and NO_LENGTH.search(last):
         return True  # "MC = 3" for an area
-    if not sign or len(asked := asked_formulas(last)) != 1:
+    if len(asked := asked_formulas(last)) != 1:
         return False
     if len(answer) > _LENGTH or form(left) == form(asked[0]):
         return False

@@ -133,10 +133,14 @@ def without_remark(text: str, statement: str, reference: str) -> str | None:
 
 
 def _last_sentence(text: str) -> tuple[str, str]:
-    tail = escape_money(text[-2000:].rstrip())
+    start = max(len(text) - 2 * _LENGTH, 0)
+    line = text.rfind("\n") + 1
+    if re.search(r"[^\W\d_]", text[line:]):  # not only the end of a formula
+        start = max(start, line)
+    tail = escape_money(text[start:])
     stops = [stop.end() for stop in SENTENCE_END.finditer(hidden(tail))]
-    start = next((end for end in reversed(stops) if re.search(r"[^\s.*_$)]", tail[end:])), 0)
-    return text.rstrip()[:-2000] + tail[:start], tail[start:].strip()
+    end = next((end for end in reversed(stops) if re.search(r"[^\s.*_$)]", tail[end:])), 0)
+    return text[:start] + tail[:end], tail[end:].strip()
 
 
 def _rejects(rest: str, reference: str) -> bool:
