@@ -148,6 +148,9 @@ def defines(code: str, name: str) -> bool:
     return re.search(pattern, code, re.MULTILINE) is not None
 
 
+_FUTURE = re.compile(r"^from __future__ import .*\n", re.MULTILINE)
+
+
 def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
     r"""The whole program for a problem whose prompt is the start of a function.
 
@@ -163,7 +166,8 @@ def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
         'import math\n\ndef f(x): return math.pi'
     """
     if defines(code, entry_point):
-        return preamble(prompt, entry_point) + "\n" + code
+        first = "".join(_FUTURE.findall(code))  # Python wants these imports at the top
+        return first + preamble(prompt, entry_point) + "\n" + _FUTURE.sub("", code)
     joined = prompt if prompt.endswith("\n") else prompt + "\n"
     return joined + _as_body(code)
 

@@ -312,7 +312,8 @@ async def _check(
     # A checker that fails on an output has not accepted it: an output must not be able to force UNKNOWN.
     # One that fails on the expected output too is broken.
     expected = test["output"].encode("utf-8", "surrogatepass")
-    if str(badly_ended(result)).startswith("it raised") and expected.strip():
+    failed = result.ended is not Ended.EXITED or str(badly_ended(result)).startswith("it raised")
+    if failed and expected.strip():
         control = await _run_checker(lease, task, test, expected)
         if (why := badly_ended(control)) is not None:
             why = f"the problem's checker fails on the expected output too: {why}"

@@ -211,7 +211,8 @@ def test_a_checker_that_fails_on_the_expected_output_is_broken(graders):
     assert judge(graders(), row, "print(2 * int(input()))").verdict is Verdict.CORRECT
     for wrong in ("print(1)", "print('x')", "pass", "print('Traceback (most recent call last)')"):
         assert judge(graders(), row, wrong).verdict is Verdict.WRONG
-    for broken in ("open(sys.argv[1])", "def (", "import sys\nprint(sys.argv[4])"):
+    killed = "import os\nos.kill(os.getpid(), 9)"
+    for broken in ("open(sys.argv[1])", "def (", "import sys\nprint(sys.argv[4])", killed):
         for program in ("print(2 * int(input()))", "print('x')"):
             found = judge(graders(), {**row, "checker": broken}, program)
             assert found.verdict is Verdict.UNKNOWN and "checker fails on the expected" in found.reason, found
