@@ -43,7 +43,7 @@ _EXCLUDED = re.compile(r",?\s+(?:with|where|for|provided)\s+\$?[a-z]\s*(?:≠|\\
 _LAST_WORDS = re.compile(r"(?<![\w'’])(?=([A-Za-z'’]+(?: [A-Za-z'’]+){0,3})[.!*]*\Z)")
 _ANOTHER_CASE = re.compile(r"[\d−]|(?<!\w)-|\b(?:if|when|left|right|one)\b", re.IGNORECASE)
 _RATIO_OF = re.compile(r"\bratio of [^,.:]*?\b(\w+ to) (?:all |the )*(\w+)", re.IGNORECASE)
-_END = 1000  # so many characters at the end of a text are put in other words
+_END = 500  # so many characters at the end of a text are put in other words
 _REMARKS = 5  # at most so many sentences, less one, may follow an answer
 _BOLD_AND_ABOUT = re.compile(r"\*\*([^*\n]+)\*\*(?=\s*≈)")
 

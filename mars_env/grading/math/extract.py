@@ -13,7 +13,7 @@ from mars_env.grading.math.doubt import doubtful, is_conditional, is_denied, wit
 from mars_env.grading.math.remarks import without_checks
 from mars_env.grading.math.sentences import BOLD, clause, only_number, stated, undelimited
 from mars_env.grading.math.tokens import as_ascii, escape_money
-from mars_env.grading.math.vocabulary import CORRECTION, MARKER, WITHDRAWAL
+from mars_env.grading.math.vocabulary import CORRECTION, MARKER, MARKER_WORDS, WITHDRAWAL
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
@@ -142,6 +142,9 @@ def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
     A marker about another case ("for n = 1, the answer is 3") does not count, unless it corrects a box.
     After a box, only values count.
     """
+    lower = text.lower()
+    if not any(word in lower for word in MARKER_WORDS):
+        return None
     for marker in reversed(list(MARKER.finditer(without_quotations(text)))[-12:]):
         place = marker.start()
         if is_denied(text, place) or _ANOTHERS.search(marker[0]):

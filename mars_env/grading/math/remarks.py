@@ -78,7 +78,7 @@ _LENGTH = 400  # a longer sentence is not searched for remarks
 
 def without_checks(text: str) -> str:
     """A text without offers and checks at its end."""
-    while found := _OFFER_OR_CHECK.search(text, max(0, len(text) - 1000)):
+    while found := _OFFER_OR_CHECK.search(text, max(0, len(text) - _LENGTH)):
         said = found["check"] or found["aside"] or ""
         later = [part.strip() for part in SENTENCE_END.split(said)[1:]]
         if CORRECTION.search(said) or any(CONCLUSION.match(part) or _HOWEVER.match(part) for part in later):
